@@ -57,9 +57,12 @@ def test_a_plain_server_on_a_clusters_store(made):
     assert "cluster" in refused and "--cluster" in refused
 
 
-def test_a_live_table_in_a_cluster(made):
+def test_a_live_table_that_cannot_be_made(made):
     refused = made.store.refuse("create", "counter")
-    assert "cluster" in refused and "live" in refused
+    assert "3 replicas want as many nodes" in refused and "--replicas" in refused
+    refused = made.store.refuse("create", "counter", "--replicas", "2", code=2)
+    assert "choose 1, 3 or 5" in refused
+    assert made.store.refuse("get", "counter", "a") == "forebay: there is no table counter\n"
 
 
 def test_a_node_of_a_store_without_a_cluster(made, tmp_path):

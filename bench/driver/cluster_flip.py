@@ -1,13 +1,10 @@
 """How long a swap, a rollback and the swap at the end of a push take to go through a cluster: five nodes in three zones
 over a store in a directory, and over a bucket."""
 
-import json
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import cluster_places
+from cluster_beside import Beside
 from cluster_places import TABLE, middle, spread
 from common import Done, Report, say, shown
 
@@ -17,24 +14,10 @@ PLACES = {"directory": "a directory", "bucket": "a bucket (SeaweedFS)"}
 LIMITS = {"directory": 1.0, "bucket": 2.0}
 
 
-class Watch:
-    """cluster_watch.py beside what the block does."""
-
-    def __init__(self, made, head: str):
-        ports = [str(node.port) for node in made.nodes]
-        command = [sys.executable, str(Path(__file__).with_name("cluster_watch.py")), TABLE, head, *ports]
-        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def __enter__(self):
-        assert self.child.stdout.readline() == b"watching\n"
-        return self
-
-    def __exit__(self, kind, *_):
-        if kind:
-            self.child.kill()
-        out, _ = self.child.communicate()
-        if not kind:
-            self.found = json.loads(out)
+def watching(made, head: str) -> Beside:
+    """Versions at all nodes, by cluster_watch.py."""
+    ports = [node.port for node in made.nodes]
+    return Beside("cluster_watch.py", b"watching\n", TABLE, head, *ports)
 
 
 class Heads:
@@ -72,7 +55,7 @@ def flips(made, head: str, heads: Heads | None, records: int, rounds: int) -> di
         # Old versions go, and nodes tell what they hold.
         time.sleep(1)
 
-    with Watch(made, head) as watch:
+    with watching(made, head) as watch:
         for number in range(rounds):
             for _ in range(2):
                 serving = made.table(TABLE)["version"]

@@ -1,13 +1,10 @@
 """What readers at a fixed rate wait while a node is added, one is drained, and a table is pushed, beside the same readers
 while nothing happens."""
 
-import json
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import cluster_places
+from cluster_beside import Beside
 from cluster_places import TABLE, middle
 from common import Done, Report, say, shown
 
@@ -17,25 +14,6 @@ BATCH = "64M"
 #: What nodes are started with, `--pull-rate`.
 RATES = ("auto", "auto:20M")
 LABELS = {"idle": "nothing", "add": "`forebay cluster add n5`", "drain": "`forebay cluster drain n5`", "push": "`forebay push`, all values new"}
-
-
-class Reader:
-    """cluster_reader.py beside what the block does."""
-
-    def __init__(self, records: int, ports: list):
-        command = [sys.executable, str(Path(__file__).with_name("cluster_reader.py")), TABLE, str(records), str(RATE), *map(str, ports)]
-        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def __enter__(self):
-        assert self.child.stdout.readline() == b"reading\n"
-        return self
-
-    def __exit__(self, kind, *_):
-        if kind:
-            self.child.kill()
-        out, _ = self.child.communicate()
-        if not kind:
-            self.found = json.loads(out)
 
 
 def one(records: int, rounds: int, rate: str) -> dict:
@@ -59,7 +37,7 @@ def one(records: int, rounds: int, rate: str) -> dict:
             # What follows, such as the removal of files, is no part of it, nor of what is idle.
             time.sleep(3)
 
-        with Reader(records, ports) as reader:
+        with Beside("cluster_reader.py", b"reading\n", TABLE, records, RATE, *ports) as reader:
             time.sleep(2)
             for number in range(rounds):
                 during("idle", lambda: time.sleep(QUIET_S))

@@ -4,5 +4,6 @@
 pub mod log;
 pub mod manifest;
 pub mod mutate;
+pub mod replica_log;
 pub mod resp;
 pub mod run;

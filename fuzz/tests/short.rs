@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use forebay_fuzz::{log, manifest, mutate::mutate, resp, run};
+use forebay_fuzz::{log, manifest, mutate::mutate, replica_log, resp, run};
 use forebay_io::sim::Dice;
 use forebay_io::{Random, SystemRandom};
 
@@ -43,6 +43,11 @@ fn run_reader() {
 #[test]
 fn log_recovery() {
     short_run(&log::samples(), 5_000, log::check);
+}
+
+#[test]
+fn replica_log_recovery() {
+    short_run(&replica_log::samples(), 20_000, replica_log::check);
 }
 
 #[test]

@@ -18,9 +18,11 @@ mod ids;
 mod layouts;
 mod link;
 pub mod live;
+mod live_places;
 mod live_status;
 pub mod local;
 pub mod map;
+mod member;
 pub mod message;
 pub mod model;
 pub mod node;
@@ -45,7 +47,9 @@ pub use ids::{
     ClusterId, ClusterName, HostPort, HostPortError, NodeId, NodeName, NodeNameError, Zone,
 };
 pub use layouts::MOST_REPLICAS;
-pub use link::{Later, Member, Peers, Trusted};
+pub use link::{Later, Peers, Trusted};
+pub use live_places::{LivePlace, LivePlaces};
 pub use live_status::{LiveStatus, Partitions};
+pub use member::Member;
 pub use request::REPLICAS;
 pub use time::MOST_WAIT;

@@ -1,4 +1,4 @@
-//! Between a node and the server that it is part of.
+//! What a node asks of the server that it is part of.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -6,40 +6,15 @@ use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_engine::TableName;
 
-use crate::facts::NodeFacts;
-use crate::ids::{HostPort, NodeId};
-use crate::map::ClusterMap;
+use crate::ids::HostPort;
 
 /// What is waited for without holding a thread.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// What a server asks of its node.
-pub trait Member: Debug + Send + Sync {
-    /// Who holds what, as far as this node knows. Cheap.
-    fn map(&self) -> Arc<ClusterMap>;
-
-    /// For who watches the node. Not for each command.
-    fn facts(&self) -> NodeFacts;
-
-    /// Answers another node's message. The answer may take seconds: heartbeats are answered when
-    /// there are news.
-    fn answer(&self, message: Bytes) -> Later<io::Result<Bytes>>;
-
-    /// A part of a run's file, for a node that brings the version from here.
-    fn fetch(&self, table: &TableName, file: &str, range: Range<u64>) -> Later<io::Result<Bytes>>;
-
-    /// Told of a node that refused a connection, or did not answer in time.
-    fn suspect(&self, node: NodeId);
-
-    /// Told of a suspected node that answered.
-    fn trust(&self, node: NodeId);
-}
 
 /// How a node reaches others: by their peer ports.
 pub trait Peers: Debug + Send + Sync {
@@ -55,6 +30,13 @@ pub trait Peers: Debug + Send + Sync {
         range: Range<u64>,
         within: Duration,
     ) -> Later<io::Result<Bytes>>;
+
+    /// Sends messages of replicas, or lets them get lost: `LocalReplicas::hear` takes them there.
+    /// Waits for nothing.
+    fn post(&self, peer: &HostPort, frame: Bytes);
+
+    /// Asks for a copy of a partition, or a part of one: `LocalReplicas::answer_copy` answers.
+    fn copy(&self, peer: &HostPort, message: Bytes, within: Duration) -> Later<io::Result<Bytes>>;
 }
 
 /// Whose certificates are let in.

@@ -15,6 +15,10 @@
 //! STORE/tables/T/drop.lock            held by who drops a live table that another process has open
 //! STORE/tables/T/asks.lock            held by who has it open and does what is asked
 //! STORE/tables/T/log.durable          how far that is known to be durable
+//! STORE/tables/T/replicas/N.log       the log of the replicas that a node has of a live table
+//! STORE/tables/T/replicas.durable     its note
+//! STORE/tables/T/replicas.state       how it was left
+//! STORE/tables/T/replicas.json        which replicas are here (crates/forebay-cluster)
 //! STORE/tables/T/load-ID.*            how far a load of a live table is
 //! STORE/tables/T/runs/load-ID.*       its runs, until they are added
 //! STORE/tables/T/uploads/             notes of runs on their way, in object storage

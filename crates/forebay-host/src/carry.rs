@@ -86,6 +86,9 @@ impl HostedGroup {
     fn apply(self: &Arc<Self>, mut entries: VecDeque<Committed>) -> Option<StateWork> {
         let mut last = None;
         while let Some(committed) = entries.pop_front() {
+            if self.is_halted() {
+                return None;
+            }
             let index = committed.entry.place.index;
             // A copy may have taken the place of what these were for.
             if index <= self.applied() {

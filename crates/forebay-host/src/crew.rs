@@ -60,7 +60,7 @@ impl Crew {
         drop(left);
     }
 
-    fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.due.lock().is_closed
     }
 

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_io::start_thread;
 use forebay_replica::{
     Committed, Event, GroupId, Membership, PeerId, Permit, Persist, Place, Proposal, Refusal,
-    Replica, RequestId,
+    Replica, RequestId, Standing,
 };
 use parking_lot::Mutex;
 use tracing::{error, warn};
@@ -126,6 +127,14 @@ pub struct GroupFacts {
     pub silent: Vec<PeerId>,
     /// Why it ended here, if it did.
     pub halted: Option<String>,
+}
+
+/// What a leader knows of its group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupStanding {
+    pub me: PeerId,
+    pub members: Arc<Membership>,
+    pub standing: Standing,
 }
 
 impl HostedGroup {
@@ -245,6 +254,31 @@ impl HostedGroup {
         askers.into_values().for_each(|asker| asker.refuse(why));
     }
 
+    /// Waits until no thread is at its state. REQUIRES: it ended, and this is no thread of the
+    /// crew.
+    pub(crate) fn settle_state(&self) {
+        while self.is_lined_up.load(Ordering::Acquire) && !self.core.crew.is_closed() {
+            self.core.clock.sleep(SETTLE);
+        }
+    }
+
+    pub(crate) fn standing(&self) -> Option<GroupStanding> {
+        if self.is_halted() {
+            return None;
+        }
+        let replica = self.replica.lock();
+        Some(GroupStanding {
+            me: self.me,
+            members: Arc::clone(replica.membership()),
+            standing: replica.standing()?,
+        })
+    }
+
+    /// Who leads, as far as is known here.
+    pub(crate) fn leader(&self) -> Option<PeerId> {
+        self.replica.lock().leader()
+    }
+
     pub(crate) fn facts(&self) -> GroupFacts {
         let replica = self.replica.lock();
         let membership = Arc::clone(replica.membership());
@@ -300,6 +334,9 @@ impl HostedGroup {
         }
     }
 }
+
+/// Between two looks whether a thread is still at a state.
+const SETTLE: Duration = Duration::from_millis(1);
 
 /// What is kept in memory of a group's log for peers that are behind.
 const MOST_TAIL_BYTES: u64 = 4 << 20;

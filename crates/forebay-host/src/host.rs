@@ -14,11 +14,12 @@ use forebay_replica::{
     Change, CodecError, Event, GroupId, PeerId, PeerMessage, Refusal, Replica, Start, StartError,
     TICK, decode,
 };
+use parking_lot::Mutex;
 use tracing::warn;
 
 use crate::core::HostCore;
 use crate::crew::Crew;
-use crate::group::{GroupFacts, HostedGroup, ReadDone, ReadLeave, WriteDone};
+use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadDone, ReadLeave, WriteDone};
 use crate::log_writer::TableLog;
 use crate::outbox::{Outbox, deliver};
 use crate::outside::{GroupState, NodeKey, Post};
@@ -61,7 +62,7 @@ struct HostShared {
 #[derive(Debug)]
 pub struct ReplicaHost {
     shared: Arc<HostShared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl HostShared {
@@ -112,23 +113,27 @@ impl ReplicaHost {
             groups: ArcSwap::default(),
             is_closed: AtomicBool::new(false),
         });
-        let mut host = Self {
+        let host = Self {
             shared: Arc::clone(&shared),
-            threads: Vec::new(),
+            threads: Mutex::default(),
+        };
+        let begin = |name: &str, work: Box<dyn FnOnce() + Send>| -> io::Result<()> {
+            host.threads.lock().push(start_thread(name, work)?);
+            Ok(())
         };
         let sends = deliver(&core.outbox, &parts.post);
-        host.threads.push(start_thread("forebay-send", sends)?);
+        begin("forebay-send", Box::new(sends))?;
         for _ in 0..parts.appliers.max(1) {
             let crew = Arc::clone(&core.crew);
             let applies = move || crew.run();
-            host.threads.push(start_thread("forebay-apply", applies)?);
+            begin("forebay-apply", Box::new(applies))?;
         }
         let ticking = Arc::clone(&shared);
         let ticks = move || ticking.run_ticks();
-        host.threads.push(start_thread("forebay-tick", ticks)?);
+        begin("forebay-tick", Box::new(ticks))?;
         let trimming = Arc::clone(&shared);
         let trims = move || trimming.run_trims();
-        host.threads.push(start_thread("forebay-trim", trims)?);
+        begin("forebay-trim", Box::new(trims))?;
         Ok(host)
     }
 
@@ -144,14 +149,15 @@ impl ReplicaHost {
         Ok(())
     }
 
-    /// Ends a replica, and returns when nothing of it is being written. Who waits for it is told
-    /// that nobody knows what became of a write.
+    /// Ends a replica, and returns when nothing of it is being written or applied. Who waits for it
+    /// is told that nobody knows what became of a write.
     pub fn remove(&self, group: GroupId) {
         let gone = self.get(group);
         self.change(|groups| drop(groups.remove(&group)));
         if let Some(gone) = gone {
             gone.end("it was removed");
             gone.log.settle(group);
+            gone.settle_state();
         }
     }
 
@@ -237,27 +243,50 @@ impl ReplicaHost {
         }
     }
 
+    /// Who leads a group, as its replica here knows.
+    pub fn leader(&self, group: GroupId) -> Option<PeerId> {
+        let groups = self.shared.groups.load();
+        groups.get(&group)?.leader()
+    }
+
+    /// Whether a replica of the group is here, and has not ended by itself.
+    pub fn runs(&self, group: GroupId) -> bool {
+        let groups = self.shared.groups.load();
+        groups.get(&group).is_some_and(|group| !group.is_halted())
+    }
+
     pub fn facts(&self, group: GroupId) -> Option<GroupFacts> {
         self.get(group).map(|group| group.facts())
+    }
+
+    /// How the peers of a group stand; `None`: it is not led here.
+    pub fn standing(&self, group: GroupId) -> Option<GroupStanding> {
+        self.get(group)?.standing()
     }
 
     pub fn groups(&self) -> Vec<GroupId> {
         self.shared.groups.load().keys().copied().collect()
     }
-}
 
-impl Drop for ReplicaHost {
-    fn drop(&mut self) {
+    /// Ends all replicas, and the host's threads. What was acknowledged is in the logs, to which
+    /// nothing is written from here any more. None is taken in afterwards.
+    pub fn close(&self) {
         self.shared.is_closed.store(true, Ordering::Relaxed);
         self.groups()
             .into_iter()
             .for_each(|group| self.remove(group));
         self.shared.core.outbox.close();
         self.shared.core.crew.close();
-        for thread in self.threads.drain(..) {
+        for thread in std::mem::take(&mut *self.threads.lock()) {
             if thread.join().is_err() {
                 warn!("a thread of the replicas ended by a panic");
             }
         }
+    }
+}
+
+impl Drop for ReplicaHost {
+    fn drop(&mut self) {
+        self.close();
     }
 }

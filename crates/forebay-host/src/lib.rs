@@ -34,7 +34,7 @@ mod replica_log;
 #[cfg(test)]
 mod tests;
 
-pub use group::{GroupFacts, ReadDone, ReadLeave, WriteDone};
+pub use group::{GroupFacts, GroupStanding, ReadDone, ReadLeave, WriteDone};
 pub use host::{HostParts, NewReplica, ReplicaHost};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas};

@@ -9,6 +9,7 @@ use forebay_engine::replica_log::{
     EntryDraft, EntryPlace, GroupRecords, ReplicaLog, ReplicaLogError,
 };
 use forebay_replica::{GroupId, Persist, Place, Promise};
+use parking_lot::RwLock;
 use tracing::warn;
 
 use crate::outside::{Acknowledged, GroupLog, WriteError, Writing};
@@ -23,7 +24,8 @@ const LOOK_TRIMS: u64 = 16;
 /// See the module's text.
 #[derive(Debug)]
 pub struct EngineLog {
-    log: ReplicaLog,
+    /// None: it is closed.
+    log: RwLock<Option<ReplicaLog>>,
     trims: AtomicU64,
     /// Some group has so much that is not trimmed that no segment can go.
     is_held: AtomicBool,
@@ -32,14 +34,43 @@ pub struct EngineLog {
 impl EngineLog {
     pub fn new(log: ReplicaLog) -> Self {
         Self {
-            log,
+            log: RwLock::new(Some(log)),
             trims: AtomicU64::new(0),
             is_held: AtomicBool::new(false),
         }
     }
 
-    fn remove_unneeded(&self) {
-        match self.log.remove_unneeded(KEPT_BYTES) {
+    /// Closes it: it says then that it was stopped cleanly. Nothing is written to it any more.
+    pub fn close(&self) -> Result<(), WriteError> {
+        let log = self.log.write().take();
+        log.map_or(Ok(()), ReplicaLog::close).map_err(refused)
+    }
+
+    /// Lets go of it as a kill would: it does not say that it was stopped cleanly.
+    pub fn abandon(&self) {
+        let log = self.log.write().take();
+        drop(log);
+    }
+
+    /// Why it takes no more records, if it does not.
+    pub fn failure(&self) -> Option<String> {
+        let log = self.log.read();
+        let failure = log.as_ref().and_then(ReplicaLog::failure);
+        failure.map(|error| error.to_string())
+    }
+
+    fn append(&self, records: &[GroupRecords<'_>], is_awaited: bool) -> Result<(), WriteError> {
+        let log = self.log.read();
+        let log = log.as_ref().ok_or_else(closed)?;
+        let written = log.append(records).map_err(refused)?;
+        match is_awaited {
+            true => log.wait_durable(written).map_err(refused),
+            false => Ok(()),
+        }
+    }
+
+    fn remove_unneeded(&self, log: &ReplicaLog) {
+        match log.remove_unneeded(KEPT_BYTES) {
             Ok(removed) => {
                 let is_held = removed.held_by.is_some();
                 self.is_held.store(is_held, Ordering::Relaxed);
@@ -61,8 +92,7 @@ impl EngineLog {
             promise: Some(promise),
             ..GroupRecords::default()
         };
-        let written = self.log.append(&[records]).map_err(refused)?;
-        self.log.wait_durable(written).map_err(refused)
+        self.append(&[records], true)
     }
 
     /// Nothing of the group is needed any more.
@@ -72,17 +102,19 @@ impl EngineLog {
             is_gone: true,
             ..GroupRecords::default()
         };
-        self.log.append(&[records]).map(drop).map_err(refused)
+        self.append(&[records], false)
     }
 }
 
 impl GroupLog for EngineLog {
     fn write(&self, all: &[Writing<'_>], then: Acknowledged) -> Result<(), WriteError> {
         let encoded: Vec<EncodedWish> = all.iter().map(EncodedWish::of).collect();
+        let log = self.log.read();
+        let log = log.as_ref().ok_or_else(closed)?;
         let mut last = None;
         for wishes in each_group_once(&encoded) {
             let records: Vec<GroupRecords<'_>> = wishes.iter().map(EncodedWish::records).collect();
-            last = Some(self.log.append(&records).map_err(refused)?);
+            last = Some(log.append(&records).map_err(refused)?);
         }
         match last {
             None => then(Ok(())),
@@ -90,19 +122,23 @@ impl GroupLog for EngineLog {
                 let told = move |outcome: Result<(), LogError>| {
                     then(outcome.map_err(|error| refused(error.into())));
                 };
-                self.log.on_durable(last, Box::new(told));
+                log.on_durable(last, Box::new(told));
             }
         }
         Ok(())
     }
 
     fn trim(&self, group: GroupId, through: u64) -> bool {
-        self.log.trim(group.0, through);
+        let log = self.log.read();
+        let Some(log) = &*log else {
+            return false;
+        };
+        log.trim(group.0, through);
         let trims = self.trims.fetch_add(1, Ordering::Relaxed);
         if trims.is_multiple_of(LOOK_TRIMS) {
-            self.remove_unneeded();
+            self.remove_unneeded(log);
         }
-        self.log.size_bytes() > LONG_BYTES || self.is_held.load(Ordering::Relaxed)
+        log.size_bytes() > LONG_BYTES || self.is_held.load(Ordering::Relaxed)
     }
 }
 
@@ -168,6 +204,10 @@ pub(crate) fn entry_place(place: Place) -> EntryPlace {
         term: place.term,
         index: place.index,
     }
+}
+
+fn closed() -> WriteError {
+    WriteError::Broken("it is closed".to_owned())
 }
 
 fn refused(error: ReplicaLogError) -> WriteError {

@@ -25,6 +25,8 @@ pub struct Client {
     pub active_ms: AtomicU64,
     /// Since when the client has not taken a piece of output; 0: nothing waits.
     pub writing_ms: AtomicU64,
+    /// READONLY was asked for, and READWRITE not since: replicas that follow answer reads.
+    pub reads_followers: AtomicBool,
     /// Set by CLIENT KILL: the connection ends within a tenth of a second.
     pub killed: AtomicBool,
     /// Memory of the replies that were made and not sent.
@@ -63,6 +65,7 @@ impl Client {
             idle: AtomicBool::new(false),
             active_ms: AtomicU64::new(now_ms),
             writing_ms: AtomicU64::new(0),
+            reads_followers: AtomicBool::new(false),
             killed: AtomicBool::new(false),
             held_bytes: AtomicUsize::new(0),
             dropped_bytes: OnceLock::new(),

@@ -9,6 +9,7 @@ use forebay_engine::{Serving, Store, TableName};
 use forebay_io::{Net, OsNet};
 
 use crate::cluster::ClusterConfig;
+use crate::proposed::ProposedCommands;
 use crate::pulls::Pulls;
 use crate::resp::RequestLimits;
 
@@ -52,6 +53,8 @@ pub struct ServerConfig {
     pub administered: Option<Store>,
     /// The cluster that this is a node of.
     pub cluster: Option<ClusterConfig>,
+    /// Who does what replicas of live tables decide, where the node has replicas.
+    pub proposed: Option<Arc<ProposedCommands>>,
     /// How many files the process may have open; `None`: there is no limit.
     pub open_files: Option<usize>,
     /// The network that both ports are of.
@@ -115,6 +118,7 @@ impl Default for ServerConfig {
             serving: None,
             administered: None,
             cluster: None,
+            proposed: None,
             open_files: None,
             net: Arc::new(OsNet),
             limits: Limits::default(),

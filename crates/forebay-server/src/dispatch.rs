@@ -79,9 +79,11 @@ impl Dispatch<'_> {
                     shared,
                     may_wait: false,
                     port: self.session.client.port,
+                    decided: None,
+                    has_leave: false,
                 };
                 let (outcome, table) = view.run(place, args, self.reply, self.commits);
-                let waits = matches!(outcome, Outcome::NotResident | Outcome::NotHere);
+                let waits = outcome.waits();
                 let task = waits.then(|| Task::One(place, args.to_owned()));
                 return Ran {
                     outcome,
@@ -127,9 +129,11 @@ impl Dispatch<'_> {
             shared,
             may_wait: false,
             port: self.session.client.port,
+            decided: None,
+            has_leave: false,
         };
         let (outcome, table) = view.exec(&queued, self.reply, self.commits);
-        let waits = matches!(outcome, Outcome::NotResident | Outcome::NotHere);
+        let waits = outcome.waits();
         let task = waits.then_some(Task::Exec(queued));
         Ran {
             outcome,

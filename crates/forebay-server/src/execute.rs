@@ -5,6 +5,7 @@ use forebay_engine::TableName;
 use crate::cluster::DAMAGED;
 use crate::command::{Answer, COMMANDS, Call, Command, CommandError, Held, Queued, Run};
 use crate::commits::Commits;
+use crate::decided::{DecidedAt, reply_limit};
 use crate::port::Port;
 use crate::resp::{Args, Reply};
 use crate::shared::Shared;
@@ -20,6 +21,10 @@ pub struct View<'a> {
     pub may_wait: bool,
     /// Where the command came to.
     pub port: Port,
+    /// Of a command that replicas have decided: the time by which it is done.
+    pub decided: Option<&'a DecidedAt>,
+    /// Leave to read replicas was given, and is asked again afterwards.
+    pub has_leave: bool,
 }
 
 /// What became of a command.
@@ -34,6 +39,18 @@ pub enum Outcome {
     NotHere,
     /// The same where another node may have a copy of what is damaged here.
     Damaged,
+    /// Nothing was written: replicas of a live table are to be asked.
+    Replicas,
+}
+
+impl Outcome {
+    /// Whether nothing was answered yet.
+    pub fn waits(self) -> bool {
+        matches!(
+            self,
+            Outcome::NotResident | Outcome::NotHere | Outcome::Replicas
+        )
+    }
 }
 
 impl View<'_> {
@@ -52,6 +69,11 @@ impl View<'_> {
             let outcome = settle(answer, start, reply);
             return (self.lead_on(outcome, start, reply), table);
         }
+        let keys = command.key_places(args.len()).map(|at| args.get(at));
+        let leaves = match self.leaves(keys) {
+            Ok(leaves) => leaves,
+            Err(stop) => return (settle(Err(stop), start, reply), None),
+        };
         let moments = match command.key_places(args.len()).nth(1) {
             Some(_) if !self.tables.live.is_empty() => {
                 self.moments(std::iter::once((command, args)))
@@ -61,7 +83,8 @@ impl View<'_> {
         match moments {
             Ok(moments) => {
                 let (outcome, table) = self.read(command, args, Held::Moments(&moments), reply);
-                (self.lead_on(outcome, start, reply), table)
+                let outcome = self.lead_on(outcome, start, reply);
+                (leaves.check(outcome, start, reply), table)
             }
             Err(stop) => (settle(Err(stop), start, reply), None),
         }
@@ -118,6 +141,7 @@ impl View<'_> {
             reply_start: start,
             first: None,
             held,
+            decided: self.decided,
         };
         let answer = match command.run {
             Run::Read(_) | Run::Walk(_) if self.port.is_led_on() && command.is_of_all_tables() => {
@@ -148,7 +172,10 @@ impl View<'_> {
                 reply.null_array();
                 (Outcome::Answered, None)
             }
-            Ok(false) if queued.writes() => self.exec_writing(queued, reply, commits),
+            Ok(false) if queued.writes() => {
+                let (outcome, table) = self.exec_writing(queued, reply, commits);
+                (self.lead_on(outcome, start, reply), table)
+            }
             Ok(false) => self.exec_reading(queued, reply),
             Err(stop) => (settle(Err(stop), start, reply), None),
         }
@@ -161,6 +188,14 @@ impl View<'_> {
         let commands = || {
             let commands = queued.commands.iter();
             commands.map(|(place, args)| (&COMMANDS[*place], args.borrow()))
+        };
+        let keys = commands().flat_map(|(command, args)| {
+            let places = command.key_places(args.len());
+            places.map(move |at| args.get(at))
+        });
+        let leaves = match self.leaves(keys) {
+            Ok(leaves) => leaves,
+            Err(stop) => return (settle(Err(stop), start, reply), None),
         };
         let moments = match self.moments(commands()) {
             Ok(moments) => moments,
@@ -175,7 +210,7 @@ impl View<'_> {
             let command_start = reply.len();
             let (outcome, table) = self.read(command, args, Held::Moments(&moments), reply);
             first = first.or(table);
-            if outcome == Outcome::NotResident {
+            if matches!(outcome, Outcome::NotResident | Outcome::Replicas) {
                 reply.truncate(start);
                 return (outcome, first);
             }
@@ -190,12 +225,12 @@ impl View<'_> {
                 return (settle(Err(stop), start, reply), first);
             }
         }
-        (Outcome::Answered, first)
+        (leaves.check(Outcome::Answered, start, reply), first)
     }
 
     /// Ends an EXEC whose replies, from `start` on, grew beyond the limit, or are for nobody.
     pub fn check_replies(&self, reply: &Reply, start: usize) -> Answer {
-        let limit = self.shared.config.limits.reply_bytes;
+        let limit = reply_limit(self.shared, self.decided);
         if reply.is_dropped() {
             return Err(CommandError::dropped());
         }
@@ -216,6 +251,10 @@ pub fn settle(answer: Answer, start: usize, reply: &mut Reply) -> Outcome {
             reply.truncate(start);
             Outcome::NotResident
         }
+        Err(CommandError::Replicas) => {
+            reply.truncate(start);
+            Outcome::Replicas
+        }
         Err(CommandError::NotHere(words)) => {
             reply.truncate(start);
             reply.error(&format!("ERR {words}"));
@@ -227,6 +266,11 @@ pub fn settle(answer: Answer, start: usize, reply: &mut Reply) -> Outcome {
             Outcome::Damaged
         }
         Err(CommandError::Error(text)) => {
+            reply.truncate(start);
+            reply.error(&text);
+            Outcome::Failed
+        }
+        Err(CommandError::Machine { text, .. }) => {
             reply.truncate(start);
             reply.error(&text);
             Outcome::Failed

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forebay_engine::TableName;
+use forebay_engine::{Source, TableName};
 
 use crate::command::{CommandError, Held, KEYS_AT_ONCE, Reading, find_source, reply_values, split};
 use crate::config::HIGH_WATER;
@@ -149,6 +149,53 @@ impl<'t> View<'t> {
             Ok(source) => source,
             Err(stop) => return self.refuse_gets(&stop, keys.len(), reply),
         };
+        if let Source::Live(live) = source
+            && self.tables.is_replica(live)
+            && !self.has_leave
+        {
+            return self.replica_gets(table, keys, reply);
+        }
+        self.gets_of(source, keys, reply)
+    }
+
+    /// GETs of keys of replicas, as far as there is leave to read them.
+    #[cold]
+    fn replica_gets(&self, table: &[u8], keys: &[&[u8]], reply: &mut Reply) -> AnsweredGets<'t> {
+        let mut all = AnsweredGets::default();
+        for key in keys {
+            let (before, wire) = (reply.len(), [table, b":", key].concat());
+            let leaves = match self.leaves(std::iter::once(&wire[..])) {
+                Ok(leaves) => leaves,
+                Err(stop) => match settle(Err(stop), before, reply) {
+                    Outcome::Failed => {
+                        (all.answered, all.failed) = (all.answered + 1, all.failed + 1);
+                        continue;
+                    }
+                    outcome => {
+                        all.not_here = outcome == Outcome::Replicas;
+                        break;
+                    }
+                },
+            };
+            let with_leave = View {
+                has_leave: true,
+                ..*self
+            };
+            let one = with_leave.gets(table, &[key], reply);
+            let outcome = leaves.check(Outcome::Answered, before, reply);
+            all.table = all.table.or(one.table);
+            all.not_here = one.not_here || outcome == Outcome::Replicas;
+            if all.not_here || one.answered == 0 {
+                break;
+            }
+            (all.answered, all.failed) = (all.answered + 1, all.failed + one.failed);
+        }
+        all
+    }
+
+    /// Replies to GETs of keys of a table that may be read.
+    #[inline]
+    fn gets_of(&self, source: Source<'t>, keys: &[&[u8]], reply: &mut Reply) -> AnsweredGets<'t> {
         let full_bytes = match self.may_wait {
             true => usize::MAX,
             false => HIGH_WATER,
@@ -169,7 +216,7 @@ impl<'t> View<'t> {
             match self.lead_on(outcome, start, reply) {
                 Outcome::Answered => {}
                 Outcome::NotResident => break,
-                Outcome::NotHere => {
+                Outcome::NotHere | Outcome::Replicas => {
                     not_here = true;
                     break;
                 }

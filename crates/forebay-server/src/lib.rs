@@ -9,6 +9,9 @@
 //! comes from a client; nothing waits for the device on a thread that serves connections; no reply
 //! mixes versions.
 
+mod applying;
+#[cfg(test)]
+mod applying_tests;
 mod certificate_end;
 mod client;
 mod cluster;
@@ -16,17 +19,21 @@ mod command;
 mod commits;
 mod config;
 mod connection;
+mod decided;
 mod descriptors;
 mod dispatch;
 mod execute;
 mod gets;
 mod glob;
 mod http;
+mod leaves;
 mod live;
 mod loads;
 mod metrics;
 mod pipeline;
 mod port;
+mod proposal;
+mod proposed;
 mod pulls;
 mod reply_memory;
 mod resp;
@@ -47,6 +54,7 @@ mod worker;
 
 pub use cluster::{ClusterConfig, ForwardLimits, PeerClient, PeerTls, Pin, PinnedPeers, pin_of};
 pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};
+pub use proposed::ProposedCommands;
 pub use pulls::{Pulled, Pulls, TablePulled};
 pub use resp::{Args, OwnedArgs, Parser, ProtocolError, Reply, RequestLimits, Span};
 pub use secrets::SecretsError;

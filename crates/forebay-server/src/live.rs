@@ -1,4 +1,5 @@
-//! The live tables that a server has open: all of its store, each in this process alone.
+//! The live tables that a server has open: all of its store, each in this process alone. A
+//! node of a cluster is given those of which it has replicas.
 //!
 //! A thread looks for tables that were made meanwhile. A table that cannot be opened (another
 //! process has it, its log is damaged) does not keep the others from being served; it is tried
@@ -28,7 +29,9 @@ pub type LiveMap = BTreeMap<TableName, LiveTable>;
 
 /// See the module's text.
 pub struct LiveTables {
-    map: ArcSwap<LiveMap>,
+    map: Arc<ArcSwap<LiveMap>>,
+    /// Somebody else opens and closes them.
+    is_given: bool,
     budget: Arc<Budget>,
     /// Why tables that are there are not open.
     problems: ArcSwap<BTreeMap<TableName, Problem>>,
@@ -47,9 +50,19 @@ impl LiveTables {
     /// None yet; all of them may take so many bytes of memory together.
     pub fn new(memory_bytes: usize) -> Self {
         Self {
-            map: ArcSwap::default(),
+            map: Arc::default(),
+            is_given: false,
             budget: Budget::new(memory_bytes),
             problems: ArcSwap::default(),
+        }
+    }
+
+    /// Those that somebody else opens and closes.
+    pub fn given(map: Arc<ArcSwap<LiveMap>>) -> Self {
+        Self {
+            map,
+            is_given: true,
+            ..Self::new(0)
         }
     }
 
@@ -179,6 +192,9 @@ impl LiveTables {
     /// Writes what is in memory to runs and closes all tables, so that the next start reads no log
     /// back.
     pub fn close(&self) {
+        if self.is_given {
+            return;
+        }
         let tables = self.map.swap(Arc::default());
         for (name, table) in tables.iter() {
             if let Err(error) = table.flush() {

@@ -15,7 +15,7 @@ use forebay_engine::TableName;
 use forebay_engine::live::LiveError;
 
 use crate::client::Client;
-use crate::command::{COMMANDS, CommandError, KeyNames, Run};
+use crate::command::{COMMANDS, KeyNames, Run, live_error};
 use crate::commits::Commits;
 use crate::config::HIGH_WATER;
 use crate::dispatch::{Dispatch, admit};
@@ -261,10 +261,8 @@ impl Pipeline {
     /// What was waited for is durable, or is not known to be: its replies say so then.
     fn acknowledge(&mut self, outcome: Result<(), LiveError>) {
         let replies = std::mem::take(&mut self.unacknowledged);
-        if let Err(error) = outcome
-            && let CommandError::Error(text) = CommandError::from(error)
-        {
-            self.reply.replace(&replies, &text);
+        if let Err(error) = outcome {
+            self.reply.replace(&replies, &live_error(&error));
         }
     }
 
@@ -353,6 +351,8 @@ impl Pipeline {
             shared,
             may_wait: false,
             port: self.session.client.port,
+            decided: None,
+            has_leave: false,
         };
         let gets = self.gets.answer(&self.input, &view, &mut self.reply);
         let (answered, not_here) = (gets.answered, gets.not_here);
@@ -415,6 +415,7 @@ impl Pipeline {
             shared: Arc::clone(&self.shared),
             worker: self.worker,
             resp3: self.reply.is_resp3(),
+            has_leave: false,
         }
     }
 
@@ -457,7 +458,7 @@ impl Pipeline {
         if let (Some(task), Some(user)) = (ran.task, self.session.user.clone()) {
             let waiting = self.waiting(place, vec![end], since);
             let work = self.work(task, tables, user);
-            return Some(self.wait(work, waiting, ran.outcome == Outcome::NotHere));
+            return Some(self.wait(work, waiting, ran.outcome != Outcome::NotResident));
         }
         *now = self.shared.store.clock().monotonic();
         let failed = usize::from(ran.outcome == Outcome::Failed);

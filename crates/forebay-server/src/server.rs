@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use forebay_engine::{DEFAULT_POLL, RunId, Serving, Store, StoreError, TableName};
@@ -17,6 +17,7 @@ use crate::http::HttpServer;
 use crate::live::LOOK;
 use crate::loads::Loads;
 use crate::port::Port;
+use crate::proposed::RunsProposals;
 use crate::secrets::{SecretFiles, SecretsError};
 use crate::shared::Shared;
 use crate::worker::{Open, workers};
@@ -106,7 +107,11 @@ impl Server {
             descriptors,
         ));
 
-        // Live tables are of a server alone: a node's store is its part of the cluster's tables.
+        if let Some(proposed) = &shared.config.proposed {
+            let server: Weak<dyn RunsProposals> = Arc::<Shared>::downgrade(&shared);
+            proposed.begin(server);
+        }
+        // A node is given those that it has replicas of.
         let has_live = shared.cluster.is_none();
         if has_live {
             shared.live.look(&shared.store);
@@ -212,7 +217,7 @@ impl Handle {
         let taking = Arc::clone(&self.shared);
         self.spawn("forebay-loads".to_owned(), move || {
             let mut loads = Loads::default();
-            while !taking.is_stopping() {
+            while has_live && !taking.is_stopping() {
                 taking.store.clock().sleep(LOOK);
                 loads.take(&taking.live);
             }

@@ -84,6 +84,7 @@ impl Session {
         self.queued = None;
         self.watches.clear();
         self.reads_replicas = false;
+        self.client.reads_followers.store(false, Ordering::Relaxed);
         self.replies = Replies::On;
         self.user = None;
         let mut details = self.client.details.lock();

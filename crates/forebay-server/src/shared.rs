@@ -105,6 +105,13 @@ impl Shared {
             let (workers, bytes) = (config.worker_threads(), config.limits.reply_bytes);
             Cluster::new(cluster, &config.net, store.clock(), workers, bytes)
         });
+        let live = match &cluster {
+            None => LiveTables::new(config.live_memory_bytes),
+            Some(cluster) => match cluster.member().replicas() {
+                Some(replicas) => LiveTables::given(Arc::clone(replicas.tables())),
+                None => LiveTables::given(Arc::default()),
+            },
+        };
         let shared = Self {
             cluster,
             metrics: Metrics::new(config.worker_threads()),
@@ -129,7 +136,7 @@ impl Shared {
             stopping: AtomicBool::new(false),
             next_client: AtomicU64::new(1),
             coarse_ms,
-            live: LiveTables::new(config.live_memory_bytes),
+            live,
             config,
             store,
             serving,
@@ -171,7 +178,10 @@ impl Shared {
         let by_name = |table: &TableName| table.as_str().as_bytes().cmp(name);
         let states = self.serving.states();
         let batch = states.tables.binary_search_by(|(table, _)| by_name(table));
-        batch.is_ok() || self.live.is_problem(name)
+        let is_elsewhere = |cluster: &Cluster| cluster.member().live().table(name).is_some();
+        batch.is_ok()
+            || self.live.is_problem(name)
+            || self.cluster.as_ref().is_some_and(is_elsewhere)
     }
 
     /// Tells where the default table is none of the store's: a name may be misspelt, or the table

@@ -13,7 +13,7 @@ use crate::live::LiveMap;
 pub struct TableView {
     pub batch: Guard<Arc<Tables>>,
     pub live: Guard<Arc<LiveMap>>,
-    /// A cluster has no live tables.
+    /// Live tables that are replicated are asked by way of their replicas.
     pub in_cluster: bool,
 }
 
@@ -41,6 +41,28 @@ impl TableView {
         match self.batch.get(table) {
             Some(version) => Some(Source::Batch(version)),
             None => self.live(table).map(Source::Live),
+        }
+    }
+
+    /// Whether a live table is read and written by way of its replicas alone.
+    #[inline]
+    pub fn is_replica(&self, table: &LiveTable) -> bool {
+        self.in_cluster && table.options().replication.is_some()
+    }
+
+    /// Whether any live table may be.
+    #[inline]
+    pub fn has_replicas(&self) -> bool {
+        self.in_cluster && !self.live.is_empty()
+    }
+
+    /// A set of one live table, as a proposal sees it.
+    pub fn of_entry(table: &LiveTable) -> Self {
+        let live = LiveMap::from([(table.name().clone(), table.clone())]);
+        Self {
+            batch: Guard::from_inner(Arc::default()),
+            live: Guard::from_inner(Arc::new(live)),
+            in_cluster: false,
         }
     }
 

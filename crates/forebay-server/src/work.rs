@@ -27,6 +27,8 @@ pub struct Work {
     /// The worker that serves the connection.
     pub worker: usize,
     pub resp3: bool,
+    /// Leave to read replicas was given.
+    pub has_leave: bool,
 }
 
 /// What became of work.
@@ -92,7 +94,7 @@ impl Work {
             }
         };
         match outcome {
-            Outcome::NotHere => Worked::Elsewhere(self),
+            Outcome::NotHere | Outcome::Replicas => Worked::Elsewhere(self),
             outcome => Worked::Done(Done {
                 commits,
                 ..Done::of(reply, outcome, table)
@@ -108,6 +110,8 @@ impl Work {
             shared: &self.shared,
             may_wait: true,
             port,
+            decided: None,
+            has_leave: self.has_leave,
         }
     }
 

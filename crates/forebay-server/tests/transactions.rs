@@ -310,3 +310,14 @@ fn each_command_of_a_multi_sees_what_those_before_it_made_of_keys_read_anew() {
     assert_eq!(client.ask("EXEC"), Reply::Array(wanted));
     assert_eq!(client.text("GET t:{u}c"), "1x");
 }
+
+#[test]
+fn a_multi_that_writes_and_reads_a_table_that_is_not_there_has_one_reply() {
+    let fixture = served();
+    let mut client = fixture.client();
+    queue(&mut client, &["GET nope:1", "SET t:a 1"]);
+    let refused = client.text("EXEC");
+    assert!(refused.starts_with("-ERR no table 'nope'"), "{refused}");
+    assert_eq!(client.text("PING"), "PONG");
+    assert_eq!(client.ask("GET t:a"), Reply::Null);
+}

@@ -5,10 +5,13 @@ use std::sync::{Arc, PoisonError};
 use anyhow::Context as _;
 use forebay_cluster::catalog::{Catalog, CatalogError, DirectoryCatalog, ObjectCatalog};
 use forebay_cluster::client::{ClusterClient, ClusterPointers, RolloutWish};
-use forebay_engine::TableName;
+use forebay_engine::live::LiveError;
+use forebay_engine::{StoreError, TableName};
 use forebay_objects::{Address, Objects, Patience};
 
-use crate::cluster_handle::{Drawing, is_in_cluster, is_no_cluster, nudge, told_by, watcher};
+use crate::cluster_handle::{
+    Drawing, is_in_cluster, is_no_cluster, nudge, store_error, told_by, watcher,
+};
 use crate::context::Context;
 
 impl Context {
@@ -104,5 +107,34 @@ impl Context {
         Ok(model
             .table(table)
             .map_or(Vec::new(), |entry| entry.bad.clone()))
+    }
+
+    /// Whether a live table of this name is one of the cluster's: its nodes have it, and the store
+    /// has nothing of it.
+    pub fn is_live_in_cluster(&self, table: &TableName) -> anyhow::Result<bool> {
+        if !self.is_clustered()? {
+            return Ok(false);
+        }
+        let (_, model) = self.cluster()?.client().model()?;
+        Ok(model
+            .table(table)
+            .is_some_and(|entry| entry.live().is_some()))
+    }
+
+    /// What is told where the store has no table, and the nodes of its cluster have it.
+    pub fn of_cluster(&self, error: anyhow::Error) -> anyhow::Error {
+        let missing = match (store_error(&error), error.downcast_ref()) {
+            (Some(StoreError::NoTable { table }), _) | (_, Some(LiveError::NoTable { table })) => {
+                table.clone()
+            }
+            _ => return error,
+        };
+        match self.is_live_in_cluster(&missing) {
+            Ok(true) => anyhow::anyhow!(
+                "{missing} is a live table of the cluster: its nodes have it, and the store has nothing of it; \
+                 read and write it as a Redis client of a node"
+            ),
+            _ => error,
+        }
     }
 }

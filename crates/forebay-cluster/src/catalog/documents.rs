@@ -23,8 +23,8 @@ pub enum CatalogError {
     #[error(transparent)]
     Model(#[from] ModelError),
     #[error(
-        "the store belongs to no cluster: look whether it is the right one; forebay cluster create makes a cluster, \
-         and a server alone does without --cluster"
+        "the store belongs to no cluster: look whether it is the right one, and mounted, if it is a directory; only \
+         where there never was a cluster, forebay cluster create makes one; a server alone does without --cluster"
     )]
     NoCluster,
     #[error("the store belongs to cluster '{0}' already")]

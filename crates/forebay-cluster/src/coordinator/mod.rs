@@ -380,6 +380,7 @@ impl Coordinator {
             *retry = Some(now.monotonic + RETRY);
             return;
         }
+        self.newest = head.revision;
         self.took_over = now.monotonic;
         // Requests that wait are decided anew, by what is there now.
         self.watches.clear();
@@ -417,6 +418,7 @@ impl Coordinator {
         };
         match outcome {
             CommitOutcome::Done(seen) => {
+                self.newest = self.newest.max(writing.head.revision);
                 standing.head = writing.head;
                 standing.model = writing.model;
                 standing.seen = seen;

@@ -309,3 +309,29 @@ fn what_the_node_itself_knows_counts() {
     assert_eq!(led.load(8), None);
     assert_eq!(led.load(9).map(|head| head.revision), Some(10));
 }
+
+/// What this coordinator wrote by itself counts, too, whether or not a node has told of it.
+#[test]
+fn an_old_copy_that_is_put_in_place_under_a_coordinator_is_not_written_to() {
+    let mut led = Led::new(vec![node("n1", [1, 2])]);
+    led.ask("first", plan());
+    let (head, _) = led.ask("second", plan());
+    let own = head.revision;
+    let requests = BTreeMap::from([(RequestId("third".to_owned()), plan())]);
+    let event = CoordinatorEvent::Requests(requests);
+    let actions = led.coordinator.handle(NOW, event);
+    let stamp = actions.iter().find_map(|action| match action {
+        CoordinatorAction::Commit { head, .. } => Some(head.stamp),
+        _ => None,
+    });
+    let conflict = CoordinatorEvent::Wrote {
+        stamp: stamp.unwrap(),
+        outcome: CommitOutcome::Conflict,
+    };
+    let actions = led.coordinator.handle(NOW, conflict);
+    assert!(actions.contains(&CoordinatorAction::Load), "{actions:?}");
+    assert_eq!(led.load(own - 1), None);
+    assert_eq!(led.coordinator.behind(), Some((own - 1, own)));
+    // As another coordinator has written it.
+    assert_eq!(led.load(own + 1).unwrap().revision, own + 2);
+}

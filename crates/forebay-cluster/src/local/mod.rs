@@ -2,6 +2,7 @@
 
 mod held;
 mod origin;
+mod replicas;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -30,6 +31,7 @@ use crate::versions::{Bring, VersionSummaries, Versions};
 
 pub use held::HeldRanges;
 use origin::{NOT_THERE, PeerOrigin};
+pub use replicas::{LocalReplicas, OpenLiveTables, ReplicaParts, ReplicaWatch, boot_id};
 
 /// Between two reports of how much has come.
 const REPORT: Duration = Duration::from_millis(200);

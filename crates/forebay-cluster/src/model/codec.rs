@@ -11,9 +11,9 @@ use thiserror::Error;
 
 use super::Model;
 use super::doc::{Doc, DocRef};
-use super::groups::{GroupsPage, GroupsRoot, TableGroups};
+use super::groups::{GroupsRoot, TableGroups};
 use super::head::{FORMATS, Head, NEWEST_FORMAT};
-use super::layout::{Layout, LayoutChunk, LayoutName, LayoutRoot};
+use super::layout::{Layout, LayoutName, LayoutRoot};
 
 const FORMAT_FIELD: &str = "forebay_document";
 
@@ -332,6 +332,21 @@ impl Reader<'_> {
         Ok(Some(Doc::read(reference.clone(), content)))
     }
 
+    /// Documents that another one names, without those that are lacking.
+    fn docs<'k, T: Clone + DeserializeOwned + 'k>(
+        &mut self,
+        references: &[DocRef],
+        known: impl Iterator<Item = &'k Doc<T>>,
+    ) -> Result<Vec<Doc<T>>, ModelError> {
+        let known = known.filter_map(|doc| Some((doc.reference()?, doc)));
+        let known: BTreeMap<&DocRef, &Doc<T>> = known.collect();
+        let mut docs = Vec::with_capacity(references.len());
+        for reference in references {
+            docs.extend(self.doc(reference, known.get(reference).copied())?);
+        }
+        Ok(docs)
+    }
+
     fn layout(
         &mut self,
         reference: &DocRef,
@@ -343,15 +358,8 @@ impl Reader<'_> {
         let Some(root) = self.doc::<LayoutRoot>(reference, None)? else {
             return Ok(None);
         };
-        let known: BTreeMap<&DocRef, &Doc<LayoutChunk>> = known
-            .into_iter()
-            .flat_map(|known| known.chunks())
-            .filter_map(|chunk| Some((chunk.reference()?, chunk)))
-            .collect();
-        let mut chunks = Vec::with_capacity(root.chunks.len());
-        for chunk in &root.chunks {
-            chunks.extend(self.doc(chunk, known.get(chunk).copied())?);
-        }
+        let known = known.into_iter().flat_map(|known| known.chunks());
+        let chunks = self.docs(&root.chunks, known)?;
         Ok(Some(Layout::read(reference.clone(), root.order, chunks)))
     }
 
@@ -366,15 +374,8 @@ impl Reader<'_> {
         let Some(root) = self.doc::<GroupsRoot>(reference, None)? else {
             return Ok(None);
         };
-        let known: BTreeMap<&DocRef, &Doc<GroupsPage>> = known
-            .into_iter()
-            .flat_map(|known| known.pages())
-            .filter_map(|page| Some((page.reference()?, page)))
-            .collect();
-        let mut pages = Vec::with_capacity(root.pages.len());
-        for page in &root.pages {
-            pages.extend(self.doc(page, known.get(page).copied())?);
-        }
+        let known = known.into_iter().flat_map(|known| known.pages());
+        let pages = self.docs(&root.pages, known)?;
         Ok(Some(TableGroups::read(reference.clone(), pages)))
     }
 }

@@ -13,6 +13,8 @@ const FREE: Duration = Duration::from_secs(5);
 const REQUESTS: Duration = Duration::from_millis(200);
 /// Between two looks at the lengths of the files that serve, and two readings of them.
 const CARE: Duration = Duration::from_secs(5);
+/// Between two looks whether replicas may be made that were ordered.
+const ORDERS: Duration = Duration::from_secs(1);
 const READING: Duration = Duration::from_secs(24 * 3600);
 /// Between two tries of a node to be let in.
 const JOIN: Duration = Duration::from_secs(5);
@@ -23,6 +25,7 @@ pub struct Chores {
     free_at: Duration,
     requests_at: Duration,
     care_at: Duration,
+    orders_at: Duration,
     reading_at: Duration,
     join_at: Duration,
     joins: u64,
@@ -36,6 +39,7 @@ impl Default for Chores {
             free_at: Duration::ZERO,
             requests_at: Duration::ZERO,
             care_at: CARE,
+            orders_at: Duration::ZERO,
             reading_at: READING,
             join_at: Duration::ZERO,
             joins: 0,
@@ -53,6 +57,10 @@ impl Shell {
             if let Some(bytes) = self.parts.versions.free_bytes() {
                 self.handle(NodeEvent::Follower(FollowerEvent::Free(bytes)));
             }
+        }
+        if now >= chores.orders_at {
+            chores.orders_at = now + ORDERS;
+            self.order_again();
         }
         if now >= chores.requests_at && self.parts.catalog.is_near() {
             chores.requests_at = now + REQUESTS;

@@ -6,6 +6,7 @@
 mod catalog_work;
 mod chores;
 mod known;
+mod live_work;
 mod peers_work;
 mod place_turns;
 mod superseded;
@@ -28,7 +29,8 @@ use crate::catalog::Catalog;
 use crate::coordinator::{CoordinatorAction, CoordinatorSettings};
 use crate::ids::NodeId;
 use crate::link::{Peers, Trusted};
-use crate::live::ReplicaOrders;
+use crate::live_places::LivePlaces;
+use crate::local::LocalReplicas;
 use crate::map::ClusterMap;
 use crate::message::{BeatReply, Introduction};
 use crate::model::{Identity, Model};
@@ -58,6 +60,8 @@ pub struct NodeParts {
     pub versions_at: Arc<dyn VersionSummaries>,
     pub trusted: Arc<dyn Trusted>,
     pub remembered: Remembered,
+    /// None: it runs no replicas of live tables.
+    pub replicas: Option<Arc<LocalReplicas>>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
 }
@@ -76,6 +80,7 @@ pub(crate) struct Shell {
     parts: NodeParts,
     node: Mutex<Node>,
     map: ArcSwap<ClusterMap>,
+    live: ArcSwap<LivePlaces>,
     events: Sender<NodeEvent>,
     /// Heartbeats of others that wait for their answers.
     waiting: Mutex<BTreeMap<u64, oneshot::Sender<BeatReply>>>,
@@ -85,6 +90,7 @@ pub(crate) struct Shell {
     /// What is being brought.
     bringing: Mutex<BTreeMap<VersionPlace, Arc<AtomicBool>>>,
     turns: PlaceTurns,
+    replica_orders: live_work::WaitingOrders,
     runtime: tokio::runtime::Runtime,
     stop: AtomicBool,
     has_left: AtomicBool,
@@ -114,6 +120,7 @@ impl NodeHandle {
         let shell = Arc::new(Shell {
             node: Mutex::new(node),
             map: ArcSwap::from_pointee(map),
+            live: ArcSwap::default(),
             events,
             waiting: Mutex::default(),
             tokens: AtomicU64::new(1),
@@ -121,12 +128,14 @@ impl NodeHandle {
             superseded: Mutex::default(),
             bringing: Mutex::default(),
             turns: PlaceTurns::default(),
+            replica_orders: live_work::WaitingOrders::default(),
             runtime,
             stop: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             refused: Mutex::new(None),
             parts,
         });
+        shell.watch_replicas();
         Ok(Self {
             shell,
             inbox: Some(inbox),
@@ -145,7 +154,7 @@ impl NodeHandle {
     }
 
     /// What a server asks of the node.
-    pub fn member(&self) -> Arc<dyn crate::link::Member> {
+    pub fn member(&self) -> Arc<dyn crate::member::Member> {
         Arc::new(peers_work::NodeMember(Arc::clone(&self.shell)))
     }
 
@@ -190,15 +199,6 @@ impl Drop for NodeHandle {
         for cancelled in self.shell.bringing.lock().values() {
             cancelled.store(true, Ordering::Relaxed);
         }
-    }
-}
-
-fn warn_of(orders: &ReplicaOrders) {
-    let count = orders.replicas.len();
-    if count > 0 {
-        warn!(
-            "{count} replicas of live tables are to be here, and this program runs none: use a newer one"
-        );
     }
 }
 
@@ -297,7 +297,7 @@ impl Shell {
                 });
             }
             FollowerAction::Route => self.route(),
-            FollowerAction::Replicas(orders) => warn_of(&orders),
+            FollowerAction::Replicas(orders) => self.order_replicas(*orders),
             FollowerAction::CutOff(cut_off) => {
                 match cut_off {
                     true => {
@@ -351,6 +351,8 @@ impl Shell {
         let suspects = follower.suspects();
         let map = ClusterMap::new(self.parts.identity.id, head.revision, me, model, &suspects);
         self.map.store(Arc::new(map));
+        let live = LivePlaces::new(model, follower.leaders());
+        self.live.store(Arc::new(live));
     }
 
     fn bring(self: &Arc<Self>, what: Bring) {

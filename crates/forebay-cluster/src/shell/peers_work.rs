@@ -15,8 +15,11 @@ use super::Shell;
 use crate::catalog::{CatalogError, Documented};
 use crate::facts::NodeFacts;
 use crate::ids::{HostPort, NodeId};
-use crate::link::{Later, Member};
+use crate::link::Later;
+use crate::live_places::LivePlaces;
+use crate::local::LocalReplicas;
 use crate::map::ClusterMap;
+use crate::member::Member;
 use crate::message::{Beat, BeatReply};
 use crate::model::{DocRef, Documents, Head, Model, ModelError};
 use crate::node::{FollowerEvent, NodeEvent};
@@ -184,7 +187,8 @@ impl Shell {
         self.known.add(documents);
         let names = model.references().into_iter().collect();
         self.known.keep(&names);
-        if let Err(error) = self.parts.remembered.note(head, &self.known.all()) {
+        let write = || self.parts.remembered.note(head, &self.known.all());
+        if let Err(error) = self.replica_orders.note(head, write) {
             warn!(%error, "what the cluster is cannot be noted for a restart");
         }
     }
@@ -199,6 +203,7 @@ impl Shell {
                         "neither the store nor another node answers: what served before serves"
                     );
                     shell.known.add(documents);
+                    shell.replica_orders.is_noted(&head);
                     FollowerEvent::Loaded {
                         head: Box::new(head),
                         model: Box::new(model),
@@ -277,6 +282,14 @@ impl Shell {
 impl Member for NodeMember {
     fn map(&self) -> Arc<ClusterMap> {
         self.0.map.load_full()
+    }
+
+    fn live(&self) -> Arc<LivePlaces> {
+        self.0.live.load_full()
+    }
+
+    fn replicas(&self) -> Option<Arc<LocalReplicas>> {
+        self.0.parts.replicas.clone()
     }
 
     fn facts(&self) -> NodeFacts {

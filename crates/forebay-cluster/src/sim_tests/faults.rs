@@ -88,18 +88,7 @@ fn fault(world: &mut World, at: usize, long: u64) {
                 world.net.cuts.remove(&(at, other));
             });
         }
-        5 => {
-            world.isolate(at);
-            let long = long + 15 * SECOND;
-            let is_from_store = world.dice.chance(600);
-            if is_from_store {
-                world.store.cut.insert(at);
-            }
-            world.after(long, move |world| {
-                world.net.cuts.retain(|(from, to)| *from != at && *to != at);
-                world.store.cut.remove(&at);
-            });
-        }
+        5 => world.isolate_for(at, long + 15 * SECOND),
         6 => {
             world.store.is_away = true;
             world.after(long / 2, |world| world.store.is_away = false);

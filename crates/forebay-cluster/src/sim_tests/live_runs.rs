@@ -150,16 +150,7 @@ fn fault(world: &mut World, at: usize, long: u64) {
             world.pause(at);
             world.after(long, move |world| world.resume(at));
         }
-        4 | 5 => {
-            world.isolate(at);
-            if world.dice.chance(600) {
-                world.store.cut.insert(at);
-            }
-            world.after(long, move |world| {
-                world.net.cuts.retain(|(from, to)| *from != at && *to != at);
-                world.store.cut.remove(&at);
-            });
-        }
+        4 | 5 => world.isolate_for(at, long),
         6 => {
             world.store.is_away = true;
             world.after(long / 2, |world| world.store.is_away = false);

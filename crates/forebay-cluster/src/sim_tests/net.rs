@@ -132,6 +132,18 @@ impl World {
         Some(heard.incarnation)
     }
 
+    /// Cuts a node off for so long from all others, and mostly from the store.
+    pub fn isolate_for(&mut self, at: usize, long: u64) {
+        self.isolate(at);
+        if self.dice.chance(600) {
+            self.store.cut.insert(at);
+        }
+        self.after(long, move |world| {
+            world.net.cuts.retain(|(from, to)| *from != at && *to != at);
+            world.store.cut.remove(&at);
+        });
+    }
+
     /// Cuts a node off from all others.
     pub fn isolate(&mut self, at: usize) {
         for other in (0..self.hosts.len()).filter(|other| *other != at) {

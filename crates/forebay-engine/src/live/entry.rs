@@ -117,6 +117,13 @@ impl LiveTable {
         shared.move_unwritten(shared.slot_of(id)?, id, entry, 0)
     }
 
+    /// Of a handle of a proposal: whether a key lies in the partition that it writes to.
+    pub fn is_of_entry(&self, key: &[u8]) -> bool {
+        let (shared, bound) = (self.shared(), self.bound());
+        let place = shared.parts.place_of(shared.shape.place(key).hash, key);
+        bound.is_some_and(|bound| place == Some(bound.slot))
+    }
+
     /// The time of a key's partition, in milliseconds since 1970-01-01 UTC: by that it is judged
     /// what has expired. Where the table is not replicated it is the machine's.
     pub fn time_of(&self, key: &[u8]) -> Result<u64, LiveError> {

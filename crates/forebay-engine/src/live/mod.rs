@@ -195,6 +195,11 @@ impl LiveTable {
         &self.shared().shape.table
     }
 
+    /// Random, from when it is made.
+    pub fn id(&self) -> u64 {
+        self.shared().structure.lock().table_id
+    }
+
     pub fn options(&self) -> &LiveOptions {
         &self.shared().options
     }

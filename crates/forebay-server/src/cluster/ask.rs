@@ -278,9 +278,26 @@ impl<'w> Asker<'w> {
 
     /// The same of a task, which has so many replies at most.
     pub async fn read_here(&self, task: Task, count: usize) -> PeerReplies {
+        self.read_as(task, count, self.tables.keep(), false).await
+    }
+
+    /// The same of replicas as they are now, where leave to read them was given.
+    pub async fn read_by_leave(&self, task: Task, count: usize) -> PeerReplies {
+        let tables = self.work.shared.tables().keep();
+        self.read_as(task, count, tables, true).await
+    }
+
+    async fn read_as(
+        &self,
+        task: Task,
+        count: usize,
+        tables: TableView,
+        has_leave: bool,
+    ) -> PeerReplies {
         let work = Work {
             task,
-            tables: self.tables.keep(),
+            tables,
+            has_leave,
             user: Arc::clone(&self.work.user),
             client: Arc::clone(&self.work.client),
             shared: Arc::clone(&self.work.shared),
@@ -312,6 +329,8 @@ impl<'w> Asker<'w> {
             shared: &self.work.shared,
             may_wait: false,
             port: self.work.client.port,
+            decided: None,
+            has_leave: false,
         }
     }
 
@@ -378,7 +397,8 @@ impl From<CommandError> for Unanswered {
             // The table is one of the cluster's: it comes, or has gone a moment ago.
             CommandError::NotHere(words) => Unanswered::OtherMap(words),
             CommandError::Damaged(words) => Unanswered::Damaged(words),
-            CommandError::NotResident => {
+            CommandError::Machine { text, .. } => Unanswered::Told(text),
+            CommandError::NotResident | CommandError::Replicas => {
                 Unanswered::Told("ERR internal error: it waits where it may".to_owned())
             }
         }

@@ -18,10 +18,34 @@ pub enum Led {
     Unanswered,
 }
 
+/// What became of commands that write to replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proposed {
+    /// A majority has them.
+    Answered,
+    /// Nothing was written.
+    Refused,
+    /// Nobody knows.
+    Uncertain,
+}
+
+impl Proposed {
+    pub const ALL: [Proposed; 3] = [Proposed::Answered, Proposed::Refused, Proposed::Uncertain];
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Proposed::Answered => "answered",
+            Proposed::Refused => "refused",
+            Proposed::Uncertain => "uncertain",
+        }
+    }
+}
+
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct ClusterCounts {
     led: [AtomicU64; Led::ALL.len()],
+    proposed: [AtomicU64; Proposed::ALL.len()],
     times: Histogram,
     suspected: AtomicU64,
 }
@@ -53,6 +77,16 @@ impl Led {
 impl ClusterCounts {
     pub fn led(&self, led: Led) {
         self.led[led as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn proposed(&self, proposed: Proposed) {
+        self.proposed[proposed as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn all_proposed(&self) -> impl Iterator<Item = (Proposed, u64)> {
+        Proposed::ALL
+            .into_iter()
+            .map(|of| (of, self.proposed[of as usize].load(Ordering::Relaxed)))
     }
 
     /// So many commands had their replies together after that time.

@@ -8,6 +8,7 @@ use super::counts::Led;
 use super::frame::command;
 use super::gather::Gathered;
 use super::gets;
+use super::live;
 use super::node::Cluster;
 use super::place::{KeyPlace, place_of};
 use super::split;
@@ -28,7 +29,10 @@ pub async fn elsewhere(work: Work) -> Done {
     };
     let since = shared.store.clock().monotonic();
     let done = match &work.task {
-        Task::Gets(collected) => gets::answer(&work, cluster, collected).await,
+        Task::Gets(collected) => match live::answer_gets(&work, cluster, collected).await {
+            Some(done) => done,
+            None => gets::answer(&work, cluster, collected).await,
+        },
         Task::One(..) | Task::Exec(_) => {
             let (reply, outcome) = twice(&work, cluster).await;
             cluster.counts.led(Led::of(reply.bytes()));
@@ -56,7 +60,15 @@ fn first_table(work: &Work, cluster: &Cluster) -> Option<TableName> {
         Task::Exec(_) => return None,
     };
     let name = TableName::new(std::str::from_utf8(name).ok()?).ok()?;
-    cluster.map().table(&name).is_some().then_some(name)
+    let is_known = cluster.map().table(&name).is_some();
+    let is_live = || {
+        cluster
+            .member()
+            .live()
+            .table(name.as_str().as_bytes())
+            .is_some()
+    };
+    (is_known || is_live()).then_some(name)
 }
 
 /// Tries, and once more where nodes have different maps or versions.
@@ -76,6 +88,9 @@ async fn twice(work: &Work, cluster: &Cluster) -> (Reply, Outcome) {
 }
 
 async fn once(asker: &Asker<'_>) -> Result<(Reply, Outcome), Unanswered> {
+    if let Some(answered) = live::answer(asker).await {
+        return answered;
+    }
     match &asker.work.task {
         Task::One(place, args) => one(asker, *place, args).await,
         Task::Exec(queued) => exec(asker, queued).await,
@@ -102,7 +117,7 @@ fn places<'a>(
     .collect()
 }
 
-async fn one(
+pub async fn one(
     asker: &Asker<'_>,
     place: usize,
     args: &OwnedArgs,

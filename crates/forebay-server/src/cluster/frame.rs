@@ -6,13 +6,16 @@
 //! fb.forward FORMAT CLUSTER REVISION NODE USER RESP VERSIONS COMMANDS
 //! fb.control FORMAT MESSAGE
 //! fb.fetch   FORMAT TABLE FILE START END
+//! fb.groups  FORMAT MESSAGES
+//! fb.copy    FORMAT MESSAGE
 //! ```
 //!
-//! and is answered with a bulk string or an error. `COMMANDS` are those of a client as it would
-//! send them, one or several; the answer has their replies in order. It may have fewer of them than
-//! commands when they grow large, the first in any case. `VERSIONS` are those that the commands are
-//! to read, `table number table number ...`; of other tables the serving ones are read. `REVISION`
-//! is that of the asker's map, `RESP` the protocol that its client speaks.
+//! `fb.groups` has messages of replicas, whose answer says nothing; `fb.copy` asks for a part of a
+//! partition's copy. Each is answered with a bulk string or an error. `COMMANDS` are those of a
+//! client as it would send them, one or several; the answer has their replies in order. It may have
+//! fewer of them than commands when they grow large, the first in any case. `VERSIONS` are those
+//! that the commands are to read, `table number table number ...`; of other tables the serving ones
+//! are read. `REVISION` is that of the asker's map, `RESP` the protocol that its client speaks.
 
 use std::io::Write;
 
@@ -27,6 +30,8 @@ pub const FORMAT: &str = "1";
 pub const FORWARD: &str = "fb.forward";
 pub const CONTROL: &str = "fb.control";
 pub const FETCH: &str = "fb.fetch";
+pub const GROUPS: &str = "fb.groups";
+pub const COPY: &str = "fb.copy";
 
 /// The error of a node that does not have the keys; the revision of its map follows, and why.
 pub const NOT_HERE: &str = "NOTHERE";

@@ -15,6 +15,7 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
 use super::split;
@@ -52,16 +53,26 @@ pub struct Links {
     links: Mutex<BTreeMap<HostPort, Vec<Arc<Link>>>>,
 }
 
+/// A connection to another node.
 #[derive(Debug)]
-struct Link {
+pub struct Link {
     questions: UnboundedSender<Question>,
     under_way: Arc<AtomicUsize>,
+    task: AbortHandle,
 }
 
 #[derive(Debug)]
 struct Question {
     frame: Bytes,
-    answer: oneshot::Sender<io::Result<PeerAnswer>>,
+    answer: oneshot::Sender<Result<PeerAnswer, AskFailure>>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub struct AskFailure {
+    pub error: io::Error,
+    /// It may have been sent, and been done.
+    pub was_sent: bool,
 }
 
 impl Links {
@@ -105,6 +116,28 @@ impl Links {
         asked
     }
 
+    /// The same, sent once at most.
+    pub async fn ask_once(
+        &self,
+        peer: &HostPort,
+        frame: Bytes,
+        limit: Duration,
+    ) -> Result<PeerAnswer, AskFailure> {
+        let link = self.link(peer).0;
+        let asked = within(&*self.dialer.clock, limit, link.ask_once(frame)).await;
+        let asked = asked.unwrap_or_else(|| {
+            let text = format!("no answer within {} ms", limit.as_millis());
+            Err(AskFailure {
+                error: io::Error::new(ErrorKind::TimedOut, text),
+                was_sent: true,
+            })
+        });
+        if asked.is_err() {
+            self.links.lock().remove(peer);
+        }
+        asked
+    }
+
     /// One that has nothing to do, else a new one, else the one that has the least; and whether it
     /// is new.
     fn link(&self, peer: &HostPort) -> (Arc<Link>, bool) {
@@ -135,10 +168,10 @@ impl Links {
 impl Link {
     // The one place where connections to other nodes become tasks.
     #[allow(clippy::disallowed_methods)]
-    fn open(dialer: Dialer, peer: HostPort) -> Self {
+    pub fn open(dialer: Dialer, peer: HostPort) -> Self {
         let (questions, mut asked) = unbounded_channel();
         let under_way = Arc::<AtomicUsize>::default();
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             let mut waiting = VecDeque::new();
             let served = match dialer.dial(&peer).await {
                 Ok(stream) => serve(stream, &mut asked, &mut waiting, dialer.answer_bytes).await,
@@ -153,27 +186,49 @@ impl Link {
                     "the connection was closed".to_owned(),
                 ),
             };
-            while let Ok(Question { answer, .. }) = asked.try_recv() {
-                waiting.push_back(answer);
-            }
+            let failure = |was_sent| AskFailure {
+                error: io::Error::new(kind, text.clone()),
+                was_sent,
+            };
+            // Who gave up is told nothing.
             for answer in waiting {
-                // Who gave up is told nothing.
-                let _ = answer.send(Err(io::Error::new(kind, text.clone())));
+                let _ = answer.send(Err(failure(true)));
+            }
+            while let Ok(Question { answer, .. }) = asked.try_recv() {
+                let _ = answer.send(Err(failure(false)));
             }
         });
         Self {
             questions,
             under_way,
+            task: task.abort_handle(),
         }
     }
 
+    /// Ends the connection, whatever is under way.
+    pub fn abandon(&self) {
+        self.task.abort();
+    }
+
     async fn ask(&self, frame: Bytes) -> io::Result<PeerAnswer> {
-        let gone = || io::Error::from(ErrorKind::BrokenPipe);
-        let (answer, answered) = oneshot::channel();
+        self.ask_once(frame).await.map_err(|failure| failure.error)
+    }
+
+    async fn ask_once(&self, frame: Bytes) -> Result<PeerAnswer, AskFailure> {
+        let gone = |was_sent| AskFailure {
+            error: io::Error::from(ErrorKind::BrokenPipe),
+            was_sent,
+        };
         let _one = UnderWay::new(&self.under_way);
+        let answered = self.put(frame).ok_or_else(|| gone(false))?;
+        answered.await.map_err(|_| gone(true))?
+    }
+
+    /// Puts a question behind those that are under way; `None`: the connection is gone.
+    pub fn put(&self, frame: Bytes) -> Option<oneshot::Receiver<Result<PeerAnswer, AskFailure>>> {
+        let (answer, answered) = oneshot::channel();
         let sent = self.questions.send(Question { frame, answer });
-        sent.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        sent.ok().map(|()| answered)
     }
 }
 
@@ -206,7 +261,7 @@ impl Dialer {
     }
 }
 
-type Askers = VecDeque<oneshot::Sender<io::Result<PeerAnswer>>>;
+type Askers = VecDeque<oneshot::Sender<Result<PeerAnswer, AskFailure>>>;
 
 /// Sends questions and hands out answers until nobody asks any more.
 async fn serve(

@@ -3,7 +3,8 @@
 //!
 //! A command runs here first. Only when a key turns out not to be here does it come to
 //! [`elsewhere`], so that reads of what is here cost nothing more. Nodes reach each other at their
-//! peer ports, in RESP with commands of their own ([`frame`]).
+//! peer ports, in RESP with commands of their own ([`frame`]). Live tables are written and read by
+//! way of their replicas ([`live`]), whose messages have connections of their own ([`post`]).
 
 mod ask;
 mod config;
@@ -14,12 +15,14 @@ mod frame;
 mod gather;
 mod gets;
 mod link;
+mod live;
 mod node;
 mod nudge;
 mod page;
 mod peers;
 mod pins;
 mod place;
+mod post;
 mod range;
 mod serve;
 mod split;

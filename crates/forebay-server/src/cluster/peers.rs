@@ -14,8 +14,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 use super::config::PeerTls;
-use super::frame::{CONTROL, FETCH, FORMAT, frame};
+use super::frame::{CONTROL, COPY, FETCH, FORMAT, GROUPS, frame};
 use super::link::{Dialer, Links, PeerAnswer};
+use super::post::Posts;
 
 /// Messages under way to one node, each with a connection of its own: an answer may take seconds.
 const MESSAGES: usize = 32;
@@ -29,6 +30,7 @@ const ANSWER_BYTES: usize = 64 << 20;
 pub struct PeerClient {
     messages: Arc<Links>,
     fetches: Arc<Links>,
+    posts: Posts,
     runtime: Option<Runtime>,
 }
 
@@ -51,7 +53,8 @@ impl PeerClient {
         };
         Ok(Self {
             messages: Arc::new(Links::new(dialer.clone(), MESSAGES)),
-            fetches: Arc::new(Links::new(dialer, FETCHES)),
+            fetches: Arc::new(Links::new(dialer.clone(), FETCHES)),
+            posts: Posts::new(dialer),
             runtime: Some(runtime),
         })
     }
@@ -106,6 +109,19 @@ impl Peers for PeerClient {
             start.as_bytes(),
             end.as_bytes(),
         ]);
+        self.send(&self.fetches, peer, frame, within)
+    }
+
+    fn post(&self, peer: &HostPort, messages: Bytes) {
+        if let Some(runtime) = &self.runtime {
+            let _within = runtime.enter();
+            let frame = frame(&[GROUPS.as_bytes(), FORMAT.as_bytes(), &messages]);
+            self.posts.post(peer, frame);
+        }
+    }
+
+    fn copy(&self, peer: &HostPort, message: Bytes, within: Duration) -> Later<io::Result<Bytes>> {
+        let frame = frame(&[COPY.as_bytes(), FORMAT.as_bytes(), &message]);
         self.send(&self.fetches, peer, frame, within)
     }
 }

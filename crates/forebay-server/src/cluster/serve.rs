@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
+use forebay_cluster::local::LocalReplicas;
 use forebay_engine::TableName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::frame::{CONTROL, DAMAGED, FETCH, FORWARD, ForwardHeader, check_format};
+use super::frame::{CONTROL, COPY, DAMAGED, FETCH, FORWARD, ForwardHeader, GROUPS, check_format};
 use super::node::Cluster;
 use super::page::PageRequest;
 use crate::client::Client;
@@ -25,6 +26,9 @@ const READ_BYTES: usize = 64 << 10;
 /// Of a frame beside the commands or the message in it.
 const HEADER_BYTES: usize = 64 << 10;
 const MOST_ARGUMENTS: usize = 16;
+/// The largest frame of replicas' messages: 8 MiB of them, or one that is larger, with an entry of
+/// 32 MiB behind others.
+const MOST_GROUPS_BYTES: usize = 64 << 20;
 
 /// A connection of another node.
 pub struct PeerConnection<S> {
@@ -92,7 +96,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
 }
 
 fn frame_limits(shared: &Shared) -> RequestLimits {
-    let bytes = shared.config.limits.request.command_bytes + HEADER_BYTES;
+    let commands = shared.config.limits.request.command_bytes;
+    let bytes = commands.max(MOST_GROUPS_BYTES) + HEADER_BYTES;
     RequestLimits {
         bulk_bytes: bytes,
         arguments: MOST_ARGUMENTS,
@@ -120,6 +125,10 @@ async fn answer(
         control(cluster, args).await
     } else if args.is(0, FETCH) {
         fetch(cluster, args).await
+    } else if args.is(0, GROUPS) {
+        groups(cluster, args)
+    } else if args.is(0, COPY) {
+        copy(cluster, args).await
     } else {
         Err("ERR the peer port is for other nodes: clients use the ordinary port".to_owned())
     };
@@ -259,6 +268,27 @@ async fn control(cluster: &Cluster, args: &Args<'_>) -> Result<Bytes, String> {
     check_format(args, 3).map_err(wrong)?;
     let message = Bytes::copy_from_slice(args.get(2));
     let answered = cluster.member().answer(message).await;
+    answered.map_err(|error| format!("ERR {error}"))
+}
+
+fn replicas_of(cluster: &Cluster) -> Result<Arc<LocalReplicas>, String> {
+    let replicas = cluster.member().replicas();
+    replicas.ok_or_else(|| wrong("this node runs no replicas".to_owned()))
+}
+
+/// Hands messages to the replicas here. It does not wait for what they do.
+fn groups(cluster: &Cluster, args: &Args<'_>) -> Result<Bytes, String> {
+    check_format(args, 3).map_err(wrong)?;
+    let heard = replicas_of(cluster)?.hear(Bytes::copy_from_slice(args.get(2)));
+    heard
+        .map(|()| Bytes::new())
+        .map_err(|error| format!("ERR {error}"))
+}
+
+async fn copy(cluster: &Cluster, args: &Args<'_>) -> Result<Bytes, String> {
+    check_format(args, 3).map_err(wrong)?;
+    let message = Bytes::copy_from_slice(args.get(2));
+    let answered = replicas_of(cluster)?.answer_copy(message).await;
     answered.map_err(|error| format!("ERR {error}"))
 }
 

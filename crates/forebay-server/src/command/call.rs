@@ -11,6 +11,7 @@ use super::held::Held;
 use super::names::{KeyNames, ShownKeys};
 use super::txn::NEVER_MS;
 use super::{Answer, CommandError, shown};
+use crate::decided::{DecidedAt, reply_limit};
 use crate::resp::{Args, Reply};
 use crate::session::Session;
 use crate::shared::Shared;
@@ -33,6 +34,8 @@ pub struct Call<'a> {
     pub first: Option<&'a TableName>,
     /// What is held of its keys.
     pub held: Held<'a>,
+    /// As of the view.
+    pub decided: Option<&'a DecidedAt>,
 }
 
 /// What a walk sees.
@@ -117,7 +120,7 @@ impl<'a> Call<'a> {
         Reading {
             may_wait: self.may_wait,
             held: self.held,
-            limit_bytes: self.shared.config.limits.reply_bytes,
+            limit_bytes: reply_limit(self.shared, self.decided),
             reply_start: Some(self.reply_start),
             full_bytes: usize::MAX,
         }
@@ -239,7 +242,7 @@ pub fn find_source<'t>(
 }
 
 /// A table that no version here is of. Other nodes may have it.
-fn not_served(table: &[u8]) -> CommandError {
+pub fn not_served(table: &[u8]) -> CommandError {
     CommandError::NotHere(no_table_text(table))
 }
 
@@ -270,7 +273,13 @@ impl From<SourceError> for CommandError {
             return CommandError::Damaged(error.to_string());
         }
         error!(%error, "a read failed");
-        CommandError::error(format!("ERR {error}"))
+        match error {
+            SourceError::Live(error) if error.is_of_this_machine() => CommandError::Machine {
+                passes: error.may_pass(),
+                text: format!("ERR {error}"),
+            },
+            error => CommandError::error(format!("ERR {error}")),
+        }
     }
 }
 

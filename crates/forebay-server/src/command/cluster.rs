@@ -1,6 +1,8 @@
 //! CLUSTER and what belongs to it, and what Forebay's own clients ask of a cluster. What one
 //! command tells is of one map.
 
+use std::sync::atomic::Ordering;
+
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -8,10 +10,11 @@ use forebay_cluster::map::{ClusterMap, MapRange};
 use forebay_engine::{Bound, Source};
 use forebay_run::hash::{KeyHasher, SLOTS};
 
-use super::call::{SessionCall, find_source};
+use super::call::{SessionCall, find_source, no_permission};
 use super::{Answer, CommandError, shown};
 use crate::cluster::{Advertised, Shard, myself, shards, unlisted_id};
 use crate::resp::Reply;
+use crate::users::Verb;
 
 /// What would change a cluster.
 const CHANGES: [&str; 19] = [
@@ -61,7 +64,12 @@ pub fn mode(call: &mut SessionCall<'_>) -> Answer {
     if !call.session.client.port.is_clustered() {
         return Err(no_cluster());
     }
-    call.session.reads_replicas |= call.args.is(0, "readonly");
+    let reads_replicas = call.args.is(0, "readonly");
+    call.session.reads_replicas |= reads_replicas;
+    if reads_replicas || call.args.is(0, "readwrite") {
+        let reads_followers = &call.session.client.reads_followers;
+        reads_followers.store(reads_replicas, Ordering::Relaxed);
+    }
     call.reply.ok();
     Ok(())
 }
@@ -305,6 +313,9 @@ pub fn map(call: &mut SessionCall<'_>) -> Answer {
     let map = cluster.ok_or_else(|| {
         CommandError::error("ERR KV.MAP tells of a cluster, and this server is part of none")
     })?;
+    if live_map(call)? {
+        return Ok(());
+    }
     let map = map.map();
     let source = named_table(call)?;
     let table = map.table(source.table()).ok_or_else(|| {
@@ -329,6 +340,46 @@ pub fn map(call: &mut SessionCall<'_>) -> Answer {
         }
     }
     Ok(())
+}
+
+/// KV.MAP of a live table of the cluster, whose ranges are its partitions and whose first node
+/// leads; `false`: it is none.
+fn live_map(call: &mut SessionCall<'_>) -> Result<bool, CommandError> {
+    let Some(cluster) = &call.shared.cluster else {
+        return Ok(false);
+    };
+    let (live, map) = (cluster.member().live(), cluster.map());
+    let name = call.args.get(1);
+    let Some(place) = live.table(name) else {
+        return Ok(false);
+    };
+    let user = call.session.user.as_ref();
+    let user = user.ok_or_else(|| CommandError::error("NOAUTH Authentication required."))?;
+    if !user.may(Verb::Read, name) {
+        return Err(no_permission(user, name, "read"));
+    }
+    let replicas = cluster.member().replicas();
+    let routes = place.routes();
+    call.reply.array(routes.len());
+    for (at, route) in routes.iter().enumerate() {
+        call.reply.array(3);
+        bound(call.reply, Some(&route.bounds.lower));
+        bound(
+            call.reply,
+            routes.get(at + 1).map(|next| &next.bounds.lower),
+        );
+        let leader = replicas
+            .as_ref()
+            .and_then(|replicas| replicas.leader(route.group));
+        let nodes = route.nodes.iter().filter_map(|id| map.node(*id));
+        let mut nodes: Vec<_> = nodes.filter(|node| node.is_available).collect();
+        nodes.sort_by_key(|node| Some(node.id) != leader);
+        call.reply.array(nodes.len());
+        for node in nodes {
+            call.reply.bulk(node.listen.to_string().as_bytes());
+        }
+    }
+    Ok(true)
 }
 
 fn bound(reply: &mut Reply, bound: Option<&Bound>) {

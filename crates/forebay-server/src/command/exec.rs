@@ -36,7 +36,8 @@ impl View<'_> {
         (settle(answer, start, reply), first)
     }
 
-    fn transaction(
+    /// The same, whose error is the caller's to tell.
+    pub fn transaction(
         &self,
         queued: &Queued,
         first: &mut Option<TableName>,
@@ -109,11 +110,20 @@ impl View<'_> {
                 reply_start: start,
                 first: None,
                 held: Held::Txn(txn),
+                decided: self.decided,
             }),
             _ => Err(not_within(command)),
         };
+        if self.decided.is_some()
+            && let Err(stop) = &answer
+            && !matches!(stop, CommandError::Error(_))
+        {
+            // Another replica would answer something else.
+            return answer;
+        }
         match settle(answer, start, reply) {
             Outcome::NotResident => Err(CommandError::NotResident),
+            Outcome::Replicas => Err(CommandError::Replicas),
             Outcome::Answered | Outcome::Failed | Outcome::NotHere | Outcome::Damaged => Ok(()),
         }
     }

@@ -56,7 +56,7 @@ pub use transaction::Queued;
 use txn::Edit;
 pub use value::write_text;
 pub use watch::Watches;
-pub use write::{ManyFn, RangeDelete, refuse_write};
+pub use write::{ManyFn, RangeDelete, batch_table, check_key, live_error, refuse_write};
 
 /// What a command came to. Its reply is complete when `Ok`, and taken back otherwise.
 pub type Answer = Result<(), CommandError>;
@@ -71,6 +71,11 @@ pub enum CommandError {
     NotHere(String),
     /// What is here of the table, or the disk under it, is damaged. Other nodes may have copies.
     Damaged(String),
+    /// A replica of a live table of a cluster has it: it is proposed there, or read by its leave.
+    Replicas,
+    /// This machine failed: another may do the same. Whether the same may succeed later, and the
+    /// reply.
+    Machine { passes: bool, text: String },
     /// An error reply, its code first.
     Error(Cow<'static, str>),
 }

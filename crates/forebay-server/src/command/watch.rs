@@ -108,6 +108,15 @@ pub fn watch(call: &mut SessionCall<'_>) -> Answer {
     for wire in call.args.skip(1).iter() {
         let (table, key) = split(wire)?;
         let source = find_source(call.tables, &user, table)?;
+        if let Source::Live(live) = source
+            && call.tables.is_replica(live)
+        {
+            let table = live.name();
+            return Err(CommandError::error(format!(
+                "ERR WATCH of keys of a live table of a cluster is not supported yet: table '{table}' is \
+                 one; KV.SETV changes a key if its version is still the one that was read"
+            )));
+        }
         call.session.watches.add(Watched {
             table: source.table().clone(),
             key: key.to_vec(),

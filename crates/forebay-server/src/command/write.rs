@@ -13,7 +13,7 @@ use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::number::NumberError;
 use tracing::error;
 
-use super::call::{no_permission, no_table, split};
+use super::call::{no_permission, no_table, not_served, split};
 use super::txn::{Edit, Txn};
 use super::{Answer, Command, CommandError, Run, shown};
 use crate::commits::Commits;
@@ -107,7 +107,7 @@ impl View<'_> {
         let (table, key) = split(args.get(1))?;
         let table = find_live(self.tables, self.user, command, table)?;
         *first = Some(table.name().clone());
-        check_key(table, key)?;
+        check_key(table.name(), key)?;
         let keys: &[&[u8]] = if reads { &[key] } else { &[] };
         self.change(table, keys, commits, Several::No, run)
     }
@@ -187,7 +187,10 @@ impl View<'_> {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &**self.shared.store.clock()
+        match self.decided {
+            Some(decided) => decided,
+            None => &**self.shared.store.clock(),
+        }
     }
 
     fn write_batch(&self, table: &LiveTable, batch: &Batch, commits: &mut Commits) -> Answer {
@@ -213,9 +216,10 @@ impl View<'_> {
             run(&mut txn)?;
             return self.write_batch(table, &txn.batch, commits);
         }
-        let finish = |mut txn: Txn<'_>| match run(&mut txn).and_then(|()| txn.end_command()) {
-            Ok(()) => (txn.into_batch(), Ok(())),
-            Err(stop) => (Batch::new(), Err(stop)),
+        // Where a key could not be read, what the command made of that counts for nothing.
+        let finish = |mut txn: Txn<'_>| match (run(&mut txn), txn.end_command()) {
+            (Ok(()), Ok(())) => (txn.into_batch(), Ok(())),
+            (_, Err(stop)) | (Err(stop), _) => (Batch::new(), Err(stop)),
         };
         let done = if let ([key], Several::No) = (keys, several) {
             let decide = |mut stored: Vec<Option<Stored>>| {
@@ -252,7 +256,7 @@ impl View<'_> {
         for argument in command.key_places(args.len()) {
             let (table, key) = split(args.get(argument))?;
             let table = find_live(self.tables, self.user, command, table)?;
-            check_key(table, key)?;
+            check_key(table.name(), key)?;
             let partition = table.partition_holding(key)?;
             let place = Place { argument, key };
             let same =
@@ -294,12 +298,12 @@ pub(super) enum Several {
 pub type ManyFn = fn(&mut Edit<'_, '_>, &[usize]) -> Result<i64, CommandError>;
 
 /// Refuses keys that no table can hold.
-fn check_key(table: &LiveTable, key: &[u8]) -> Answer {
+pub fn check_key(table: &TableName, key: &[u8]) -> Answer {
     if (1..=MAX_KEY_BYTES).contains(&key.len()) {
         return Ok(());
     }
     Err(CommandError::from(LiveError::Key {
-        table: table.name().clone(),
+        table: table.clone(),
         bytes: key.len(),
         limit: MAX_KEY_BYTES,
     }))
@@ -307,7 +311,7 @@ fn check_key(table: &LiveTable, key: &[u8]) -> Answer {
 
 pub(super) fn check_keys(table: &LiveTable, command: &Command, args: &Args<'_>) -> Answer {
     let mut keys = command.key_places(args.len()).map(|place| args.get(place));
-    keys.try_for_each(|key| check_key(table, split(key)?.1))
+    keys.try_for_each(|key| check_key(table.name(), split(key)?.1))
 }
 
 /// A live table that the user may write to.
@@ -321,23 +325,23 @@ pub(super) fn find_live<'t>(
         return Err(no_permission(user, table, "write to"));
     }
     match tables.get(table) {
-        Some(Source::Live(table)) => Ok(table),
-        Some(Source::Batch(_)) => Err(batch_table(command, table, tables.in_cluster)),
+        Some(Source::Live(table)) => match tables.is_replica(table) {
+            true => Err(CommandError::Replicas),
+            false => Ok(table),
+        },
+        Some(Source::Batch(_)) => Err(batch_table(command, table)),
+        // Its replicas may be at other nodes.
+        None if tables.in_cluster => Err(not_served(table)),
         None => Err(no_table(table)),
     }
 }
 
-fn batch_table(command: &Command, table: &[u8], in_cluster: bool) -> CommandError {
+/// Of a command that would change a batch table.
+pub fn batch_table(command: &Command, table: &[u8]) -> CommandError {
     let (name, table) = (command.name.to_uppercase(), shown(table));
-    let writes = match in_cluster {
-        true => {
-            "; a cluster has no tables that take writes, a server without --cluster over another store has"
-        }
-        false => ", or a table that takes writes with 'forebay create'",
-    };
     CommandError::error(format!(
         "READONLY table '{table}' is a batch table, {name} cannot change it: make a new version of it \
-         with 'forebay push {table} ...'{writes}"
+         with 'forebay push {table} ...', or a table that takes writes with 'forebay create'"
     ))
 }
 
@@ -375,19 +379,31 @@ impl From<NumberError> for CommandError {
     }
 }
 
+/// What a client is told of an error of a live table.
+pub fn live_error(error: &LiveError) -> String {
+    let code = match error {
+        LiveError::AcrossPartitions { .. } => "CROSSSLOT",
+        LiveError::Failed { .. } | LiveError::Closed { .. } | LiveError::Log(_) => "MISCONF",
+        LiveError::Full { .. } => "OOM",
+        LiveError::Batch { .. } => "READONLY",
+        LiveError::Run { .. } => {
+            error!(%error, "a write could not read what is stored");
+            "ERR"
+        }
+        _ => "ERR",
+    };
+    format!("{code} {error}")
+}
+
 impl From<LiveError> for CommandError {
     fn from(error: LiveError) -> Self {
-        let code = match &error {
-            LiveError::AcrossPartitions { .. } => "CROSSSLOT",
-            LiveError::Failed { .. } | LiveError::Closed { .. } | LiveError::Log(_) => "MISCONF",
-            LiveError::Full { .. } => "OOM",
-            LiveError::Batch { .. } => "READONLY",
-            LiveError::Run { .. } => {
-                error!(%error, "a write could not read what is stored");
-                "ERR"
-            }
-            _ => "ERR",
-        };
-        CommandError::error(format!("{code} {error}"))
+        let text = live_error(&error);
+        match error.is_of_this_machine() {
+            true => CommandError::Machine {
+                passes: error.may_pass(),
+                text,
+            },
+            false => CommandError::error(text),
+        }
     }
 }

@@ -170,6 +170,12 @@ fn elsewhere(page: &mut Page, cluster: &Cluster) {
     for (led, count) in counts.all_led() {
         page.line(name, &[("outcome", led.label())], count);
     }
+    let name = "forebay_proposals_total";
+    let help = "Commands that write to live tables of the cluster, by what became of them.";
+    page.begin(name, "counter", help);
+    for (proposed, count) in counts.all_proposed() {
+        page.line(name, &[("outcome", proposed.label())], count);
+    }
     let name = "forebay_forward_seconds";
     let help = "Time of commands that other nodes were asked for.";
     page.begin(name, "histogram", help);

@@ -12,9 +12,13 @@ use forebay_engine::{Source, SourceError, ValueKind, show_key};
 use super::answer::{Refused, not_found};
 use super::guard::Caller;
 use super::tables::waiting;
-use crate::command::write_text;
+use crate::command::{CommandError, write_text};
+use crate::execute::View;
+use crate::leaves::Leaves;
+use crate::port::Port;
 use crate::reply_memory::HeldReply;
 use crate::shared::Shared;
+use crate::table_view::TableView;
 
 /// One value as JSON. Bytes that are UTF-8 are a string, others `{"base64": ...}`.
 pub async fn row(
@@ -27,9 +31,17 @@ pub async fn row(
     };
     caller.check_read(&table)?;
     let tables = shared.tables().keep();
+    let server = Arc::clone(&shared);
     let text = waiting(move || {
         let source = tables.get(table.as_bytes());
-        row_text(source.ok_or_else(|| Refused::no_table(&table))?, &key)
+        let source = source.ok_or_else(|| Refused::no_table(&table))?;
+        let leave = leave(&server, &tables, (table.as_bytes(), &key));
+        let leave = leave.map_err(|_| no_leave(source))?;
+        let text = row_text(source, &key);
+        match leave.hold() {
+            true => text,
+            false => Err(no_leave(source)),
+        }
     });
     let text = text.await?;
     let held = shared.reply_memory.hold(text.len()).ok_or_else(|| {
@@ -84,6 +96,35 @@ impl AsRef<[u8]> for HeldText {
     fn as_ref(&self) -> &[u8] {
         &self.text
     }
+}
+
+/// Leave to read a key, which replicas of a live table of a cluster give.
+fn leave(
+    shared: &Shared,
+    tables: &TableView,
+    (table, key): (&[u8], &[u8]),
+) -> Result<Leaves, CommandError> {
+    let view = View {
+        tables,
+        user: &shared.anyone,
+        shared,
+        may_wait: true,
+        port: Port::Alone,
+        decided: None,
+        has_leave: false,
+    };
+    let wire = [table, b":", key].concat();
+    view.leaves(std::iter::once(&wire[..]))
+}
+
+/// The replica here may not answer now.
+fn no_leave(source: Source<'_>) -> Refused {
+    let table = source.table();
+    let text = format!(
+        "the replica here of the key's partition of table '{table}' does not lead, or the key has just \
+         expired: KV.MAP {table} tells who leads, and RESP leads there"
+    );
+    Refused::new(StatusCode::MISDIRECTED_REQUEST, text)
 }
 
 fn row_text(source: Source<'_>, key: &[u8]) -> Result<Vec<u8>, Refused> {

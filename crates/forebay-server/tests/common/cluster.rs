@@ -2,7 +2,7 @@
 //! in memory, and a map that stays as it is told.
 #![allow(dead_code)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -14,7 +14,9 @@ use forebay_cluster::map::ClusterMap;
 use forebay_cluster::model::{
     Layout, LayoutName, Model, NodeEntry, NodeState, RangeEntry, TableEntry,
 };
-use forebay_cluster::{ClusterId, HostPort, Later, Member, NodeFacts, NodeId, NodeName, Zone};
+use forebay_cluster::{
+    ClusterId, HostPort, Later, LivePlaces, Member, NodeFacts, NodeId, NodeName, Zone,
+};
 use forebay_engine::{Bound, Held, Holding, Manifest, TableName};
 use forebay_io::sim::{SimClient, SimDisk, SimNet, Wire};
 use forebay_io::{Disk, SystemClock};
@@ -92,6 +94,15 @@ impl StandIn {
 }
 
 impl Member for StandIn {
+    fn live(&self) -> Arc<LivePlaces> {
+        let told = self.told.lock().expect("not poisoned");
+        Arc::new(LivePlaces::new(&told.model, &BTreeMap::new()))
+    }
+
+    fn replicas(&self) -> Option<Arc<forebay_cluster::local::LocalReplicas>> {
+        None
+    }
+
     fn map(&self) -> Arc<ClusterMap> {
         let mut told = self.told.lock().expect("not poisoned");
         let Told {

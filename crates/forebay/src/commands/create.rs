@@ -10,17 +10,24 @@ use forebay_run::row::{Column, Kind, Schema};
 use forebay_run::{Compression, Order};
 use serde_json::json;
 
+use super::create_in_cluster::{self, ReplicaArgs};
 use crate::choices::{COMPRESSIONS, DELTAS, ORDERS};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human::{self, parse_partitions};
 use crate::key::KeyForm;
 
+/// Partitions of a hashed table of a cluster: leaders of some are on every node.
+const IN_CLUSTER: u32 = 16;
+
 /// Make a live table, which takes writes at any time
 ///
 /// It is empty; forebay load fills it, and clients of forebay serve write to it. A running server
 /// serves it within a second. What it is made with stays as it is. With --json one object {table,
-/// mode, order, partitions, durability, ttl}.
+/// mode, order, partitions, durability, ttl}; in a cluster {replicas, replication, led} too.
+///
+/// In a cluster each partition has replicas on several nodes: a majority of them has a write before
+/// it is acknowledged. The command ends once all partitions take writes.
 #[derive(Debug, Args)]
 pub struct Create {
     /// The table's name: clients find its keys under TABLE:KEY
@@ -35,7 +42,7 @@ pub struct Create {
     #[arg(long, value_parser = ORDERS.parser(), default_value = "hashed")]
     pub order: Order,
 
-    /// Number of partitions of a hashed table; 4 unless told otherwise
+    /// Number of partitions of a hashed table; 4 unless told otherwise, 16 in a cluster
     #[arg(long, value_name = "N", value_parser = parse_partitions)]
     pub partitions: Option<u32>,
 
@@ -97,6 +104,9 @@ pub struct Create {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_rate, help_heading = "Work")]
     pub merge_rate: Option<u64>,
 
+    #[command(flatten)]
+    pub replicas: ReplicaArgs,
+
     /// Compression of the pages
     #[arg(long, value_parser = COMPRESSIONS.parser(), default_value = "none", help_heading = "Work")]
     pub compression: Compression,
@@ -112,6 +122,13 @@ pub enum ValueForm {
     Bytes,
     Row,
     List,
+}
+
+/// Whose table it is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Alone,
+    Cluster,
 }
 
 /// When keys expire.
@@ -130,7 +147,12 @@ fn parse_ttl(text: &str) -> Result<Expiry, String> {
 }
 
 pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
-    let draft = args.draft()?;
+    if context.is_clustered()? {
+        let draft = args.draft(Scope::Cluster)?;
+        return create_in_cluster::run(&args.table, draft, &args.replicas, context);
+    }
+    args.replicas.refuse_alone()?;
+    let draft = args.draft(Scope::Alone)?;
     let store = context.open_or_create_store()?;
     let table = store.create_live(&args.table, draft, &Budget::new(0))?;
     let (options, name) = (table.options(), &args.table);
@@ -153,13 +175,14 @@ pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 impl Create {
-    fn draft(&self) -> anyhow::Result<LiveDraft> {
+    fn draft(&self, scope: Scope) -> anyhow::Result<LiveDraft> {
         let mut draft = match self.order {
             Order::Hashed if !self.boundary.is_empty() => {
                 wrong!("--boundary is for ordered tables: give a hashed one --partitions")
             }
             Order::Hashed => match self.partitions {
                 Some(partitions) => LiveDraft::hashed().partitions(partitions),
+                None if scope == Scope::Cluster => LiveDraft::hashed().partitions(IN_CLUSTER),
                 None => LiveDraft::hashed(),
             },
             Order::Ordered if self.partitions.is_some() => {

@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod compact;
 pub mod completions;
 pub mod create;
+pub mod create_in_cluster;
 pub mod diff;
 pub mod drop;
 pub mod dry_run;

@@ -31,6 +31,13 @@ impl PushInCluster {
         wish: &RolloutWish,
     ) -> anyhow::Result<Self> {
         let (_, model) = cluster.client().model()?;
+        let known = model.table(&request.table);
+        if known.is_some_and(|entry| entry.live().is_some()) {
+            let table = &request.table;
+            bail!(
+                "{table} is a live table: clients write to it, and it has no versions; push to another name"
+            );
+        }
         check_min_replicas(&model, request, wish)?;
         check_order(&model, request)?;
         if request.swap {

@@ -253,7 +253,10 @@ fn run_node(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     let reply_memory = args
         .reply_memory
         .unwrap_or_else(|| memory::quarter(&*context.disk) / 2);
-    let mut config = args.config(0, reply_memory);
+    let live_memory = args
+        .memory
+        .unwrap_or_else(|| memory::quarter(&*context.disk));
+    let mut config = args.config(live_memory, reply_memory);
     let (cache, rate) = (&args.cache, args.pull_rate.0);
     let mut node = args.cluster.open(context, cache, rate, &mut config)?;
     let running = Server::start(config, node.store.clone())?;
@@ -278,8 +281,10 @@ fn run_node(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     signals.wait(|| drop(running.reload()));
     // Clients are led elsewhere before it stops.
     node.handle.leave(LEAVE);
+    let replicas = node.replicas.clone();
     drop((pacing, node));
     running.shutdown();
+    replicas.close();
     Ok(Outcome::Done)
 }
 

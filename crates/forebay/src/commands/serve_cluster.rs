@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_cluster::catalog::{Catalog, CatalogError, Documented, RESTORE};
 use forebay_cluster::coordinator::CoordinatorSettings;
-use forebay_cluster::local::{HeldRanges, LocalVersions};
+use forebay_cluster::local::{HeldRanges, LocalReplicas, LocalVersions, ReplicaParts, boot_id};
 use forebay_cluster::message::Introduction;
 use forebay_cluster::model::{FORMATS, Identity};
 use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
-use forebay_cluster::{HostPort, NodeName, Zone};
+use forebay_cluster::{HostPort, Member, NodeName, Peers, Zone};
 use forebay_engine::{DEFAULT_POLL, Serving, Store};
 use forebay_io::Clock;
 use forebay_objects::{DirectoryOrigin, Origin, Patience, PullRate, claim_cache, object_origin};
-use forebay_server::{ClusterConfig, PeerClient, ServerConfig};
+use forebay_server::{ClusterConfig, PeerClient, PeerTls, ProposedCommands, ServerConfig};
 
 use tracing::warn;
 
@@ -28,6 +28,8 @@ use crate::node_key::NodeKey;
 
 /// How long a node that starts waits to hear whether it is taken in.
 const TAKEN_IN: Duration = Duration::from_secs(5);
+/// Threads that apply what the replicas of live tables have decided.
+const APPLIERS: usize = 2;
 const LOOK: Duration = Duration::from_millis(20);
 /// The most classes that a node can have ports for.
 const MOST_CLASS_PORTS: usize = 16;
@@ -167,6 +169,7 @@ pub struct ClusterNode {
     pub store: Store,
     pub handle: NodeHandle,
     pub versions: Arc<LocalVersions>,
+    pub replicas: Arc<LocalReplicas>,
 }
 
 impl ClusterNode {
@@ -182,6 +185,44 @@ impl ClusterNode {
         }
         self.handle.refusal()
     }
+}
+
+/// Whose cache it is.
+fn holder_words(identity: &Identity, name: &NodeName) -> String {
+    format!("cluster {} ({}), node {name}", identity.name, identity.id)
+}
+
+/// On loopback the clear will do.
+fn key_beyond_loopback(
+    context: &Context,
+    cache: &Path,
+    name: &NodeName,
+    peer: SocketAddr,
+) -> anyhow::Result<Option<NodeKey>> {
+    let is_far = !peer.ip().is_loopback();
+    let key = is_far.then(|| NodeKey::of(&*context.disk, cache, name.as_str()));
+    key.transpose()
+}
+
+/// The replicas of live tables in a cache; copies of partitions come from peers, at this rate.
+fn replicas(
+    context: &Context,
+    cache: &Store,
+    commands: Arc<ProposedCommands>,
+    (peers, copy_rate_bytes): (Arc<dyn Peers>, Option<u64>),
+    memory_bytes: usize,
+) -> anyhow::Result<Arc<LocalReplicas>> {
+    let replicas = LocalReplicas::new(ReplicaParts {
+        cache: cache.clone(),
+        commands,
+        peers,
+        memory_bytes,
+        boot_id: boot_id(&*context.disk, &*context.random),
+        appliers: APPLIERS,
+        copy_rate_bytes,
+    });
+    let replicas = replicas.context("cannot start the replicas of live tables")?;
+    Ok(Arc::new(replicas))
 }
 
 impl ClusterArgs {
@@ -200,61 +241,72 @@ impl ClusterArgs {
         };
         let mut who = self.introduction(context, config, name, zone, peer)?;
         let catalog = context.catalog(Patience::Little)?;
-        let remembered = Remembered {
-            disk: context.disk.clone(),
-            dir: cache.join("cluster"),
-        };
+        let (disk, dir) = (context.disk.clone(), cache.join("cluster"));
+        let remembered = Remembered { disk, dir };
         let identity = identity(&*catalog, &remembered)?;
         let store = context.open_or_create_directory(cache)?;
-        let words = format!("cluster {} ({}), node {name}", identity.name, identity.id);
-        claim_cache(&store, &words)?;
+        claim_cache(&store, &holder_words(&identity, name))?;
         remembered.note_identity(&identity)?;
-        // On loopback the clear will do.
-        let is_far = !peer.ip().is_loopback();
-        let key = is_far.then(|| NodeKey::of(&*context.disk, cache, name.as_str()));
-        let key = key.transpose()?;
+        let key = key_beyond_loopback(context, cache, name, peer)?;
         who.key = key.as_ref().map(|key| key.key.clone());
         let tls = key.as_ref().map(|key| key.tls.clone());
         let trusted = key.map(|key| key.trusted).unwrap_or_default();
         let open = Arc::new(HeldRanges::default());
         let store = store.holding(open.clone());
         let serving = Arc::new(Serving::commanded(store.clone(), DEFAULT_POLL)?);
-        let origin = origin(context)?;
-        let versions = LocalVersions::new(store.clone(), open, serving.clone(), origin, rate)?;
+        let (served, from) = (serving.clone(), origin(context)?);
+        let versions = LocalVersions::new(store.clone(), open, served, from, rate)?;
         let versions = Arc::new(versions);
-        let peers = PeerClient::start(config.net.clone(), context.clock.clone(), tls.as_ref())?;
+        let (net, clock) = (config.net.clone(), context.clock.clone());
+        let peers = Arc::new(PeerClient::start(net, clock, tls.as_ref())?);
+        let commands = Arc::new(ProposedCommands::default());
+        let copies = (peers.clone() as Arc<dyn Peers>, rate.ceiling_bytes);
+        let memory_bytes = config.live_memory_bytes;
+        let replicas = replicas(context, &store, commands.clone(), copies, memory_bytes)?;
+        let replace_after = self.replace_after;
+        let settings = CoordinatorSettings { replace_after };
         let handle = NodeHandle::new(NodeParts {
             identity,
             who,
-            settings: CoordinatorSettings {
-                replace_after: self.replace_after,
-            },
+            settings,
             catalog,
-            peers: Arc::new(peers),
+            peers,
+            replicas: Some(replicas.clone()),
             versions: versions.clone(),
             versions_at: versions.clone(),
             trusted,
             remembered: remembered.clone(),
             clock: context.clock.clone(),
             random: context.random.clone(),
-        });
-        let handle = handle.context("cannot start the node")?;
+        })
+        .context("cannot start the node")?;
         // Without the store nothing is administered; what is here serves all the same.
         config.administered = context.open_store().ok();
         config.serving = Some(serving);
-        config.cluster = Some(ClusterConfig {
-            member: handle.member(),
-            gateway: self.gateway,
-            class_ports: self.ports(),
-            peer,
-            peer_tls: tls,
-            forward: forebay_server::ForwardLimits::default(),
-        });
+        config.proposed = Some(commands);
+        config.cluster = Some(self.served_by(handle.member(), peer, tls));
         Ok(ClusterNode {
             store,
             handle,
             versions,
+            replicas,
         })
+    }
+
+    fn served_by(
+        &self,
+        member: Arc<dyn Member>,
+        peer: SocketAddr,
+        peer_tls: Option<PeerTls>,
+    ) -> ClusterConfig {
+        ClusterConfig {
+            member,
+            gateway: self.gateway,
+            class_ports: self.ports(),
+            peer,
+            peer_tls,
+            forward: forebay_server::ForwardLimits::default(),
+        }
     }
 
     fn ports(&self) -> Vec<u16> {

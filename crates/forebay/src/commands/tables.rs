@@ -15,7 +15,7 @@ use crate::render::Columns;
 /// With --json an array of {table, mode, serving, versions, order, rows, bytes, created}. Of a
 /// batch table the last three are of the serving version, and null with serving when none serves.
 /// Of a live one rows are the records in its runs, without what is in its log alone, and bytes the
-/// length of the runs.
+/// length of the runs; of a live one of a cluster, which its nodes have, the last three are null.
 #[derive(Debug, Args)]
 pub struct Tables {}
 
@@ -41,6 +41,7 @@ pub fn run(context: &Context) -> anyhow::Result<Outcome> {
     for name in store.live_tables()? {
         rows.push(describe_live(&store, name)?);
     }
+    rows.extend(live_in_cluster(context)?);
     rows.sort_by(|a, b| a.table.cmp(&b.table));
     let in_cluster = rows.is_empty() && context.is_clustered()?;
     context.print(&rows, || text(&rows, in_cluster))?;
@@ -75,6 +76,25 @@ fn describe_live(store: &Store, name: TableName) -> Result<TableRow, StoreError>
         bytes: Some(info.file_bytes),
         created: Some(utc(info.created_unix_ms)),
     })
+}
+
+/// Of a cluster: what its nodes have, which the store does not know.
+fn live_in_cluster(context: &Context) -> anyhow::Result<Vec<TableRow>> {
+    if !context.is_clustered()? {
+        return Ok(Vec::new());
+    }
+    let (_, model) = context.cluster()?.client().model()?;
+    let rows = model.live_tables().map(|(name, entry)| TableRow {
+        table: name.clone(),
+        mode: "live",
+        serving: None,
+        versions: 0,
+        order: Some(entry.order),
+        rows: None,
+        bytes: None,
+        created: None,
+    });
+    Ok(rows.collect())
 }
 
 fn text(rows: &[TableRow], in_cluster: bool) -> String {

@@ -7,7 +7,7 @@ use forebay_replica::{GroupId, PeerId};
 
 use super::Follower;
 use crate::ids::NodeId;
-use crate::live::{LiveRoute, ReplicaOrder, ReplicaOrders, live_routes, orders};
+use crate::live::{ReplicaOrder, ReplicaOrders, orders};
 use crate::message::{LeadersMark, LeadersNews};
 use crate::model::Head;
 use crate::node::events::FollowerAction;
@@ -57,11 +57,9 @@ impl Follower {
         }
     }
 
-    /// Where the partitions of live tables are.
-    pub fn live_routes(&self) -> BTreeMap<forebay_engine::TableName, Vec<LiveRoute>> {
-        let known = self.known.as_ref();
-        let routes = known.map(|(_, model)| live_routes(model, &self.replicas.leaders));
-        routes.unwrap_or_default()
+    /// Who led groups when last heard of.
+    pub fn leaders(&self) -> &BTreeMap<GroupId, NodeId> {
+        &self.replicas.leaders
     }
 
     /// Has replicas made, run, or removed where the head wants others than before.

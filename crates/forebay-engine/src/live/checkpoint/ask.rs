@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_io::{Clock, Disk, replace_file};
+use forebay_io::{Clock, Disk, Lock, replace_file};
 
 use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
@@ -117,10 +117,10 @@ pub fn living_asks(
     let mut living = Vec::new();
     for name in names {
         let ask = AskFiles::new(files, &name);
-        if lives(disk, clock, &ask)? {
-            living.push(ask);
-        } else {
-            ask.remove(disk)?;
+        // Who has just made it, and comes to lock it now, finds it locked or gone.
+        match left(disk, clock, &ask)? {
+            None => living.push(ask),
+            Some(_lock) => ask.remove(disk)?,
         }
     }
     Ok(living)
@@ -139,9 +139,14 @@ pub fn patience(
     })
 }
 
-fn lives(disk: &dyn Disk, clock: &dyn Clock, ask: &AskFiles) -> Result<bool, StoreError> {
+/// The lock of a directory that nobody asks by; none: its asker lives.
+fn left(
+    disk: &dyn Disk,
+    clock: &dyn Clock,
+    ask: &AskFiles,
+) -> Result<Option<Box<dyn Lock>>, StoreError> {
     let words = holder_words(disk, clock, "cleaning up after a checkpoint");
-    Ok(try_lock(disk, &ask.lock(), &words)?.is_err())
+    Ok(try_lock(disk, &ask.lock(), &words)?.ok())
 }
 
 /// Removes what those left who died.

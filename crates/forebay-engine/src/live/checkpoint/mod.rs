@@ -23,6 +23,7 @@ mod ask;
 mod copy;
 mod take;
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,13 +164,36 @@ impl Store {
 /// How a look at the answer ended: what came of it, or who has the table and why it is not known.
 type Answered = Option<Result<(), (Option<String>, String)>>;
 
+/// How often asking is begun anew whose directory was taken for one that a dead process left.
+const BEGINNINGS: usize = 10;
+
+/// Whether somebody took the directory away before it was locked.
+fn was_swept(error: &StoreError) -> bool {
+    match error {
+        StoreError::Locked { .. } => true,
+        StoreError::Io { source, .. } => source.kind() == ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
 impl Asking {
+    /// Between the making of its directory and the lock in it anybody may sweep it away.
     fn begin(store: &Store, table: &TableName) -> Result<Self, StoreError> {
-        let disk = &**store.disk();
         let dir = TableFiles::new(store.root(), table);
-        sweep_asks(disk, &**store.clock(), &dir)?;
+        sweep_asks(&**store.disk(), &**store.clock(), &dir)?;
+        for _ in 1..BEGINNINGS {
+            match Self::try_begin(store, table, &dir) {
+                Err(error) if was_swept(&error) => {}
+                begun => return begun,
+            }
+        }
+        Self::try_begin(store, table, &dir)
+    }
+
+    fn try_begin(store: &Store, table: &TableName, dir: &TableFiles) -> Result<Self, StoreError> {
+        let disk = &**store.disk();
         let id = format!("{:016x}", store.random().next_u64());
-        let files = AskFiles::new(&dir, &id);
+        let files = AskFiles::new(dir, &id);
         files.create(disk)?;
         let words = holder_words(disk, &**store.clock(), "a checkpoint");
         let lock = try_lock(disk, &files.lock(), &words)?;

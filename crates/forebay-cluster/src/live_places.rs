@@ -1,0 +1,86 @@
+//! Where keys of live tables are, for whoever leads commands to them.
+
+use std::collections::BTreeMap;
+
+use forebay_engine::{Bound, TableName};
+use forebay_run::Order;
+use forebay_run::hash::KeyHasher;
+
+use crate::ids::NodeId;
+use crate::live::{LiveRoute, live_routes};
+use crate::model::Model;
+use forebay_replica::GroupId;
+
+/// The live tables of a cluster. It never changes: a server takes it once a command.
+#[derive(Debug, Default)]
+pub struct LivePlaces {
+    tables: BTreeMap<TableName, LivePlace>,
+}
+
+/// Where the partitions of a live table are.
+#[derive(Debug)]
+pub struct LivePlace {
+    pub order: Order,
+    hasher: KeyHasher,
+    /// Side by side, from the beginning of the order.
+    routes: Vec<LiveRoute>,
+}
+
+impl LivePlaces {
+    pub fn new(model: &Model, leaders: &BTreeMap<GroupId, NodeId>) -> Self {
+        let routes = live_routes(model, leaders).into_iter();
+        let place = |(name, mut routes): (TableName, Vec<LiveRoute>)| {
+            let order = model.table(&name)?.live()?.options.order;
+            routes.sort_by(|one, other| one.bounds.lower.cmp(&other.bounds.lower));
+            let hasher = KeyHasher::new(&name.wire_prefix());
+            let place = LivePlace {
+                order,
+                hasher,
+                routes,
+            };
+            Some((name, place))
+        };
+        Self {
+            tables: routes.filter_map(place).collect(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = (&TableName, &LivePlace)> {
+        self.tables.iter()
+    }
+
+    pub fn table(&self, name: &[u8]) -> Option<&LivePlace> {
+        if self.tables.is_empty() {
+            return None;
+        }
+        self.tables.get(std::str::from_utf8(name).ok()?)
+    }
+}
+
+impl LivePlace {
+    pub fn routes(&self) -> &[LiveRoute] {
+        &self.routes
+    }
+
+    /// The slot of a key; none in ordered tables.
+    pub fn slot(&self, key: &[u8]) -> Option<u16> {
+        (self.order == Order::Hashed).then(|| self.hasher.slot(key))
+    }
+
+    /// Where a key is.
+    pub fn route(&self, key: &[u8]) -> Option<&LiveRoute> {
+        let is_below = |lower: &Bound| match (lower, self.slot(key)) {
+            (Bound::Slot(lower), Some(slot)) => *lower <= slot,
+            (Bound::Key(lower), None) => &lower[..] <= key,
+            _ => false,
+        };
+        let at = self
+            .routes
+            .partition_point(|route| is_below(&route.bounds.lower));
+        self.routes.get(at.checked_sub(1)?)
+    }
+}

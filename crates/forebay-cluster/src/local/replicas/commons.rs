@@ -1,0 +1,81 @@
+//! What the threads of a node's replicas share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use forebay_engine::TableName;
+use forebay_engine::live::LiveTable;
+use forebay_host::{EngineLog, GroupState, PartitionState, ReplicaHost};
+use forebay_replica::{GroupId, PeerId};
+use parking_lot::Mutex;
+
+use super::OpenLiveTables;
+use super::roster::SharedRoster;
+use super::shelf::CopyShelf;
+use crate::reports::ReplicaProblem;
+
+/// A replica by its group and its peer.
+pub type ReplicaPlace = (GroupId, PeerId);
+
+/// How an ordered replica is kept here.
+#[derive(Debug, Clone)]
+pub enum ReplicaStanding {
+    /// It is there, and does not run yet.
+    Made {
+        term: u64,
+    },
+    Runs(Weak<EngineLog>),
+    Ails(ReplicaProblem),
+}
+
+/// A replica that runs.
+#[derive(Debug)]
+pub struct RunningReplica {
+    pub peer: PeerId,
+    pub state: Arc<PartitionState>,
+    /// What is still brought for it is not wanted any more.
+    pub is_over: Arc<AtomicBool>,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct ReplicaCommons {
+    pub host: ReplicaHost,
+    pub tables: Arc<OpenLiveTables>,
+    pub roster: Arc<SharedRoster>,
+    pub standings: Mutex<BTreeMap<ReplicaPlace, ReplicaStanding>>,
+    pub running: Mutex<BTreeMap<GroupId, RunningReplica>>,
+    pub shelf: CopyShelf,
+}
+
+impl ReplicaCommons {
+    /// Ends a replica: nothing of it reads, writes or is copied any more.
+    pub fn end(&self, group: GroupId) {
+        let running = self.running.lock().remove(&group);
+        if let Some(running) = &running {
+            running.is_over.store(true, Ordering::Relaxed);
+        }
+        self.host.remove(group);
+        if let Some(running) = running {
+            running.state.drop_copy();
+        }
+        self.shelf.remove_of(group);
+    }
+
+    pub fn show(&self, table: &LiveTable) {
+        self.tables.rcu(|tables| {
+            let mut tables = BTreeMap::clone(tables);
+            tables.insert(table.name().clone(), table.clone());
+            tables
+        });
+    }
+
+    pub fn hide(&self, name: &TableName) {
+        self.tables.rcu(|tables| {
+            let mut tables = BTreeMap::clone(tables);
+            tables.remove(name);
+            tables
+        });
+    }
+}

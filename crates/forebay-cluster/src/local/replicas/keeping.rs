@@ -1,0 +1,318 @@
+//! Carrying out the orders of a catalog: what is to be here is made, and run; what is not, goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use forebay_engine::TableName;
+use forebay_io::Random;
+use tracing::{info, warn};
+
+use super::commons::{ReplicaCommons, ReplicaPlace, ReplicaStanding};
+use super::note::PeersNote;
+use super::opening::{HeldTable, KeepError, TableOpener, replicated};
+use super::peers::PeerMaker;
+use super::roster::Roster;
+use crate::live::{ReplicaOrder, ReplicaOrders};
+use crate::reports::ReplicaProblem;
+
+/// The tables of which replicas are here. One thread at a time has it.
+#[derive(Debug)]
+pub struct ReplicaKeeper {
+    pub opener: TableOpener,
+    pub maker: PeerMaker,
+    pub commons: Arc<ReplicaCommons>,
+    pub random: Arc<dyn Random>,
+    pub tables: BTreeMap<TableName, HeldTable>,
+    /// Replicas that were here.
+    pub problems: BTreeMap<ReplicaPlace, ReplicaProblem>,
+    /// What was told of tables that cannot be kept as ordered.
+    pub told: BTreeMap<TableName, String>,
+}
+
+type TableOrders<'a> = [&'a ReplicaOrder];
+
+impl ReplicaKeeper {
+    /// Returns whether all of it was done; else it is to be tried again.
+    pub fn carry_out(&mut self, orders: &ReplicaOrders) -> bool {
+        self.commons
+            .roster
+            .store(Arc::new(Roster::of(&orders.replicas)));
+        let mut by_table: BTreeMap<&TableName, Vec<&ReplicaOrder>> = BTreeMap::new();
+        for order in &orders.replicas {
+            by_table.entry(&order.table).or_default().push(order);
+        }
+        let places: BTreeSet<ReplicaPlace> = orders.replicas.iter().map(place).collect();
+        self.problems.retain(|place, _| places.contains(place));
+        let mut is_done = true;
+        if !orders.is_from_memory {
+            let wanted: BTreeSet<&TableName> = by_table.keys().copied().collect();
+            is_done &= self.remove_others(&wanted);
+        }
+        let mut standings = BTreeMap::new();
+        for (name, list) in &by_table {
+            let kept = self.keep(name, list, orders.is_from_memory);
+            is_done &= self.tell(name, kept);
+            standings.extend(self.standings(name, list));
+        }
+        *self.commons.standings.lock() = standings;
+        is_done
+    }
+
+    /// Whether a log broke, so that its replicas are to be told of, and to come back as others.
+    pub fn is_broken(&self) -> bool {
+        let mut held = self.tables.values();
+        held.any(|held| held.engine_log.failure().is_some())
+    }
+
+    /// The same is told once.
+    fn tell(&mut self, name: &TableName, kept: Result<(), KeepError>) -> bool {
+        let problem = match kept {
+            Ok(()) => {
+                if self.told.remove(name).is_some() {
+                    info!(table = %name, "its replicas are as they are ordered");
+                }
+                return true;
+            }
+            Err(error) => error.to_string(),
+        };
+        if self.told.get(name) != Some(&problem) {
+            warn!(table = %name, problem, "its replicas are not as they are ordered yet");
+            self.told.insert(name.clone(), problem);
+        }
+        false
+    }
+
+    /// Removes tables of which no replica is ordered.
+    fn remove_others(&mut self, wanted: &BTreeSet<&TableName>) -> bool {
+        let here = match self.opener.cache.live_tables() {
+            Ok(here) => here,
+            Err(error) => {
+                warn!(%error, "the live tables here are not known");
+                return false;
+            }
+        };
+        let held = self.tables.keys().cloned();
+        let mut all: BTreeSet<TableName> = here.into_iter().chain(held).collect();
+        all.retain(|name| !wanted.contains(name));
+        let mut is_done = true;
+        for name in all {
+            let removed = self.remove_table(&name);
+            is_done &= self.tell(&name, removed);
+        }
+        self.told
+            .retain(|name, _| wanted.contains(name) || !is_done);
+        is_done
+    }
+
+    fn remove_table(&mut self, name: &TableName) -> Result<(), KeepError> {
+        self.let_go(name);
+        self.opener.remove(name)?;
+        info!(table = %name, "removed: no replica of it is to be here");
+        Ok(())
+    }
+
+    /// Ends the replicas of a table, and closes it.
+    fn let_go(&mut self, name: &TableName) {
+        let Some(held) = self.tables.remove(name) else {
+            return;
+        };
+        self.commons.hide(name);
+        for group in &held.running {
+            self.commons.end(*group);
+        }
+        // Whoever still has it writes nothing beside one that takes its place.
+        held.engine_log.abandon();
+    }
+
+    /// Ends all replicas, and closes their tables as they are.
+    pub fn let_all_go(&mut self) {
+        let names: Vec<TableName> = self.tables.keys().cloned().collect();
+        names.iter().for_each(|name| self.let_go(name));
+        self.commons.host.close();
+    }
+
+    /// The same; what is there is noted to be whole.
+    pub fn close(&mut self) {
+        let running: Vec<_> = self.commons.running.lock().keys().copied().collect();
+        running
+            .into_iter()
+            .for_each(|group| self.commons.end(group));
+        self.commons.host.close();
+        for (name, held) in std::mem::take(&mut self.tables) {
+            self.commons.hide(&name);
+            if let Err(error) = held.close() {
+                warn!(table = %name, %error, "its replicas may have to join their groups anew");
+            }
+        }
+    }
+
+    fn keep(
+        &mut self,
+        name: &TableName,
+        list: &TableOrders<'_>,
+        is_from_memory: bool,
+    ) -> Result<(), KeepError> {
+        if !is_from_memory {
+            self.begin_anew(name, list)?;
+        }
+        if !self.hold(name, list, is_from_memory)? {
+            return Ok(());
+        }
+        let done = self.keep_peers(name, list, is_from_memory);
+        if let Err(KeepError::Reopens(_)) = &done {
+            self.let_go(name);
+        }
+        done
+    }
+
+    fn keep_peers(
+        &mut self,
+        name: &TableName,
+        list: &TableOrders<'_>,
+        is_from_memory: bool,
+    ) -> Result<(), KeepError> {
+        let Some(held) = self.tables.get_mut(name) else {
+            return Ok(());
+        };
+        let removed = match is_from_memory {
+            true => Ok(()),
+            false => self.maker.remove_unordered(&self.commons, held, list),
+        };
+        for order in list {
+            if order.is_new || !held.note.has(order) || self.problems.contains_key(&place(order)) {
+                continue;
+            }
+            let seed = self.random.next_u64();
+            if let Err(KeepError::Lasts(problem, text)) =
+                self.maker.run(&self.commons, held, order, seed)
+            {
+                warn!(table = %name, group = order.group.0, text, "a replica cannot go on");
+                self.problems.insert(place(order), problem);
+            }
+        }
+        if !is_from_memory {
+            let new = list.iter().filter(|order| order.is_new);
+            for order in new {
+                self.maker.make(held, order)?;
+            }
+        }
+        removed
+    }
+
+    /// A table of which nothing counts any more goes, whatever is left of it: it is made anew.
+    fn begin_anew(&mut self, name: &TableName, list: &TableOrders<'_>) -> Result<(), KeepError> {
+        if self.log_broke(name) {
+            self.forget(name, list, ReplicaProblem::Forgot)?;
+        }
+        if list.iter().any(|order| !order.is_new) {
+            return Ok(());
+        }
+        let note = match self.tables.get(name) {
+            Some(held) => held.note.clone(),
+            None if self.opener.cache.is_live(name)? => PeersNote::read(&self.opener.cache, name)?,
+            None => return Ok(()),
+        };
+        let is_void = |held: &HeldTable| {
+            let options = list.first().map(|order| replicated(&order.options));
+            held.table.partitions().is_empty() && options.as_ref() == Some(held.table.options())
+        };
+        if list.iter().any(|order| note.has(order)) || self.tables.get(name).is_some_and(is_void) {
+            return Ok(());
+        }
+        self.remove_table(name)
+    }
+
+    fn log_broke(&self, name: &TableName) -> bool {
+        let held = self.tables.get(name);
+        held.is_some_and(|held| held.engine_log.failure().is_some())
+    }
+
+    /// The replicas of a table that were here are no more.
+    fn forget(
+        &mut self,
+        name: &TableName,
+        list: &TableOrders<'_>,
+        problem: ReplicaProblem,
+    ) -> Result<(), KeepError> {
+        self.blame(list, problem);
+        self.let_go(name);
+        Ok(self.opener.forget_replicas(name)?)
+    }
+
+    fn blame(&mut self, list: &TableOrders<'_>, problem: ReplicaProblem) {
+        for order in list.iter().filter(|order| !order.is_new) {
+            self.problems.entry(place(order)).or_insert(problem);
+        }
+    }
+
+    /// Opens a table, or makes it. Returns whether it is here.
+    fn hold(
+        &mut self,
+        name: &TableName,
+        list: &TableOrders<'_>,
+        is_from_memory: bool,
+    ) -> Result<bool, KeepError> {
+        if self.tables.contains_key(name) {
+            return Ok(true);
+        }
+        let held = if self.opener.cache.is_live(name)? {
+            match self.opener.open(name) {
+                Err(KeepError::Lasts(problem, text)) if !is_from_memory => {
+                    warn!(table = %name, text, "its replicas join their groups again as new peers");
+                    self.forget(name, list, problem)?;
+                    self.opener.open(name)?
+                }
+                Err(KeepError::Lasts(problem, text)) => {
+                    self.blame(list, problem);
+                    return Err(KeepError::Lasts(problem, text));
+                }
+                opened => opened?,
+            }
+        } else {
+            let mut new = list.iter().filter(|order| order.is_new);
+            match new.next() {
+                Some(order) if !is_from_memory => self.opener.make(name, &order.options)?,
+                _ => return Ok(false),
+            }
+        };
+        self.commons.show(&held.table);
+        self.tables.insert(name.clone(), held);
+        Ok(true)
+    }
+
+    /// How the replicas of a table stand. Nothing is known of those of a table that could not be
+    /// opened yet.
+    fn standings(
+        &self,
+        name: &TableName,
+        list: &TableOrders<'_>,
+    ) -> Vec<(ReplicaPlace, ReplicaStanding)> {
+        let held = self.tables.get(name);
+        let is_known = held.is_some() || !self.told.contains_key(name);
+        let standing = |order: &ReplicaOrder| {
+            if let Some(problem) = self.problems.get(&place(order)) {
+                return Some(ReplicaStanding::Ails(*problem));
+            }
+            let held = held.filter(|held| held.note.has(order));
+            match held {
+                Some(held) if held.running.contains(&order.group) => {
+                    Some(ReplicaStanding::Runs(Arc::downgrade(&held.engine_log)))
+                }
+                Some(held) => {
+                    let start = held.starts.get(&order.group);
+                    let term = start.map_or(0, |start| start.promise.term);
+                    Some(ReplicaStanding::Made { term })
+                }
+                None if order.is_new || !is_known => None,
+                None => Some(ReplicaStanding::Ails(ReplicaProblem::Forgot)),
+            }
+        };
+        let all = list.iter();
+        all.filter_map(|order| Some((place(order), standing(order)?)))
+            .collect()
+    }
+}
+
+fn place(order: &ReplicaOrder) -> ReplicaPlace {
+    (order.group, order.peer)
+}

@@ -1,0 +1,262 @@
+//! The replicas of live tables on a node: tables and logs in its cache, and the host that runs
+//! them.
+//!
+//! One thread carries out what the catalog orders, tries again what failed, and about each second
+//! has the groups that are led here become what they are to be.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `keeping` | orders: which tables are here, and what becomes of those that were |
+//! | `peers` | single replicas: made, run, removed |
+//! | `opening`, `note` | a table with its log, and which peers its partitions are |
+//! | `steering`, `reporting` | what leaders do; what the cluster is told |
+//! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
+//! | `roster`, `commons` | where peers are; what the threads share |
+//! | `worker` | the thread |
+
+mod carrier;
+mod commons;
+mod copy_wire;
+mod keeping;
+mod note;
+mod opening;
+mod peers;
+mod reporting;
+mod roster;
+mod shelf;
+mod steering;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use forebay_engine::live::{Budget, LiveTable};
+use forebay_engine::{Store, TableName};
+use forebay_host::{Commands, HostParts, ReplicaHost};
+use forebay_io::{Disk, Random, Throttle};
+use forebay_replica::GroupId;
+use parking_lot::Mutex;
+
+use crate::ids::NodeId;
+use crate::link::{Later, Peers};
+use crate::live::ReplicaOrders;
+use crate::reports::GroupReport;
+use crate::wire::from_bytes;
+use carrier::CarrierParts;
+use commons::ReplicaCommons;
+use copy_wire::CopyQuestion;
+use keeping::ReplicaKeeper;
+use opening::TableOpener;
+use peers::PeerMaker;
+use roster::RosterPost;
+use shelf::CopyShelf;
+use worker::ReplicaWorker;
+
+/// Live tables that are open here, by name.
+pub type OpenLiveTables = ArcSwap<BTreeMap<TableName, LiveTable>>;
+
+/// What the replicas of a node are made of.
+#[derive(Debug)]
+pub struct ReplicaParts {
+    /// The node's cache: the live tables in it are those of which replicas are here. Files, clock
+    /// and randomness are its.
+    pub cache: Store,
+    pub commands: Arc<dyn Commands>,
+    pub peers: Arc<dyn Peers>,
+    /// For what is written to all live tables, until it is in runs.
+    pub memory_bytes: usize,
+    /// See [`boot_id`].
+    pub boot_id: u128,
+    /// Threads that apply.
+    pub appliers: usize,
+    /// How fast copies come, in bytes a second; none: as fast as they can.
+    pub copy_rate_bytes: Option<u64>,
+}
+
+/// The node that the replicas are of.
+pub trait ReplicaWatch: Debug + Send + Sync {
+    /// Whether leaders may propose what was ordered: it is what the catalog wants now.
+    fn may_steer(&self) -> bool;
+
+    /// Told about each second, and when orders were carried out, how the replicas stand.
+    fn replicas_stand(&self, reports: Vec<GroupReport>);
+}
+
+/// See the module's text. Dropped without [`LocalReplicas::close`] it ends as a kill would.
+#[derive(Debug)]
+pub struct LocalReplicas {
+    commons: Arc<ReplicaCommons>,
+    keeper: Arc<Mutex<ReplicaKeeper>>,
+    worker: ReplicaWorker,
+}
+
+impl LocalReplicas {
+    pub fn new(parts: ReplicaParts) -> io::Result<Self> {
+        let (disk, clock) = (
+            Arc::clone(parts.cache.disk()),
+            Arc::clone(parts.cache.clock()),
+        );
+        let random = Arc::clone(parts.cache.random());
+        let roster = Arc::default();
+        let host = ReplicaHost::start(HostParts {
+            clock: Arc::clone(&clock),
+            post: Arc::new(RosterPost {
+                roster: Arc::clone(&roster),
+                peers: Arc::clone(&parts.peers),
+            }),
+            appliers: parts.appliers,
+            // So many requests that no process comes to those of the next.
+            first_request: random.next_u64() >> 1,
+        })?;
+        let commons = Arc::new(ReplicaCommons {
+            host,
+            tables: Arc::default(),
+            roster: Arc::clone(&roster),
+            standings: Mutex::default(),
+            running: Mutex::default(),
+            shelf: CopyShelf::new(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&random)),
+        });
+        let keeper = ReplicaKeeper {
+            opener: TableOpener {
+                cache: parts.cache.clone(),
+                budget: Budget::new(parts.memory_bytes),
+                boot_id: parts.boot_id,
+            },
+            maker: PeerMaker {
+                cache: parts.cache,
+                commands: parts.commands,
+                carrier: CarrierParts {
+                    peers: parts.peers,
+                    roster,
+                    disk,
+                    throttle: Arc::new(Throttle::new(parts.copy_rate_bytes, Arc::clone(&clock))),
+                },
+            },
+            commons: Arc::clone(&commons),
+            random,
+            tables: BTreeMap::new(),
+            problems: BTreeMap::new(),
+            told: BTreeMap::new(),
+        };
+        let keeper = Arc::new(Mutex::new(keeper));
+        let worker = ReplicaWorker::start(Arc::clone(&keeper), Arc::clone(&commons))?;
+        Ok(Self {
+            commons,
+            keeper,
+            worker,
+        })
+    }
+
+    /// Who allows leaders to steer their groups, and is told how the replicas stand.
+    pub fn watched_by(&self, watch: Arc<dyn ReplicaWatch>) {
+        self.worker.watched_by(watch);
+    }
+
+    /// Has orders carried out, in place of all earlier ones. Waits for nothing.
+    ///
+    /// REQUIRES: the head by which it was ordered is noted on the disk.
+    pub fn carry_out(&self, orders: ReplicaOrders) {
+        self.worker.carry_out(orders);
+    }
+
+    /// How all replicas that are ordered stand, as far as that is known.
+    pub fn reports(&self) -> Vec<GroupReport> {
+        self.commons.reports()
+    }
+
+    pub fn host(&self) -> &ReplicaHost {
+        &self.commons.host
+    }
+
+    /// The tables of which replicas are here. They are read by leave of the host alone.
+    pub fn tables(&self) -> &Arc<OpenLiveTables> {
+        &self.commons.tables
+    }
+
+    /// Who leads a group, as its replica here knows; none: it does not know, or there is none.
+    pub fn leader(&self, group: GroupId) -> Option<NodeId> {
+        let leader = self.commons.host.leader(group)?;
+        self.commons.roster.load().node(group, leader)
+    }
+
+    /// Takes messages that replicas of another node sent.
+    pub fn hear(&self, frame: Bytes) -> io::Result<()> {
+        self.commons.host.hear(frame).map_err(io::Error::other)
+    }
+
+    /// Answers another node that asks for a copy of a partition, or a part of it.
+    pub fn answer_copy(&self, message: Bytes) -> Later<io::Result<Bytes>> {
+        let commons = Arc::clone(&self.commons);
+        Box::pin(async move {
+            let answer = tokio::task::spawn_blocking(move || commons.answer_copy(&message));
+            answer.await.map_err(io::Error::other)?
+        })
+    }
+
+    /// Ends all replicas, and leaves what they promised so that it is known to be whole after a
+    /// restart of the machine. Nothing is carried out afterwards.
+    pub fn close(&self) {
+        self.worker.stop();
+        self.keeper.lock().close();
+    }
+}
+
+impl Drop for LocalReplicas {
+    fn drop(&mut self) {
+        self.worker.stop();
+        self.keeper.lock().let_all_go();
+    }
+}
+
+impl ReplicaCommons {
+    /// Takes its time.
+    fn answer_copy(&self, message: &[u8]) -> io::Result<Bytes> {
+        match from_bytes(message)? {
+            CopyQuestion::Begin {
+                group,
+                from,
+                at_least,
+            } => {
+                let facts = self.host.facts(group);
+                let is_well = facts.is_some_and(|facts| facts.halted.is_none());
+                let state = {
+                    let running = self.running.lock();
+                    let replica = running.get(&group);
+                    let replica = replica.filter(|running| is_well && running.peer == from);
+                    replica.map(|running| Arc::clone(&running.state))
+                };
+                let not_here = || io::Error::other(format!("peer {from} of {group} is not here"));
+                self.shelf
+                    .begin(group, &*state.ok_or_else(not_here)?, at_least)
+            }
+            CopyQuestion::Read {
+                copy,
+                file,
+                offset,
+                bytes,
+            } => self.shelf.read(copy, file, offset, bytes),
+            CopyQuestion::End { copy } => {
+                self.shelf.end(copy);
+                Ok(Bytes::new())
+            }
+        }
+    }
+}
+
+/// The machine's boot, by which a restart of it is told from one of the process. Where the system
+/// does not say it, each start counts as another boot.
+pub fn boot_id(disk: &dyn Disk, random: &dyn Random) -> u128 {
+    let said = disk.read(Path::new("/proc/sys/kernel/random/boot_id"));
+    let text = said.ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let digits = text.map(|text| text.trim().replace('-', ""));
+    let said = digits.and_then(|digits| u128::from_str_radix(&digits, 16).ok());
+    let number = || u128::from(random.next_u64());
+    said.unwrap_or_else(|| (number() << 64) | number())
+}

@@ -1,0 +1,121 @@
+//! Which peers a table's partitions here are, as a file beside the table.
+//!
+//! A peer is here once the note says so: it is written when partition and log are there, and before
+//! they are removed. A partition that it does not name is what is left of a peer.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use forebay_engine::{PartitionId, Store, TableName, seal, unseal};
+use forebay_io::{Disk, replace_file};
+use forebay_replica::{GroupId, PeerId};
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::live::ReplicaOrder;
+
+const FORMAT: u64 = 1;
+
+/// A peer whose partition and log are here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotedPeer {
+    pub partition: PartitionId,
+    pub group: GroupId,
+    pub peer: PeerId,
+}
+
+/// See the module's text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeersNote {
+    forebay_replicas: u64,
+    pub peers: Vec<NotedPeer>,
+}
+
+/// Where the log of a table's replicas lies.
+pub fn log_dir(store: &Store, table: &TableName) -> PathBuf {
+    table_dir(store, table).join("replicas")
+}
+
+fn table_dir(store: &Store, table: &TableName) -> PathBuf {
+    store.root().join("tables").join(table.as_str())
+}
+
+fn note_path(store: &Store, table: &TableName) -> PathBuf {
+    table_dir(store, table).join("replicas.json")
+}
+
+impl Default for PeersNote {
+    fn default() -> Self {
+        Self {
+            forebay_replicas: FORMAT,
+            peers: Vec::new(),
+        }
+    }
+}
+
+impl NotedPeer {
+    pub fn of(order: &ReplicaOrder) -> Self {
+        Self {
+            partition: order.partition,
+            group: order.group,
+            peer: order.peer,
+        }
+    }
+}
+
+impl PeersNote {
+    /// Nobody is here where there is none, and where it is no longer what was written: without it
+    /// no partition is known to be the peer that it was.
+    pub fn read(store: &Store, table: &TableName) -> io::Result<Self> {
+        let path = note_path(store, table);
+        let bytes = match store.disk().read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            bytes => bytes?,
+        };
+        match unseal(&bytes, "forebay_replicas", FORMAT) {
+            Ok((note, _)) => Ok(note),
+            Err(error) => {
+                let path = path.display();
+                warn!(%path, %error, "replicas that are here are none of those that were");
+                Ok(Self::default())
+            }
+        }
+    }
+
+    pub fn write(&self, store: &Store, table: &TableName) -> io::Result<()> {
+        let (bytes, _) = seal(self).map_err(io::Error::other)?;
+        replace_file(&**store.disk(), &note_path(store, table), &bytes)
+    }
+
+    /// Removes the file for good.
+    pub fn remove(store: &Store, table: &TableName) -> io::Result<()> {
+        let path = note_path(store, table);
+        remove_file(&**store.disk(), &path)
+    }
+
+    pub fn has(&self, order: &ReplicaOrder) -> bool {
+        self.peers.contains(&NotedPeer::of(order))
+    }
+
+    pub fn with(&self, peer: NotedPeer) -> Self {
+        let mut note = self.clone();
+        note.peers.push(peer);
+        note
+    }
+
+    pub fn without(&self, peer: NotedPeer) -> Self {
+        let mut note = self.clone();
+        note.peers.retain(|other| *other != peer);
+        note
+    }
+}
+
+fn remove_file(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => {
+            removed?;
+            path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir))
+        }
+    }
+}

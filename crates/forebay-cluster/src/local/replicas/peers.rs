@@ -1,0 +1,160 @@
+//! Making, running and removing single replicas.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use forebay_engine::live::PartitionContent;
+use forebay_engine::replica_log::EntryPlace;
+use forebay_engine::{PartitionId, PartitionRange, Store};
+use forebay_host::{Commands, NewReplica, PartitionState, place_of};
+use forebay_replica::Start;
+use tracing::info;
+
+use super::carrier::{CarrierParts, PeerCarrier};
+use super::commons::{ReplicaCommons, RunningReplica};
+use super::note::NotedPeer;
+use super::opening::{HeldTable, KeepError};
+use super::roster::nodes_of;
+use crate::live::ReplicaOrder;
+use crate::reports::ReplicaProblem;
+
+/// What replicas are made with.
+#[derive(Debug)]
+pub struct PeerMaker {
+    pub cache: Store,
+    pub commands: Arc<dyn Commands>,
+    pub carrier: CarrierParts,
+}
+
+impl PeerMaker {
+    /// Removes what is here and not ordered. What is left of a peer that is ordered stays until a
+    /// new one takes its place.
+    pub fn remove_unordered(
+        &self,
+        commons: &ReplicaCommons,
+        held: &mut HeldTable,
+        list: &[&ReplicaOrder],
+    ) -> Result<(), KeepError> {
+        for peer in held.note.peers.clone() {
+            if !list.iter().any(|order| NotedPeer::of(order) == peer) {
+                self.remove(commons, held, peer)?;
+            }
+        }
+        let mut kept: BTreeSet<PartitionId> = BTreeSet::new();
+        kept.extend(held.note.peers.iter().map(|peer| peer.partition));
+        let old = list.iter().filter(|order| !order.is_new);
+        kept.extend(old.map(|order| order.partition));
+        for range in held.table.partitions() {
+            if !kept.contains(&range.id) {
+                held.table.release(range.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(
+        &self,
+        commons: &ReplicaCommons,
+        held: &mut HeldTable,
+        peer: NotedPeer,
+    ) -> Result<(), KeepError> {
+        if held.running.remove(&peer.group) {
+            commons.end(peer.group);
+        }
+        let note = held.note.without(peer);
+        note.write(&self.cache, held.name())?;
+        held.note = note;
+        held.starts.remove(&peer.group);
+        held.engine_log.forget(peer.group)?;
+        let NotedPeer { group, peer, .. } = peer;
+        info!(table = %held.name(), group = group.0, peer = peer.0, "a replica is removed");
+        Ok(())
+    }
+
+    /// Makes a new peer, if it is not here: it knows nothing, and promised nothing.
+    pub fn make(&self, held: &mut HeldTable, order: &ReplicaOrder) -> Result<(), KeepError> {
+        if held.note.has(order) {
+            return Ok(());
+        }
+        let mut others = held.note.peers.iter();
+        if others.any(|peer| peer.partition == order.partition || peer.group == order.group) {
+            let problem = format!("partition {} has another replica here", order.partition);
+            return Err(KeepError::Passes(problem));
+        }
+        let start = match &order.founders {
+            Some(founders) => Start::founder(order.group, order.peer, founders, 0),
+            None => Start::joiner(order.group, order.peer, 0),
+        };
+        let range = PartitionRange {
+            id: order.partition,
+            bounds: order.bounds.clone(),
+        };
+        held.table.adopt(PartitionContent {
+            epoch: order.epoch,
+            applied: Some(place_of(&start.applied)),
+            ..PartitionContent::empty(range)
+        })?;
+        let behind = EntryPlace {
+            term: start.before.term,
+            index: start.before.index,
+        };
+        held.engine_log.forget(order.group)?;
+        let promise = start.promise.to_bytes();
+        held.engine_log.begin(order.group, behind, &promise)?;
+        let note = held.note.with(NotedPeer::of(order));
+        note.write(&self.cache, held.name())?;
+        held.note = note;
+        held.starts.insert(order.group, start);
+        let (group, peer) = (order.group.0, order.peer.0);
+        info!(table = %held.name(), group, peer, "a replica is made");
+        Ok(())
+    }
+
+    /// Has a peer that is here run, and know where the others are.
+    pub fn run(
+        &self,
+        commons: &ReplicaCommons,
+        held: &mut HeldTable,
+        order: &ReplicaOrder,
+        seed: u64,
+    ) -> Result<(), KeepError> {
+        if held.running.contains(&order.group) {
+            commons.host.set_nodes(order.group, nodes_of(order));
+            return Ok(());
+        }
+        let Some(start) = held.starts.remove(&order.group) else {
+            return Ok(());
+        };
+        let is_over = Arc::new(AtomicBool::new(false));
+        let carrier = PeerCarrier {
+            parts: self.carrier.clone(),
+            table: held.table.clone(),
+            range: order.bounds.clone(),
+            partition: order.partition,
+            is_over: Arc::clone(&is_over),
+        };
+        let state = Arc::new(PartitionState::new(
+            held.table.clone(),
+            order.partition,
+            order.group,
+            Arc::clone(&self.commands),
+            Arc::new(carrier),
+        ));
+        let added = commons.host.add(NewReplica {
+            start: Start { seed, ..start },
+            log: Arc::clone(&held.log),
+            state: Arc::clone(&state) as _,
+            nodes: nodes_of(order),
+        });
+        added.map_err(|error| KeepError::Lasts(ReplicaProblem::Damaged, error.to_string()))?;
+        let running = RunningReplica {
+            peer: order.peer,
+            state,
+            is_over,
+        };
+        commons.running.lock().insert(order.group, running);
+        held.running.insert(order.group);
+        Ok(())
+    }
+}

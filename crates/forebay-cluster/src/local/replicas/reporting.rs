@@ -1,0 +1,62 @@
+//! How the replicas here stand, as the cluster is told.
+
+use forebay_host::GroupFacts;
+
+use super::commons::{ReplicaCommons, ReplicaPlace, ReplicaStanding};
+use crate::reports::{GroupReport, Lead, ReplicaProblem};
+
+impl ReplicaCommons {
+    /// Of all that are ordered and of which something is known.
+    pub fn reports(&self) -> Vec<GroupReport> {
+        let standings = self.standings.lock().clone();
+        let reports = standings.iter();
+        reports
+            .map(|(place, standing)| self.report(*place, standing))
+            .collect()
+    }
+
+    fn report(&self, (group, peer): ReplicaPlace, standing: &ReplicaStanding) -> GroupReport {
+        let plain = |term: u64, problem: Option<ReplicaProblem>| GroupReport {
+            group,
+            peer,
+            term,
+            problem,
+            leads: None,
+        };
+        let log = match standing {
+            ReplicaStanding::Made { term } => return plain(*term, None),
+            ReplicaStanding::Ails(problem) => return plain(0, Some(*problem)),
+            ReplicaStanding::Runs(log) => log,
+        };
+        let facts = self.host.facts(group).filter(|facts| facts.me == peer);
+        let Some(facts) = facts else {
+            return plain(0, None);
+        };
+        if facts.halted.is_some() {
+            let problem = match log.upgrade().and_then(|log| log.failure()) {
+                // Nobody knows which of its promises are there.
+                Some(_) => ReplicaProblem::Forgot,
+                None => ReplicaProblem::Damaged,
+            };
+            return plain(facts.term, Some(problem));
+        }
+        GroupReport {
+            leads: lead(&facts),
+            ..plain(facts.term, None)
+        }
+    }
+}
+
+/// What a leader knows, once it has applied an entry of its term.
+fn lead(facts: &GroupFacts) -> Option<Lead> {
+    let leads = facts.leader == Some(facts.me) && facts.applied.term == facts.term;
+    let answers = facts
+        .matched
+        .iter()
+        .filter(|(peer, _)| !facts.silent.contains(peer));
+    let behind = answers.map(|(peer, matched)| (*peer, facts.committed.saturating_sub(*matched)));
+    leads.then(|| Lead {
+        members: facts.membership.as_ref().clone(),
+        behind: behind.collect(),
+    })
+}

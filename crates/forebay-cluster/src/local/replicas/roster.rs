@@ -1,0 +1,70 @@
+//! Where the peers of groups are, as last ordered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use forebay_host::{NodeKey, Post};
+use forebay_replica::{GroupId, PeerId};
+
+use crate::ids::{HostPort, NodeId};
+use crate::link::Peers;
+use crate::live::ReplicaOrder;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Roster {
+    addresses: BTreeMap<NodeId, HostPort>,
+    groups: BTreeMap<GroupId, BTreeMap<PeerId, NodeId>>,
+}
+
+/// A roster that orders replace.
+pub type SharedRoster = ArcSwap<Roster>;
+
+impl Roster {
+    pub fn of(orders: &[ReplicaOrder]) -> Self {
+        let mut roster = Self::default();
+        for order in orders {
+            let group = roster.groups.entry(order.group).or_default();
+            for peer in &order.peers {
+                group.insert(peer.peer, peer.node);
+                if let Some(address) = &peer.address {
+                    roster.addresses.insert(peer.node, address.clone());
+                }
+            }
+        }
+        roster
+    }
+
+    pub fn node(&self, group: GroupId, peer: PeerId) -> Option<NodeId> {
+        self.groups.get(&group)?.get(&peer).copied()
+    }
+
+    pub fn address(&self, node: NodeId) -> Option<&HostPort> {
+        self.addresses.get(&node)
+    }
+}
+
+/// The nodes of an order's peers, as a host has them.
+pub fn nodes_of(order: &ReplicaOrder) -> BTreeMap<PeerId, NodeKey> {
+    let peers = order.peers.iter();
+    peers
+        .map(|peer| (peer.peer, NodeKey(peer.node.0)))
+        .collect()
+}
+
+/// Sends to where the roster says.
+#[derive(Debug)]
+pub struct RosterPost {
+    pub roster: Arc<SharedRoster>,
+    pub peers: Arc<dyn Peers>,
+}
+
+impl Post for RosterPost {
+    fn send(&self, to: NodeKey, frame: Bytes) {
+        if let Some(address) = self.roster.load().address(NodeId(to.0)) {
+            self.peers.post(address, frame);
+        }
+    }
+}

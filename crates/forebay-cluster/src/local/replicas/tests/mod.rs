@@ -1,0 +1,4 @@
+//! Three nodes in one process.
+
+mod nodes;
+mod runs;

@@ -1,0 +1,298 @@
+//! Nodes with the replicas of one group, and the net between them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_engine::live::{Durability, LiveDraft, LiveOptions, LiveTable};
+use forebay_engine::{PartitionRange, TableName};
+use forebay_host::{Commands, StateError};
+use forebay_io::{Clock, SystemClock};
+use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+use super::super::{LocalReplicas, ReplicaParts, ReplicaWatch};
+use crate::ids::{HostPort, NodeId};
+use crate::link::{Later, Peers};
+use crate::live::{OrderedPeer, ReplicaOrder, ReplicaOrders};
+use crate::reports::{GroupReport, ReplicaProblem};
+
+pub const GROUP: GroupId = GroupId(7);
+
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = SystemClock.monotonic() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(SystemClock.monotonic() < end, "waited in vain for {what}");
+        SystemClock.sleep(Duration::from_millis(10));
+    }
+}
+
+pub fn table_name() -> TableName {
+    TableName::new("t").unwrap()
+}
+
+/// Node 2 cannot apply this value.
+pub const FAILS_ON_2: &[u8] = b"fails";
+
+/// Operations are a key's length, the key, and its new value. The number is the node's.
+#[derive(Debug)]
+struct SetKey(usize);
+
+impl Commands for SetKey {
+    fn run(&self, table: &LiveTable, _: u64, operations: &[u8]) -> Result<Bytes, StateError> {
+        let (key, value) = operations[1..].split_at(usize::from(operations[0]));
+        if self.0 == 2 && value == FAILS_ON_2 {
+            return Err(StateError::Never("it does not work here".to_owned()));
+        }
+        let done = table.update(key, value).map(drop);
+        done.map_err(|error| match error.may_pass() {
+            true => StateError::Later(error.to_string()),
+            false => StateError::Never(error.to_string()),
+        })?;
+        Ok(Bytes::new())
+    }
+}
+
+/// Brings everything at once to those that are there.
+#[derive(Debug, Default)]
+pub struct TestNet(Mutex<BTreeMap<HostPort, Weak<LocalReplicas>>>);
+
+#[derive(Debug)]
+struct TestPeers(Arc<TestNet>);
+
+impl TestPeers {
+    fn get(&self, peer: &HostPort) -> Option<Arc<LocalReplicas>> {
+        self.0.0.lock().get(peer).and_then(Weak::upgrade)
+    }
+}
+
+impl Peers for TestPeers {
+    fn ask(&self, _: &HostPort, _: Bytes, _: Duration) -> Later<io::Result<Bytes>> {
+        Box::pin(async { Err(io::Error::other("nobody asks here")) })
+    }
+
+    fn fetch(
+        &self,
+        _: &HostPort,
+        _: &TableName,
+        _: &str,
+        _: Range<u64>,
+        _: Duration,
+    ) -> Later<io::Result<Bytes>> {
+        Box::pin(async { Err(io::Error::other("nobody fetches here")) })
+    }
+
+    fn post(&self, peer: &HostPort, frame: Bytes) {
+        if let Some(replicas) = self.get(peer) {
+            replicas.hear(frame).unwrap();
+        }
+    }
+
+    fn copy(&self, peer: &HostPort, message: Bytes, _: Duration) -> Later<io::Result<Bytes>> {
+        match self.get(peer) {
+            Some(replicas) => replicas.answer_copy(message),
+            None => Box::pin(async { Err(io::Error::other("it is down")) }),
+        }
+    }
+}
+
+/// Steers always.
+#[derive(Debug, Default)]
+struct Steers(Mutex<Vec<GroupReport>>);
+
+impl ReplicaWatch for Steers {
+    fn may_steer(&self) -> bool {
+        true
+    }
+
+    fn replicas_stand(&self, reports: Vec<GroupReport>) {
+        *self.0.lock() = reports;
+    }
+}
+
+pub struct TestNode {
+    pub dir: TempDir,
+    pub replicas: Option<Arc<LocalReplicas>>,
+    watch: Arc<Steers>,
+}
+
+pub struct TestNodes {
+    net: Arc<TestNet>,
+    pub nodes: Vec<TestNode>,
+    pub boot_id: u128,
+    pub options: LiveOptions,
+}
+
+impl Default for TestNode {
+    fn default() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            replicas: None,
+            watch: Arc::default(),
+        }
+    }
+}
+
+/// The peers of the group, by the nodes that have them.
+pub type GroupPeers<'a> = &'a [(usize, u64, bool)];
+
+fn address(at: usize) -> HostPort {
+    HostPort::new("node", 1000 + at as u16)
+}
+
+impl TestNodes {
+    pub fn new(durability: Durability) -> Self {
+        let draft = LiveDraft::hashed().durability(durability);
+        let mut nodes = Self {
+            net: Arc::default(),
+            nodes: Vec::new(),
+            boot_id: 1,
+            options: draft.options,
+        };
+        for at in 0..3 {
+            nodes.nodes.push(TestNode::default());
+            nodes.start(at);
+        }
+        nodes
+    }
+
+    pub fn start(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        let replicas = LocalReplicas::new(ReplicaParts {
+            cache: forebay_engine::open(node.dir.path()).unwrap(),
+            commands: Arc::new(SetKey(at)),
+            peers: Arc::new(TestPeers(Arc::clone(&self.net))),
+            memory_bytes: 4 << 20,
+            boot_id: self.boot_id,
+            appliers: 2,
+            copy_rate_bytes: None,
+        });
+        let replicas = Arc::new(replicas.unwrap());
+        replicas.watched_by(Arc::clone(&node.watch) as _);
+        self.net
+            .0
+            .lock()
+            .insert(address(at), Arc::downgrade(&replicas));
+        node.replicas = Some(replicas);
+    }
+
+    /// Ends a node as a kill would, more or less.
+    pub fn stop(&mut self, at: usize) {
+        self.net.0.lock().remove(&address(at));
+        let weak = self.nodes[at]
+            .replicas
+            .take()
+            .map(|replicas| Arc::downgrade(&replicas));
+        wait_for("its end", || {
+            weak.as_ref().is_none_or(|weak| weak.strong_count() == 0)
+        });
+        self.nodes[at].watch.0.lock().clear();
+    }
+
+    pub fn replicas(&self, at: usize) -> &LocalReplicas {
+        self.nodes[at].replicas.as_ref().unwrap()
+    }
+
+    /// What the catalog orders of a node, if these are the peers; the third says who is new.
+    pub fn orders(&self, at: usize, peers: GroupPeers<'_>, founders: &[u64]) -> ReplicaOrders {
+        let founders: Vec<PeerId> = founders.iter().copied().map(PeerId).collect();
+        let ordered = |(node, peer, _): &(usize, u64, bool)| OrderedPeer {
+            peer: PeerId(*peer),
+            node: NodeId(*node as u32),
+            address: Some(address(*node)),
+        };
+        let wanted = |(_, peer, is_new): &(usize, u64, bool)| WantedPeer {
+            peer: PeerId(*peer),
+            is_ready: !is_new,
+        };
+        let range: PartitionRange = LiveDraft::hashed().partitions(1).partitions.remove(0);
+        let mine = peers.iter().filter(|(node, _, _)| *node == at);
+        let orders = mine.map(|(_, peer, is_new)| ReplicaOrder {
+            table: table_name(),
+            options: Arc::new(self.options.clone()),
+            partition: range.id,
+            bounds: range.bounds.clone(),
+            epoch: 1,
+            group: GROUP,
+            peer: PeerId(*peer),
+            is_new: *is_new,
+            founders: founders.contains(&PeerId(*peer)).then(|| founders.clone()),
+            peers: peers.iter().map(ordered).collect(),
+            wanted: WantedPeers {
+                peers: peers.iter().map(wanted).collect(),
+                replicas: 3.min(peers.len()),
+                next_peer: PeerId(100),
+            },
+        });
+        ReplicaOrders {
+            is_from_memory: false,
+            replicas: orders.collect(),
+            gone: Vec::new(),
+        }
+    }
+
+    pub fn order(&self, peers: GroupPeers<'_>) {
+        for at in 0..self.nodes.len() {
+            if let Some(replicas) = &self.nodes[at].replicas {
+                replicas.carry_out(self.orders(at, peers, &[1, 2, 3]));
+            }
+        }
+    }
+
+    pub fn report(&self, at: usize) -> Option<GroupReport> {
+        self.nodes[at].watch.0.lock().first().cloned()
+    }
+
+    /// Waits until a node says that of its replica.
+    pub fn wait_report(&self, at: usize, peer: u64, problem: Option<ReplicaProblem>) {
+        wait_for("a report", || {
+            let report = self.report(at);
+            report.is_some_and(|report| report.peer == PeerId(peer) && report.problem == problem)
+        });
+    }
+
+    /// The group is founded by three peers, and runs.
+    pub fn found(&self) {
+        self.order(&[(0, 1, true), (1, 2, true), (2, 3, true)]);
+        (0..3).for_each(|at| self.wait_report(at, at as u64 + 1, None));
+        self.order(&[(0, 1, false), (1, 2, false), (2, 3, false)]);
+    }
+
+    pub fn leader(&self) -> Option<usize> {
+        (0..self.nodes.len()).find(|at| {
+            let replicas = self.nodes[*at].replicas.as_ref();
+            let facts = replicas.and_then(|replicas| replicas.host().facts(GROUP));
+            facts.is_some_and(|facts| facts.leader == Some(facts.me))
+        })
+    }
+
+    /// Writes for certain.
+    pub fn set(&self, key: &[u8], value: &[u8]) {
+        let operations = Bytes::from([&[key.len() as u8], key, value].concat());
+        wait_for("a write", || {
+            let Some(leader) = self.leader() else {
+                return false;
+            };
+            let (told, outcome) = std::sync::mpsc::channel();
+            let done = Box::new(move |outcome| drop(told.send(outcome)));
+            let host = self.replicas(leader).host();
+            host.propose(GROUP, vec![(operations.clone(), done)]);
+            matches!(outcome.recv_timeout(Duration::from_secs(20)), Ok(Ok(_)))
+        });
+    }
+
+    pub fn has(&self, at: usize, key: &[u8], value: &[u8]) -> bool {
+        let tables = self.replicas(at).tables().load();
+        let table = tables.get(&table_name());
+        let got = table.and_then(|table| table.get(key).ok().flatten());
+        got.as_deref() == Some(value)
+    }
+
+    pub fn wait_value(&self, at: usize, key: &[u8], value: &[u8]) {
+        wait_for("a value", || self.has(at, key, value));
+    }
+}

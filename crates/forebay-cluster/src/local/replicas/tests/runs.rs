@@ -1,0 +1,245 @@
+//! Replicas that are ordered, and what becomes of them.
+
+use forebay_engine::TableName;
+use forebay_engine::live::{Budget, Durability, LiveDraft};
+use forebay_io::{Disk, OsDisk, replace_file};
+use forebay_replica::PeerId;
+
+use super::nodes::{FAILS_ON_2, GROUP, TestNodes, table_name, wait_for};
+use crate::ids::NodeId;
+use crate::live::ReplicaOrders;
+use crate::reports::ReplicaProblem;
+
+const RUN: [(usize, u64, bool); 3] = [(0, 1, false), (1, 2, false), (2, 3, false)];
+
+#[test]
+fn a_group_is_founded_and_a_node_that_was_gone_comes_back_with_what_it_had() {
+    let mut nodes = TestNodes::new(Durability::Os);
+    nodes.found();
+    nodes.set(b"a", b"one");
+    (0..3).for_each(|at| nodes.wait_value(at, b"a", b"one"));
+    let leader = nodes.leader().unwrap();
+    assert_eq!(
+        nodes.replicas(leader).leader(GROUP),
+        Some(NodeId(leader as u32))
+    );
+    wait_for("the leader's report", || {
+        let lead = nodes.report(leader).and_then(|report| report.leads);
+        lead.is_some_and(|lead| lead.members.voters.len() == 3 && lead.behind.len() == 2)
+    });
+    wait_for("the first that is wanted to lead", || {
+        nodes.leader() == Some(0)
+    });
+    nodes.stop(2);
+    nodes.set(b"b", b"two");
+    nodes.start(2);
+    let mut remembered = nodes.orders(2, &RUN, &[1, 2, 3]);
+    remembered.is_from_memory = true;
+    nodes.replicas(2).carry_out(remembered);
+    nodes.wait_value(2, b"a", b"one");
+    nodes.wait_value(2, b"b", b"two");
+    nodes.wait_report(2, 3, None);
+}
+
+#[test]
+fn a_new_peer_gets_a_copy_and_an_old_one_goes_with_its_table() {
+    let mut nodes = TestNodes::new(Durability::Os);
+    nodes.found();
+    // More than one part of a copy, and long values.
+    for key in 0..30_u8 {
+        nodes.set(&[b'k', key], &vec![key; 100 << 10]);
+    }
+    nodes.nodes.push(super::nodes::TestNode::default());
+    nodes.start(3);
+    nodes.order(&[(0, 1, false), (1, 2, false), (3, 4, true)]);
+    nodes.wait_report(3, 4, None);
+    assert_eq!(nodes.report(3).unwrap().term, 0, "it promised nothing");
+    wait_for("the old one's end", || {
+        let tables = nodes.replicas(2).tables().load();
+        !tables.contains_key(&table_name())
+    });
+    wait_for("its files' end", || {
+        let dir = nodes.nodes[2].dir.path().join("tables");
+        OsDisk::default().list(&dir).unwrap().is_empty()
+    });
+    nodes.order(&[(0, 1, false), (1, 2, false), (3, 4, false)]);
+    for key in 0..30_u8 {
+        nodes.wait_value(3, &[b'k', key], &vec![key; 100 << 10]);
+    }
+    let runs = nodes.nodes[3].dir.path().join("tables/t/runs");
+    let files = OsDisk::default().list(&runs).unwrap();
+    assert!(files.iter().any(|file| file.ends_with(".ext")), "{files:?}");
+    wait_for("its vote", || {
+        let leader = nodes.leader();
+        let report = leader.and_then(|leader| nodes.report(leader));
+        let lead = report.and_then(|report| report.leads);
+        lead.is_some_and(|lead| lead.members.voters == [1, 2, 4].map(PeerId))
+    });
+    nodes.set(b"last", b"value");
+    nodes.wait_value(3, b"last", b"value");
+    nodes.stop(3);
+    nodes.start(3);
+    nodes.order(&[(0, 1, false), (1, 2, false), (3, 4, false)]);
+    nodes.wait_value(3, b"last", b"value");
+    nodes.wait_value(3, b"k\x07", &vec![7; 100 << 10]);
+}
+
+#[test]
+fn an_emptied_directory_forgot_and_its_new_peer_is_made_in_place() {
+    let mut nodes = TestNodes::new(Durability::Sync);
+    nodes.found();
+    nodes.set(b"a", b"one");
+    nodes.stop(2);
+    nodes.nodes[2].dir = tempfile::tempdir().unwrap();
+    nodes.start(2);
+    nodes.order(&RUN);
+    nodes.wait_report(2, 3, Some(ReplicaProblem::Forgot));
+    assert!(nodes.replicas(2).tables().load().is_empty());
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 5, true)]);
+    nodes.wait_report(2, 5, None);
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 5, false)]);
+    nodes.wait_value(2, b"a", b"one");
+}
+
+#[test]
+fn orders_from_memory_make_nothing_and_remove_nothing() {
+    let nodes = TestNodes::new(Durability::Os);
+    let mut orders = nodes.orders(0, &[(0, 1, true), (1, 2, true)], &[1, 2]);
+    orders.is_from_memory = true;
+    nodes.replicas(0).carry_out(orders.clone());
+    orders.replicas[0].is_new = false;
+    nodes.replicas(0).carry_out(orders.clone());
+    nodes.wait_report(0, 1, Some(ReplicaProblem::Forgot));
+    assert!(nodes.replicas(0).tables().load().is_empty());
+    (orders.is_from_memory, orders.replicas[0].is_new) = (false, true);
+    nodes.replicas(0).carry_out(orders);
+    nodes.wait_report(0, 1, None);
+    let nothing = ReplicaOrders {
+        is_from_memory: true,
+        ..ReplicaOrders::default()
+    };
+    nodes.replicas(0).carry_out(nothing.clone());
+    wait_for("no reports", || nodes.report(0).is_none());
+    let is_there = || {
+        nodes
+            .replicas(0)
+            .tables()
+            .load()
+            .contains_key(&table_name())
+    };
+    assert!(is_there());
+    nodes.replicas(0).carry_out(ReplicaOrders {
+        is_from_memory: false,
+        ..nothing
+    });
+    wait_for("the table's end", || !is_there());
+}
+
+#[test]
+fn after_a_restart_of_the_machine_a_clean_stop_remembers_and_a_kill_forgot() {
+    let mut nodes = TestNodes::new(Durability::Os);
+    nodes.found();
+    nodes.set(b"a", b"one");
+    (0..3).for_each(|at| nodes.wait_value(at, b"a", b"one"));
+    nodes.replicas(1).close();
+    nodes.stop(1);
+    nodes.stop(2);
+    nodes.boot_id += 1;
+    nodes.start(1);
+    nodes.start(2);
+    nodes.order(&RUN);
+    nodes.wait_report(2, 3, Some(ReplicaProblem::Forgot));
+    nodes.wait_value(1, b"a", b"one");
+    nodes.wait_report(1, 2, None);
+    nodes.set(b"b", b"two");
+    // It is none of those that were, whenever it starts.
+    nodes.stop(2);
+    nodes.start(2);
+    nodes.order(&RUN);
+    nodes.wait_report(2, 3, Some(ReplicaProblem::Forgot));
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 6, true)]);
+    nodes.wait_report(2, 6, None);
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 6, false)]);
+    nodes.wait_value(2, b"b", b"two");
+}
+
+#[test]
+fn a_damaged_log_is_told_of() {
+    let mut nodes = TestNodes::new(Durability::Os);
+    nodes.found();
+    nodes.set(b"a", b"one");
+    nodes.stop(2);
+    let dir = nodes.nodes[2].dir.path().join("tables/t");
+    let state = dir.join("replicas.state");
+    replace_file(&OsDisk::default(), &state, &[7; 1024]).unwrap();
+    nodes.start(2);
+    nodes.order(&RUN);
+    nodes.wait_report(2, 3, Some(ReplicaProblem::Damaged));
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 6, true)]);
+    nodes.wait_report(2, 6, None);
+}
+
+#[test]
+fn a_damaged_table_is_told_of_and_made_anew_for_a_new_peer() {
+    let mut nodes = TestNodes::new(Durability::Os);
+    nodes.found();
+    nodes.set(b"a", b"one");
+    nodes.stop(2);
+    let manifest = nodes.nodes[2].dir.path().join("tables/t/live");
+    replace_file(&OsDisk::default(), &manifest, b"no manifest").unwrap();
+    nodes.start(2);
+    nodes.order(&RUN);
+    nodes.wait_report(2, 3, Some(ReplicaProblem::Damaged));
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 6, true)]);
+    nodes.wait_report(2, 6, None);
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 6, false)]);
+    nodes.wait_value(2, b"a", b"one");
+}
+
+#[test]
+fn a_live_table_that_was_never_a_replica_is_not_removed() {
+    let mut nodes = TestNodes::new(Durability::Os);
+    nodes.stop(0);
+    let store = forebay_engine::open(nodes.nodes[0].dir.path()).unwrap();
+    let draft = LiveDraft::hashed();
+    drop(store.create_live(&table_name(), draft, &Budget::new(1 << 20)));
+    nodes.start(0);
+    let mut orders = nodes.orders(0, &[(0, 1, true)], &[1]);
+    orders.replicas[0].table = TableName::new("other").unwrap();
+    nodes.replicas(0).carry_out(orders);
+    // When this is told of, everything that is not ordered was looked at.
+    nodes.wait_report(0, 1, None);
+    assert!(store.is_live(&table_name()).unwrap());
+}
+
+#[test]
+fn a_replica_whose_state_cannot_go_on_is_damaged_and_gives_way_to_a_new_peer() {
+    let nodes = TestNodes::new(Durability::Os);
+    nodes.found();
+    nodes.set(b"a", FAILS_ON_2);
+    nodes.wait_report(2, 3, Some(ReplicaProblem::Damaged));
+    nodes.set(b"a", b"one");
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 4, true)]);
+    nodes.wait_report(2, 4, None);
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 4, false)]);
+    nodes.set(b"b", b"two");
+    nodes.wait_value(2, b"b", b"two");
+}
+
+#[test]
+fn a_log_that_breaks_while_it_is_used_has_its_replicas_forget() {
+    let nodes = TestNodes::new(Durability::Sync);
+    nodes.found();
+    nodes.set(b"a", b"one");
+    nodes.wait_value(2, b"a", b"one");
+    let log = nodes.nodes[2].dir.path().join("tables/t/replicas");
+    OsDisk::default().remove_dir_all(&log).unwrap();
+    nodes.set(b"a", b"two");
+    nodes.wait_report(2, 3, Some(ReplicaProblem::Forgot));
+    let new = [(0, 1, false), (1, 2, false), (2, 4, true)];
+    nodes.order(&new);
+    nodes.wait_report(2, 4, None);
+    nodes.order(&[(0, 1, false), (1, 2, false), (2, 4, false)]);
+    nodes.set(b"b", b"three");
+    nodes.wait_value(2, b"b", b"three");
+}

@@ -1,0 +1,134 @@
+//! The thread that carries out orders.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use forebay_io::start_thread;
+use parking_lot::Mutex;
+use tracing::warn;
+
+use super::ReplicaWatch;
+use super::commons::ReplicaCommons;
+use super::keeping::ReplicaKeeper;
+use crate::live::ReplicaOrders;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+enum WorkerNews {
+    Orders(Box<ReplicaOrders>),
+    Stop,
+}
+
+type Watching = Arc<Mutex<Option<Arc<dyn ReplicaWatch>>>>;
+
+/// The thread's end of which others have hold.
+#[derive(Debug)]
+pub struct ReplicaWorker {
+    news: Mutex<Sender<WorkerNews>>,
+    watch: Watching,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the thread has.
+struct Working {
+    keeper: Arc<Mutex<ReplicaKeeper>>,
+    commons: Arc<ReplicaCommons>,
+    watch: Watching,
+    orders: Option<Box<ReplicaOrders>>,
+    is_done: bool,
+}
+
+impl ReplicaWorker {
+    pub fn start(
+        keeper: Arc<Mutex<ReplicaKeeper>>,
+        commons: Arc<ReplicaCommons>,
+    ) -> io::Result<Self> {
+        let (news, inbox) = channel();
+        let watch = Watching::default();
+        let mut working = Working {
+            keeper,
+            commons,
+            watch: Arc::clone(&watch),
+            orders: None,
+            is_done: true,
+        };
+        let thread = start_thread("forebay-replicas", move || working.run(&inbox))?;
+        Ok(Self {
+            news: Mutex::new(news),
+            watch,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    pub fn watched_by(&self, watch: Arc<dyn ReplicaWatch>) {
+        *self.watch.lock() = Some(watch);
+    }
+
+    pub fn carry_out(&self, orders: ReplicaOrders) {
+        self.tell(WorkerNews::Orders(Box::new(orders)));
+    }
+
+    fn tell(&self, news: WorkerNews) {
+        // Once it has stopped, nothing is carried out.
+        let _ = self.news.lock().send(news);
+    }
+
+    /// Returns when it carries out nothing any more.
+    pub fn stop(&self) {
+        self.tell(WorkerNews::Stop);
+        let thread = self.thread.lock().take();
+        let this_thread = std::thread::current().id();
+        if let Some(thread) = thread
+            && thread.thread().id() != this_thread
+            && thread.join().is_err()
+        {
+            warn!("the thread of the replicas ended by a panic");
+        }
+    }
+}
+
+impl Working {
+    fn run(&mut self, inbox: &Receiver<WorkerNews>) {
+        loop {
+            let mut news = match inbox.recv_timeout(LOOK) {
+                Ok(news) => Some(news),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            // The newest orders count.
+            while let Some(WorkerNews::Orders(orders)) = news {
+                (self.orders, self.is_done) = (Some(orders), false);
+                news = inbox.try_recv().ok();
+            }
+            if let Some(WorkerNews::Stop) = news {
+                return;
+            }
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        let Some(orders) = &self.orders else {
+            return;
+        };
+        let mut keeper = self.keeper.lock();
+        if !self.is_done || keeper.is_broken() {
+            self.is_done = keeper.carry_out(orders);
+        }
+        drop(keeper);
+        self.commons.shelf.tidy();
+        let watch = self.watch.lock().clone();
+        let Some(watch) = watch else {
+            return;
+        };
+        if !orders.is_from_memory && watch.may_steer() {
+            self.commons.steer(&orders.replicas);
+        }
+        watch.replicas_stand(self.commons.reports());
+    }
+}

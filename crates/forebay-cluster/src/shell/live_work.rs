@@ -1,0 +1,145 @@
+//! Replicas of live tables, between the machine and what runs them.
+//!
+//! What makes a replica is on the disk before the replica is made: a node that knew less after a
+//! restart could make a peer again that has promised something.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tracing::{debug, warn};
+
+use super::Shell;
+use crate::live::ReplicaOrders;
+use crate::local::ReplicaWatch;
+use crate::model::{DocRef, Head};
+use crate::node::{FollowerEvent, NodeEvent};
+use crate::reports::GroupReport;
+
+/// Orders that wait until the head that they are of is noted.
+#[derive(Debug, Default)]
+pub struct WaitingOrders {
+    orders: Mutex<NotedOrders>,
+    /// Held by who notes a head.
+    noting: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct NotedOrders {
+    /// The stamp and the revision of the head that is noted on the disk.
+    noted: Option<(u64, u64)>,
+    orders: Option<ReplicaOrders>,
+}
+
+/// A node as its replicas know it.
+#[derive(Debug)]
+struct ShellWatch(Weak<Shell>);
+
+impl ReplicaWatch for ShellWatch {
+    fn may_steer(&self) -> bool {
+        let shell = self.0.upgrade();
+        shell.is_some_and(|shell| {
+            let now = shell.now();
+            shell.node.lock().follower().may_steer(now)
+        })
+    }
+
+    fn replicas_stand(&self, reports: Vec<GroupReport>) {
+        if let Some(shell) = self.0.upgrade() {
+            shell.tell(NodeEvent::Follower(FollowerEvent::Replicas(reports)));
+        }
+    }
+}
+
+impl WaitingOrders {
+    /// Notes a head; one at a time.
+    pub fn note(&self, head: &Head, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _one_at_a_time = self.noting.lock();
+        write()?;
+        self.is_noted(head);
+        Ok(())
+    }
+
+    /// This head is on the disk.
+    pub fn is_noted(&self, head: &Head) {
+        self.orders.lock().noted = Some((head.stamp, head.revision));
+    }
+
+    /// Whether it is older than what is noted.
+    fn is_past(&self, head: &Head) -> bool {
+        let noted = self.orders.lock().noted;
+        noted.is_some_and(|(_, revision)| revision > head.revision)
+    }
+}
+
+impl Shell {
+    pub(super) fn watch_replicas(self: &Arc<Self>) {
+        if let Some(replicas) = &self.parts.replicas {
+            replicas.watched_by(Arc::new(ShellWatch(Arc::downgrade(self))));
+        }
+    }
+
+    pub(super) fn order_replicas(self: &Arc<Self>, orders: ReplicaOrders) {
+        let count = orders.replicas.len();
+        match &self.parts.replicas {
+            None if count > 0 => warn!(
+                "{count} replicas of live tables are to be here, and this program runs none: use a newer one"
+            ),
+            None => {}
+            // It is of what was read from the disk.
+            Some(replicas) if orders.is_from_memory => {
+                self.replica_orders.orders.lock().orders = None;
+                replicas.carry_out(orders);
+            }
+            Some(_) => {
+                self.replica_orders.orders.lock().orders = Some(orders);
+                self.order_again();
+            }
+        }
+    }
+
+    /// Has orders that wait carried out, if they may be.
+    pub(super) fn order_again(self: &Arc<Self>) {
+        let Some(replicas) = &self.parts.replicas else {
+            return;
+        };
+        if self.replica_orders.orders.lock().orders.is_none() {
+            return;
+        }
+        let (head, names) = {
+            let node = self.node.lock();
+            let Some((head, model)) = node.follower().known() else {
+                return;
+            };
+            let names: BTreeSet<DocRef> = model.references().into_iter().collect();
+            (head.clone(), names)
+        };
+        let mut waiting = self.replica_orders.orders.lock();
+        if waiting.noted.is_some_and(|(stamp, _)| stamp == head.stamp) {
+            if let Some(orders) = waiting.orders.take() {
+                replicas.carry_out(orders);
+            }
+            return;
+        }
+        drop(waiting);
+        self.note_again(head, names);
+    }
+
+    /// Tries once more to note what is known, unless it is known anew meanwhile.
+    fn note_again(self: &Arc<Self>, head: Head, names: BTreeSet<DocRef>) {
+        self.background("forebay-note", move |shell| {
+            let noted = shell.replica_orders.note(&head, || {
+                let known = shell.known.all();
+                let is_whole = names.iter().all(|name| known.contains_key(name));
+                match is_whole && !shell.replica_orders.is_past(&head) {
+                    true => shell.parts.remembered.note(&head, &known),
+                    false => Err(io::Error::other("a newer one is being read")),
+                }
+            });
+            if let Err(error) = noted {
+                debug!(%error, "replicas wait until the catalog is noted here");
+            }
+        });
+    }
+}

@@ -1,0 +1,164 @@
+//! Doing what replicas have decided: the commands of proposals, on each replica the same.
+
+use bytes::Bytes;
+use forebay_engine::live::LiveTable;
+use forebay_host::StateError;
+
+use crate::command::{Answer, COMMANDS, CommandError, Queued, Run, find, split};
+use crate::commits::Commits;
+use crate::decided::DecidedAt;
+use crate::execute::View;
+use crate::port::Port;
+use crate::proposal::{NoProposal, WireProposal};
+use crate::proposed::RunsProposals;
+use crate::resp::{Args, OwnedArgs, Reply};
+use crate::shared::Shared;
+use crate::table_view::TableView;
+
+impl RunsProposals for Shared {
+    fn run_proposal(
+        &self,
+        table: &LiveTable,
+        stamp_ms: u64,
+        operations: &[u8],
+    ) -> Result<Bytes, StateError> {
+        let mut reply = Reply::new(false);
+        match WireProposal::parse(operations) {
+            Ok(proposal) => run_proposal(self, table, stamp_ms, proposal, &mut reply)?,
+            Err(NoProposal::Damaged) => reply.error("ERR the proposal is damaged, and did nothing"),
+            Err(NoProposal::Newer(format)) => {
+                let text = format!(
+                    "the log has proposals of format {format}, which this program does not know: have \
+                     all nodes run the same program"
+                );
+                return Err(StateError::Later(text));
+            }
+        }
+        Ok(Bytes::from(reply.into_bytes()))
+    }
+}
+
+fn run_proposal(
+    shared: &Shared,
+    table: &LiveTable,
+    stamp_ms: u64,
+    proposal: WireProposal,
+    reply: &mut Reply,
+) -> Result<(), StateError> {
+    reply.set_resp3(proposal.resp3);
+    let places = places(&proposal.commands)?;
+    let (tables, decided) = (TableView::of_entry(table), DecidedAt { stamp_ms });
+    let view = View {
+        tables: &tables,
+        user: &shared.anyone,
+        shared,
+        may_wait: true,
+        port: Port::Alone,
+        decided: Some(&decided),
+        has_leave: false,
+    };
+    let answer = check_all(table, &places, &proposal)
+        .and_then(|()| run_checked(&view, places, proposal, reply));
+    match answer {
+        Ok(()) => Ok(()),
+        Err(CommandError::Error(text)) => {
+            reply.truncate(0);
+            reply.error(&text);
+            Ok(())
+        }
+        Err(CommandError::Machine { passes: true, text }) => Err(StateError::Later(text)),
+        Err(CommandError::Machine { text, .. }) => Err(StateError::Never(text)),
+        Err(CommandError::NotHere(words) | CommandError::Damaged(words)) => {
+            Err(StateError::Never(words))
+        }
+        Err(CommandError::NotResident | CommandError::Replicas) => Err(StateError::Later(
+            "a decided command was asked to wait".to_owned(),
+        )),
+    }
+}
+
+fn run_checked(
+    view: &View<'_>,
+    places: Vec<usize>,
+    proposal: WireProposal,
+    reply: &mut Reply,
+) -> Answer {
+    // The log that has the entry is what makes it durable.
+    let mut commits = Commits::default();
+    if proposal.is_multi {
+        let commands = places.into_iter().zip(proposal.commands);
+        let queued = Queued::of(commands.collect());
+        return view.transaction(&queued, &mut None, reply, &mut commits);
+    }
+    let (Some(place), Some(args)) = (places.first(), proposal.commands.first()) else {
+        return Err(CommandError::error("ERR the proposal has no command"));
+    };
+    let command = &COMMANDS[*place];
+    view.write(command, args.borrow(), reply, &mut commits).0
+}
+
+/// Where the commands are in the command table. One that is not there is of a newer program, which
+/// does it.
+fn places(commands: &[OwnedArgs]) -> Result<Vec<usize>, StateError> {
+    let place = |args: &OwnedArgs| {
+        let name = args.borrow().get(0);
+        find(name).ok_or_else(|| {
+            StateError::Later(format!(
+                "the log has a command '{}', which this program does not know: have all nodes run the \
+                 same program",
+                crate::command::shown(name)
+            ))
+        })
+    };
+    commands.iter().map(place).collect()
+}
+
+/// Refuses what would not do the same everywhere: nobody who is in order proposes it.
+fn check_all(table: &LiveTable, places: &[usize], proposal: &WireProposal) -> Answer {
+    for (place, args) in places.iter().zip(&proposal.commands) {
+        let args = args.borrow();
+        check_proposed(*place, &args, proposal.is_multi)?;
+        let command = &COMMANDS[*place];
+        for at in command.key_places(args.len()) {
+            let (named, key) = split(args.get(at))?;
+            let is_of_it = named == table.name().as_str().as_bytes();
+            // Of no key at all a write says more.
+            if !is_of_it || !(key.is_empty() || table.is_of_entry(key)) {
+                return Err(CommandError::error(
+                    "TRYAGAIN the key lies in another partition than the one that it was proposed to",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a command does the same on all replicas: the form of those that may be proposed.
+pub fn check_proposed(place: usize, args: &Args<'_>, is_multi: bool) -> Answer {
+    let command = &COMMANDS[place];
+    if !command.takes(args.len()) {
+        return Err(command.arity_error());
+    }
+    let name = || command.name.to_uppercase();
+    match command.run {
+        Run::Edit { .. } | Run::Many { .. } | Run::Together(_) => Ok(()),
+        Run::Read(_) | Run::Session(_) if is_multi && command.is_of_no_table() => Ok(()),
+        Run::Read(_) if is_multi && command.name == "hrandfield" => {
+            Err(CommandError::error(format!(
+                "ERR {} cannot be in a MULTI that writes to a live table of a cluster: each replica \
+                 would draw others",
+                name()
+            )))
+        }
+        Run::Read(_) if is_multi && command.keys.first > 0 => Ok(()),
+        Run::RangeDelete(_) => Err(CommandError::error(format!(
+            "ERR {} of a live table of a cluster is not supported yet: delete keys by DEL, or drop the \
+             table and make it anew",
+            name()
+        ))),
+        _ => Err(CommandError::error(format!(
+            "ERR {} cannot be in a MULTI that writes, which is for commands on keys",
+            name()
+        ))),
+    }
+}

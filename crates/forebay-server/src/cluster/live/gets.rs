@@ -1,0 +1,158 @@
+//! GETs of one live table that follow each other: those of a partition are read together.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use forebay_cluster::HostPort;
+use forebay_replica::GroupId;
+
+use super::super::ask::{Asker, PeerReplies, Unanswered, all};
+use super::super::counts::Led;
+use super::super::frame::push_get;
+use super::super::node::Cluster;
+use super::super::place::moved_to;
+use super::lead::Lead;
+use super::read::PartRead;
+use super::spot::LiveSpot;
+use crate::command::no_permission;
+use crate::config::HIGH_WATER;
+use crate::execute::Outcome;
+use crate::gets::OwnedGets;
+use crate::resp::OwnedArgs;
+use crate::users::Verb;
+use crate::work::{Done, Task, Work};
+
+/// Of the keys that are asked for at a time; one may be longer.
+const MOST_KEY_BYTES: usize = 1 << 20;
+
+type PartReading<'a> = Pin<Box<dyn Future<Output = Result<PeerReplies, Unanswered>> + Send + 'a>>;
+
+/// Keys of one partition.
+struct GroupKeys {
+    group: GroupId,
+    /// The client is to go there for them.
+    moved: Option<HostPort>,
+    keys: OwnedArgs,
+    count: usize,
+}
+
+/// A key: its group, its place there, its slot.
+type KeySpot = (usize, usize, Option<u16>);
+
+/// Answers some of them, the first in any case; `None`: they are of no live table.
+pub async fn answer(work: &Work, cluster: &Cluster, gets: &OwnedGets) -> Option<Done> {
+    let live = cluster.member().live();
+    live.table(gets.table())?;
+    let asker = Asker::new(work, cluster);
+    let failed = |words: &str| {
+        let (reply, outcome) = asker.fail(words);
+        Some(Done::of(reply, outcome, None))
+    };
+    if !work.user.may(Verb::Read, gets.table()) {
+        let stop = Unanswered::from(no_permission(&work.user, gets.table(), "read"));
+        return failed(&stop.into_words());
+    }
+    let (mut groups, mut spots, mut bytes) = (Vec::new(), Vec::<KeySpot>::new(), 0);
+    for key in gets.keys().iter() {
+        bytes += key.len();
+        if bytes > MOST_KEY_BYTES && !spots.is_empty() {
+            break;
+        }
+        let wire = [gets.table(), b":", key].concat();
+        let Some(spot) = LiveSpot::of(&live, &wire) else {
+            break;
+        };
+        spots.push(put(&asker, &mut groups, &spot, key));
+    }
+    if spots.is_empty() {
+        return failed("TRYAGAIN where the table's partitions are is not known here yet");
+    }
+    let read = groups.iter().filter(|group| group.moved.is_none());
+    let works =
+        read.map(|group| -> PartReading<'_> { Box::pin(read_group(&asker, gets.table(), group)) });
+    let mut read = all(works.collect()).await.into_iter();
+    let answers = groups.iter().map(|group| match group.moved {
+        Some(_) => None,
+        None => read.next(),
+    });
+    let answers: Vec<_> = answers.collect();
+    Some(put_together(&asker, &groups, &spots, &answers))
+}
+
+/// Puts a key to those of its partition.
+fn put(asker: &Asker<'_>, groups: &mut Vec<GroupKeys>, spot: &LiveSpot, key: &[u8]) -> KeySpot {
+    let known = groups.iter().position(|known| known.group == spot.group);
+    let index = known.unwrap_or_else(|| {
+        let reads_follower = asker.reads_follower(spot.group);
+        groups.push(GroupKeys {
+            group: spot.group,
+            moved: match asker.lead(spot, true, 0) {
+                Lead::Moved(address) if !reads_follower => Some(address),
+                _ => None,
+            },
+            keys: OwnedArgs::default(),
+            count: 0,
+        });
+        groups.len() - 1
+    });
+    let group = &mut groups[index];
+    group.keys.push(key);
+    group.count += 1;
+    (index, group.count - 1, spot.slot)
+}
+
+async fn read_group(
+    asker: &Asker<'_>,
+    table: &[u8],
+    group: &GroupKeys,
+) -> Result<PeerReplies, Unanswered> {
+    let keys = group.keys.borrow();
+    let mut commands = Vec::new();
+    keys.iter()
+        .for_each(|key| push_get(&mut commands, table, key));
+    let wire = |key: &[u8]| [table, b":", key].concat();
+    let read = PartRead {
+        asker,
+        keys: keys.iter().map(wire).collect(),
+        may_move: false,
+        task: Box::new(|| Task::Gets(OwnedGets::new(table, group.keys.clone()))),
+        commands,
+        counts: (group.count, group.count),
+    };
+    read.done().await
+}
+
+/// The replies in order, up to the first that is not there yet.
+fn put_together(
+    asker: &Asker<'_>,
+    groups: &[GroupKeys],
+    spots: &[KeySpot],
+    answers: &[Option<Result<PeerReplies, Unanswered>>],
+) -> Done {
+    let mut reply = asker.work.reply();
+    let (mut answered, mut failed) = (0, 0);
+    for (group, index, slot) in spots {
+        let before = reply.len();
+        if before >= HIGH_WATER {
+            break;
+        }
+        match (&groups[*group].moved, &answers[*group]) {
+            (Some(address), _) => reply.error(&moved_to(slot.unwrap_or(0), address)),
+            (None, Some(Ok(replies))) => match replies.get(*index) {
+                Some(one) => reply.append(one),
+                None if answered > 0 => break,
+                None => reply.error("ERR a node's reply is not what was asked for"),
+            },
+            (None, Some(Err(why))) => reply.error(&why.clone().into_words()),
+            (None, None) => reply.error("ERR internal error: it was not read"),
+        }
+        answered += 1;
+        failed += usize::from(reply.bytes().get(before) == Some(&b'-'));
+        asker.cluster.counts.led(Led::of(&reply.bytes()[before..]));
+    }
+    Done {
+        answered,
+        failed,
+        ..Done::of(reply, Outcome::Answered, None)
+    }
+}

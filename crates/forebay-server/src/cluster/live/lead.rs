@@ -1,0 +1,106 @@
+//! Who leads a partition, as far as is known here, and how a command gets there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay_cluster::local::LocalReplicas;
+use forebay_cluster::map::{ClusterMap, MapNode};
+use forebay_cluster::{HostPort, NodeId};
+use forebay_replica::GroupId;
+
+use super::super::ask::{Asker, Unanswered};
+use super::spot::LiveSpot;
+use crate::port::Port;
+
+/// Before it is asked again who leads.
+const LEAD_PAUSE: Duration = Duration::from_millis(20);
+
+/// Where a command on a partition is to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lead {
+    /// The replica here leads.
+    Here,
+    /// The client is to go there.
+    Moved(HostPort),
+    /// It is forwarded.
+    Node(Box<MapNode>),
+    /// Nobody is known who leads; why.
+    Unknown(String),
+}
+
+impl Asker<'_> {
+    /// Where a command goes. With each attempt another node is tried, where it is not known who
+    /// leads.
+    pub fn lead(&self, spot: &LiveSpot, may_move: bool, attempt: usize) -> Lead {
+        let map = self.cluster.map();
+        let replicas = self.cluster.member().replicas();
+        let known = replicas
+            .as_ref()
+            .and_then(|replicas| replicas.leader(spot.group));
+        if known == Some(map.me) {
+            return Lead::Here;
+        }
+        let is_here = |replicas: &Arc<LocalReplicas>| replicas.host().runs(spot.group);
+        if known.is_none() && replicas.as_ref().is_some_and(is_here) {
+            return Lead::Unknown("the partition's replicas elect a leader".to_owned());
+        }
+        let others: Vec<NodeId> = match known {
+            Some(leader) => vec![leader],
+            None => {
+                let is_available = |id| map.node(id).is_some_and(|node| node.is_available);
+                let others = spot.nodes.iter().copied().filter(|id| *id != map.me);
+                let (mut there, away): (Vec<_>, Vec<_>) = others.partition(|id| is_available(*id));
+                there.extend(away);
+                there
+            }
+        };
+        let at = attempt % others.len().max(1);
+        let Some(node) = others.get(at).and_then(|id| map.node(*id)) else {
+            return Lead::Unknown("no other node has a replica of the partition".to_owned());
+        };
+        let moves = may_move && spot.slot.is_some() && !node.listen.host.is_empty();
+        match moves && self.moves_clients() {
+            true => Lead::Moved(node.listen.clone()),
+            false => Lead::Node(Box::new(node.clone())),
+        }
+    }
+
+    /// Whether clients of the port are led to where keys are.
+    fn moves_clients(&self) -> bool {
+        let is_clustered = self.work.client.port.is_clustered();
+        is_clustered && self.work.shared.config.default_table.is_none()
+    }
+
+    /// Whether the client wants to read what follows, and that is here.
+    pub fn reads_follower(&self, group: GroupId) -> bool {
+        let client = &self.work.client;
+        let replicas = self.cluster.member().replicas();
+        let is_here = || replicas.is_some_and(|replicas| replicas.host().runs(group));
+        client.port.is_clustered() && client.reads_followers.load(Ordering::Relaxed) && is_here()
+    }
+
+    /// Whether a command is not taken any further than this node.
+    pub fn is_last(&self) -> bool {
+        self.work.client.port == Port::Peer
+    }
+
+    /// What another node is told that takes this one to lead.
+    pub fn not_leading(&self) -> Unanswered {
+        let words = "this node does not lead the key's partition";
+        Unanswered::Told(self.work.shared.not_here(words))
+    }
+
+    /// Waits a little; `false`: the time is over.
+    pub async fn waits_for_lead(&self) -> bool {
+        let clock = Arc::clone(self.work.shared.store.clock());
+        let left = self.left();
+        clock.wait(LEAD_PAUSE.min(left)).await;
+        left > LEAD_PAUSE
+    }
+
+    /// The map as it is now.
+    pub fn map_now(&self) -> Arc<ClusterMap> {
+        self.cluster.map()
+    }
+}

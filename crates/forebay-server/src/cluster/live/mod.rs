@@ -1,0 +1,155 @@
+//! Commands on live tables of a cluster, whose partitions have replicas: writes are proposed to the
+//! replica that leads, and read is by its leave.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `spot` | where keys are; commands divided by partition |
+//! | `lead` | who leads a partition, and how a command gets there |
+//! | `write` | proposing |
+//! | `read` | reading by leave |
+//! | `parts` | commands on keys of several partitions |
+//! | `gets` | GETs that follow each other |
+//! | `walks` | what is refused for now |
+
+mod gets;
+mod lead;
+mod parts;
+mod read;
+mod spot;
+mod walks;
+mod write;
+
+use crate::applying::check_proposed;
+use crate::command::{
+    Answer, COMMANDS, CommandError, Run, batch_table, check_key, no_permission, no_table, split,
+};
+use crate::execute::Outcome;
+use crate::resp::{Args, Reply};
+use crate::users::Verb;
+use crate::work::Task;
+use forebay_cluster::LivePlaces;
+use forebay_engine::TableName;
+
+use super::ask::{Asker, Unanswered};
+pub use gets::answer as answer_gets;
+use parts::Whole;
+
+/// What a command came to; `None`: it is about no live table.
+type Answered = Option<Result<(Reply, Outcome), Unanswered>>;
+
+/// Answers a command about live tables.
+pub async fn answer(asker: &Asker<'_>) -> Answered {
+    let live = asker.cluster.member().live();
+    let checked = match &asker.work.task {
+        Task::Gets(_) => return None,
+        Task::One(place, args) if COMMANDS[*place].is_of_all_tables() => {
+            return walks::refused(asker, &live, *place, &args.borrow());
+        }
+        Task::One(place, args) => check(asker, &live, &[(*place, args.borrow())], false),
+        Task::Exec(queued) => {
+            let commands = queued.commands.iter();
+            let commands: Vec<_> = commands.map(|(at, args)| (*at, args.borrow())).collect();
+            // Of what was read it is known already that nothing watched has changed.
+            match queued.watches.is_empty() || !queued.writes() {
+                true => check(asker, &live, &commands, queued.writes()),
+                false => Err(CommandError::error(
+                    "CROSSSLOT a MULTI that writes to a live table of a cluster cannot have keys watched",
+                )),
+            }
+        }
+    };
+    match checked {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(error) => return Some(Err(Unanswered::from(error))),
+    }
+    Some(match &asker.work.task {
+        Task::One(place, args) => parts::answer(asker, *place, args).await,
+        Task::Exec(queued) => Whole::exec(asker, queued).answer().await,
+        Task::Gets(_) => return None,
+    })
+}
+
+/// Whether commands go to replicas, and may.
+fn check(
+    asker: &Asker<'_>,
+    live: &LivePlaces,
+    commands: &[(usize, Args<'_>)],
+    is_multi: bool,
+) -> Result<bool, CommandError> {
+    let writes = |(place, _): &(usize, Args<'_>)| COMMANDS[*place].writes();
+    let writes_any = commands.iter().any(writes);
+    let names_live = |(place, args): &(usize, Args<'_>)| {
+        let keys = COMMANDS[*place].key_places(args.len());
+        let mut tables = keys.filter_map(|at| Some(split(args.get(at)).ok()?.0));
+        tables.any(|table| live.table(table).is_some())
+    };
+    if !writes_any && !commands.iter().any(names_live) {
+        return Ok(false);
+    }
+    for (place, args) in commands {
+        if writes_any {
+            check_proposed(*place, args, is_multi)?;
+        } else if COMMANDS[*place].is_of_all_tables() {
+            let name = asker.name(*place);
+            return Err(CommandError::error(format!(
+                "ERR {name} asks several nodes, and cannot be in a MULTI: give it by itself"
+            )));
+        }
+        check_keys(asker, live, *place, args, writes_any)?;
+    }
+    Ok(true)
+}
+
+/// Refuses keys that the user may not name so, and what no table takes.
+fn check_keys(
+    asker: &Asker<'_>,
+    live: &LivePlaces,
+    place: usize,
+    args: &Args<'_>,
+    is_proposed: bool,
+) -> Answer {
+    let (command, user) = (&COMMANDS[place], &asker.work.user);
+    let (verb, does) = match command.writes() {
+        true => (Verb::Write, "write to"),
+        false => (Verb::Read, "read"),
+    };
+    for at in command.key_places(args.len()) {
+        let (table, key) = split(args.get(at))?;
+        if !user.may(verb, table) {
+            return Err(no_permission(user, table, does));
+        }
+        let name = std::str::from_utf8(table).ok();
+        let name = name.and_then(|name| TableName::new(name).ok());
+        let name = name.ok_or_else(|| no_table(table))?;
+        match live.table(table) {
+            Some(_) if command.writes() => check_key(&name, key)?,
+            Some(_) => {}
+            None if asker.map.table(&name).is_some() && command.writes() => {
+                return Err(batch_table(command, table));
+            }
+            None if asker.map.table(&name).is_some() && !is_proposed => {}
+            None if asker.map.table(&name).is_some() => {
+                return Err(CommandError::error(
+                    "CROSSSLOT a MULTI that writes is atomic within one partition of one live table: its \
+                     keys are of several tables",
+                ));
+            }
+            None if asker.map.revision == 0 => {
+                return Err(CommandError::error(
+                    "LOADING the node has just started, and has not heard of its cluster yet",
+                ));
+            }
+            None => return Err(no_table(table)),
+        }
+    }
+    // A pair without its second half would go to one partition while others are written.
+    let step = usize::try_from(command.keys.step).unwrap_or(1).max(1);
+    let first = usize::try_from(command.keys.first).unwrap_or(1);
+    match matches!(command.run, Run::Many { .. })
+        && !(args.len() - first.min(args.len())).is_multiple_of(step)
+    {
+        true => Err(command.arity_error()),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,310 @@
+//! Commands on keys of one partition, and those that are divided by partition.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use forebay_cluster::LivePlaces;
+use forebay_replica::GroupId;
+
+use super::super::ask::{Asker, Unanswered, all};
+use super::super::elsewhere;
+use super::super::frame::command as framed;
+use super::super::split;
+use super::read::{PartRead, last_of};
+use super::spot::{CommandPart, LiveSpot, divide};
+use super::write::PartWrite;
+use crate::command::{COMMANDS, Queued, Run, split as split_key};
+use crate::execute::Outcome;
+use crate::proposal::{MOST_PROPOSAL_BYTES, WireProposal};
+use crate::resp::{Args, OwnedArgs, Reply};
+use crate::work::Task;
+
+type PartAnswer<'a> = Pin<Box<dyn Future<Output = Result<Bytes, Unanswered>> + Send + 'a>>;
+
+/// Commands that are answered together, by one partition.
+pub struct Whole<'a> {
+    asker: &'a Asker<'a>,
+    commands: Vec<(usize, OwnedArgs)>,
+    is_multi: bool,
+}
+
+/// How the parts of a reply become one.
+#[derive(Debug, Clone, Copy)]
+enum Joined {
+    Items,
+    Sum,
+    Done(fn(&mut Reply, i64)),
+}
+
+/// Answers a command on keys.
+pub async fn answer(
+    asker: &Asker<'_>,
+    place: usize,
+    args: &OwnedArgs,
+) -> Result<(Reply, Outcome), Unanswered> {
+    let live = asker.cluster.member().live();
+    let command = &COMMANDS[place];
+    let mut is_known = true;
+    for at in command.key_places(args.borrow().len()) {
+        let wire = args.borrow().get(at);
+        is_known &= group_of(&live, wire).is_some() || !is_live(&live, wire);
+    }
+    if !is_known {
+        let words = "where the table's partitions are is not known here yet";
+        return Err(Unanswered::OtherMap(words.to_owned()));
+    }
+    let mut parts = divide(command, &args.borrow(), |wire| group_of(&live, wire));
+    if parts.len() == 1 && parts.pop().is_some() {
+        return Whole::one(asker, place, args.clone()).answer().await;
+    }
+    let joined = match (command.run, command.name) {
+        (Run::Many { done, .. }, _) => Joined::Done(done),
+        (_, "mget") => Joined::Items,
+        (_, "exists" | "touch") => Joined::Sum,
+        _ => return Err(Unanswered::Told(apart(&asker.name(place)))),
+    };
+    let works = parts.iter().map(|part| -> PartAnswer<'_> {
+        let args = part.args.clone();
+        Box::pin(async move {
+            if part.group.is_none() {
+                let (reply, _) = elsewhere::one(asker, place, &args).await?;
+                return Ok(Bytes::from(reply.into_bytes()));
+            }
+            Whole::one(asker, place, args).bytes(false).await
+        })
+    });
+    let answers = all(works.collect()).await;
+    put_together(asker, joined, &parts, answers)
+}
+
+fn is_live(live: &LivePlaces, wire: &[u8]) -> bool {
+    split_key(wire).is_ok_and(|(table, _)| live.table(table).is_some())
+}
+
+fn group_of(live: &LivePlaces, wire: &[u8]) -> Option<GroupId> {
+    LiveSpot::of(live, wire).map(|spot| spot.group)
+}
+
+fn apart(name: &str) -> String {
+    format!(
+        "CROSSSLOT {name} is atomic within one partition of one live table: give keys that belong \
+         together one hashtag"
+    )
+}
+
+impl<'a> Whole<'a> {
+    fn one(asker: &'a Asker<'a>, place: usize, args: OwnedArgs) -> Self {
+        Self {
+            asker,
+            commands: vec![(place, args)],
+            is_multi: false,
+        }
+    }
+
+    pub fn exec(asker: &'a Asker<'a>, queued: &Queued) -> Self {
+        Self {
+            asker,
+            commands: queued.commands.clone(),
+            is_multi: true,
+        }
+    }
+
+    pub async fn answer(self) -> Result<(Reply, Outcome), Unanswered> {
+        let asker = self.asker;
+        let bytes = self.bytes(true).await?;
+        Ok(asker.pass(&bytes))
+    }
+
+    fn args(&self) -> impl Iterator<Item = Args<'_>> + Clone {
+        self.commands.iter().map(|(_, args)| args.borrow())
+    }
+
+    fn keys(&self) -> Vec<Vec<u8>> {
+        let keys = self.commands.iter().flat_map(|(place, args)| {
+            let places = COMMANDS[*place].key_places(args.borrow().len());
+            places.map(|at| args.borrow().get(at).to_vec())
+        });
+        keys.collect()
+    }
+
+    /// The reply. `may_move`: the client may be led to another node.
+    async fn bytes(&self, may_move: bool) -> Result<Bytes, Unanswered> {
+        let (live, keys) = (self.asker.cluster.member().live(), self.keys());
+        let spots = keys.iter().map(|wire| LiveSpot::of(&live, wire));
+        let spots: Option<Vec<LiveSpot>> = spots.collect();
+        let first = spots
+            .as_deref()
+            .and_then(|spots| Some((spots, spots.first()?)));
+        let Some((spots, first)) = first else {
+            let words =
+                "CROSSSLOT a MULTI on keys of a live table of a cluster is on keys of it alone";
+            return Err(Unanswered::Told(words.to_owned()));
+        };
+        if spots.iter().any(|spot| spot.group != first.group) {
+            return Err(Unanswered::Told(apart("MULTI")));
+        }
+        let may_move = may_move && spots.iter().all(|spot| spot.slot == first.slot);
+        let writes = self
+            .commands
+            .iter()
+            .any(|(place, _)| COMMANDS[*place].writes());
+        match writes {
+            true => self.write(keys, may_move).await,
+            false => self.read(keys, may_move).await,
+        }
+    }
+
+    /// As clients send it, and how many replies that has.
+    fn framed(&self) -> (Vec<u8>, usize) {
+        let mut commands = Vec::new();
+        let word = |word: &'static [u8]| framed(std::iter::once(word));
+        if self.is_multi {
+            commands.extend(word(b"MULTI"));
+        }
+        for args in self.args() {
+            commands.extend(framed(args.iter()));
+        }
+        if self.is_multi {
+            commands.extend(word(b"EXEC"));
+        }
+        let more = if self.is_multi { 2 } else { 0 };
+        (commands, self.commands.len() + more)
+    }
+
+    async fn write(&self, keys: Vec<Vec<u8>>, may_move: bool) -> Result<Bytes, Unanswered> {
+        let asker = self.asker;
+        let proposal = WireProposal::encode(asker.work.resp3, self.is_multi, self.args());
+        if proposal.len() > MOST_PROPOSAL_BYTES {
+            return Err(Unanswered::Told(format!(
+                "ERR a command of {} bytes: a live table of a cluster takes commands of at most \
+                 {MOST_PROPOSAL_BYTES}",
+                proposal.len()
+            )));
+        }
+        let (commands, count) = self.framed();
+        let write = PartWrite {
+            asker,
+            wire: keys.into_iter().next().unwrap_or_default(),
+            may_move,
+            proposal,
+            commands,
+            count,
+        };
+        write.done().await
+    }
+
+    async fn read(&self, keys: Vec<Vec<u8>>, may_move: bool) -> Result<Bytes, Unanswered> {
+        let (commands, count) = self.framed();
+        let task = || match (self.is_multi, self.commands.first()) {
+            (false, Some((place, args))) => Task::One(*place, args.clone()),
+            _ => Task::Exec(Queued::of(self.commands.clone())),
+        };
+        let counts = (1, count);
+        let read = PartRead {
+            asker: self.asker,
+            keys,
+            may_move,
+            task: Box::new(task),
+            commands,
+            counts,
+        };
+        Ok(last_of(&read.done().await?, counts))
+    }
+}
+
+/// One reply of those of the parts. Where some failed the error is told that leaves the most open.
+fn put_together(
+    asker: &Asker<'_>,
+    joined: Joined,
+    parts: &[CommandPart],
+    answers: Vec<Result<Bytes, Unanswered>>,
+) -> Result<(Reply, Outcome), Unanswered> {
+    let (mut replies, mut failed) = (Vec::new(), Vec::new());
+    for answer in answers {
+        match answer {
+            Ok(bytes) => match split::error(&bytes) {
+                Some(words) => failed.push(Unanswered::Told(words)),
+                None => replies.push(bytes),
+            },
+            Err(why) => failed.push(why),
+        }
+    }
+    let is_uncertain = |why: &Unanswered| match why {
+        Unanswered::Told(words) => words.starts_with("UNCERTAIN "),
+        _ => false,
+    };
+    if let Some(at) = failed.iter().position(is_uncertain) {
+        return Err(failed.swap_remove(at));
+    }
+    if let Some(why) = failed.into_iter().next() {
+        // Parts that were written are not written again.
+        return Err(match joined {
+            Joined::Done(_) => Unanswered::Told(why.into_words()),
+            _ => why,
+        });
+    }
+    let mut reply = asker.work.reply();
+    let garbled = || Unanswered::Told("ERR a node's reply is not what was asked for".to_owned());
+    match joined {
+        Joined::Items => {
+            let items = items(parts, &replies).ok_or_else(garbled)?;
+            reply.array(items.len());
+            items.iter().for_each(|item| reply.append(item));
+        }
+        Joined::Sum => {
+            let counts = replies.iter().map(|bytes| split::integer(bytes));
+            reply.int(counts.sum::<Option<i64>>().ok_or_else(garbled)?);
+        }
+        Joined::Done(done) => {
+            let counts = replies.iter().map(|bytes| split::integer(bytes));
+            done(&mut reply, counts.map(|count| count.unwrap_or(0)).sum());
+        }
+    }
+    let limit = asker.work.shared.config.limits.reply_bytes;
+    Ok(match reply.len() > limit {
+        true => asker.fail(&format!(
+            "ERR the reply is larger than {limit} bytes: ask for less at a time"
+        )),
+        false => (reply, Outcome::Answered),
+    })
+}
+
+/// An item a key, in the order of the keys.
+fn items(parts: &[CommandPart], replies: &[Bytes]) -> Option<Vec<Bytes>> {
+    let count = parts.iter().map(|part| part.keys.len()).sum();
+    let mut items = vec![Bytes::new(); count];
+    for (part, reply) in parts.iter().zip(replies) {
+        let each = split::items(reply)?;
+        if each.len() != part.keys.len() {
+            return None;
+        }
+        for (key, range) in part.keys.iter().zip(each) {
+            *items.get_mut(*key)? = reply.slice(range);
+        }
+    }
+    Some(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(group: u64, keys: &[usize]) -> CommandPart {
+        CommandPart {
+            group: Some(GroupId(group)),
+            args: OwnedArgs::default(),
+            keys: keys.to_vec(),
+        }
+    }
+
+    #[test]
+    fn items_come_in_the_order_of_their_keys() {
+        let parts = [part(1, &[0, 2]), part(2, &[1])];
+        let replies = [&b"*2\r\n:1\r\n:3\r\n"[..], b"*1\r\n:2\r\n"].map(Bytes::from_static);
+        let found = items(&parts, &replies).unwrap();
+        assert_eq!(found.concat(), b":1\r\n:2\r\n:3\r\n");
+        let short = [&b"*1\r\n:1\r\n"[..], b"*1\r\n:2\r\n"].map(Bytes::from_static);
+        assert_eq!(items(&parts, &short), None);
+    }
+}

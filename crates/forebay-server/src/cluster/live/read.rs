@@ -1,0 +1,192 @@
+//! Reading keys of one partition by leave of its replicas.
+
+use bytes::Bytes;
+use forebay_engine::live::Expiry;
+use forebay_host::ReadLeave;
+use forebay_io::within;
+use forebay_replica::GroupId;
+use tokio::sync::oneshot;
+
+use super::super::ask::{Asker, PeerReplies, Unanswered};
+use super::super::place::moved_to;
+use super::super::split;
+use super::lead::Lead;
+use super::spot::LiveSpot;
+use super::write::move_time;
+use crate::command::split as split_key;
+use crate::work::Task;
+
+/// Commands that read keys of one partition.
+pub struct PartRead<'a> {
+    pub asker: &'a Asker<'a>,
+    /// The keys. REQUIRES: there is one.
+    pub keys: Vec<Vec<u8>>,
+    /// All keys have one slot.
+    pub may_move: bool,
+    /// What is run here.
+    pub task: Box<dyn Fn() -> Task + Send + Sync + 'a>,
+    /// The same as clients send it.
+    pub commands: Vec<u8>,
+    /// How many replies there are at most: here, and of another node.
+    pub counts: (usize, usize),
+}
+
+/// Why a try did not read.
+enum NotRead {
+    /// Another try may.
+    Passing(String),
+    Told(Unanswered),
+}
+
+impl PartRead<'_> {
+    pub async fn done(&self) -> Result<PeerReplies, Unanswered> {
+        let asker = self.asker;
+        let mut attempt = 0;
+        loop {
+            let why = match self.once(attempt).await {
+                Ok(replies) => return Ok(replies),
+                Err(NotRead::Told(told)) => return Err(told),
+                Err(NotRead::Passing(why)) => why,
+            };
+            if asker.is_last() {
+                return Err(asker.not_leading());
+            }
+            if !asker.waits_for_lead().await {
+                return Err(Unanswered::Told(format!("TRYAGAIN {why}")));
+            }
+            attempt += 1;
+        }
+    }
+
+    async fn once(&self, attempt: usize) -> Result<PeerReplies, NotRead> {
+        let asker = self.asker;
+        let spot = self.keys.first();
+        let spot = spot.and_then(|wire| LiveSpot::now(asker.cluster, wire));
+        let Some(spot) = spot else {
+            let why = "where the table's partitions are is not known here yet".to_owned();
+            return Err(NotRead::Passing(why));
+        };
+        let lead = asker.lead(&spot, self.may_move, attempt);
+        if lead != Lead::Here && asker.reads_follower(spot.group) {
+            return self.here(spot.group, false).await;
+        }
+        match lead {
+            Lead::Here => self.here(spot.group, true).await,
+            _ if asker.is_last() => Err(NotRead::Passing(String::new())),
+            Lead::Moved(address) => {
+                let moved = moved_to(spot.slot.unwrap_or(0), &address);
+                Err(NotRead::Told(Unanswered::Told(moved)))
+            }
+            Lead::Node(node) => self.ask(&[node.id]).await,
+            Lead::Unknown(why) => Err(NotRead::Passing(why)),
+        }
+    }
+
+    async fn ask(&self, nodes: &[forebay_cluster::NodeId]) -> Result<PeerReplies, NotRead> {
+        let count = self.counts.1;
+        let asked = self.asker.ask(nodes, &self.commands, count, "").await;
+        let replies = asked.map_err(|why| match why {
+            Unanswered::Told(words) if is_passing(&words) => NotRead::Passing(words),
+            Unanswered::Told(_) => NotRead::Told(why),
+            why => NotRead::Passing(why.into_words()),
+        })?;
+        let last = match self.counts {
+            (1, count @ 2..) => last_of_exec(&replies, count).map_err(NotRead::Told)?,
+            _ => replies.one(),
+        };
+        match self.asker.not_there(&replies, last) {
+            Some(why) => Err(NotRead::Passing(why.into_words())),
+            None => Ok(replies),
+        }
+    }
+
+    /// Reads the replica here.
+    async fn here(&self, group: GroupId, leads: bool) -> Result<PeerReplies, NotRead> {
+        let asker = self.asker;
+        if leads && self.has_expired().await {
+            // The answer is that of a partition whose time has come to now.
+            move_time(asker, group).await.map_err(NotRead::Passing)?;
+        }
+        let leave = self.leave(group).await?;
+        let replies = asker.read_by_leave((self.task)(), self.counts.0).await;
+        if !leave.holds() {
+            let why = "the replica here leads no more".to_owned();
+            return Err(NotRead::Passing(why));
+        }
+        match asker.not_there(&replies, replies.one()) {
+            Some(why) => Err(NotRead::Passing(why.into_words())),
+            None => Ok(replies),
+        }
+    }
+
+    async fn leave(&self, group: GroupId) -> Result<ReadLeave, NotRead> {
+        let asker = self.asker;
+        let Some(replicas) = asker.cluster.member().replicas() else {
+            return Err(NotRead::Passing("no replica is here".to_owned()));
+        };
+        let (done, given) = oneshot::channel();
+        // Who gave up is told nothing.
+        let done = Box::new(move |leave| drop(done.send(leave)));
+        replicas.host().read(group, done);
+        let clock = asker.work.shared.store.clock();
+        match within(&**clock, asker.left(), given).await {
+            Some(Ok(Ok(leave))) => Ok(leave),
+            Some(Ok(Err(_)) | Err(_)) => Err(NotRead::Passing(
+                "no majority of the replicas of the key's partition answers".to_owned(),
+            )),
+            None => Err(NotRead::Passing(
+                "no majority of the replicas answered in time".to_owned(),
+            )),
+        }
+    }
+
+    /// Whether a key has expired by the clock here, and is there by its partition's time.
+    async fn has_expired(&self) -> bool {
+        let shared = &self.asker.work.shared;
+        let (tables, now_ms) = (shared.tables().keep(), shared.store.clock().unix_ms());
+        let expires = |wire: &[u8]| {
+            let table = split_key(wire)
+                .ok()
+                .and_then(|(table, _)| tables.live(table));
+            table.is_some_and(|table| table.options().expiry != Expiry::Never)
+        };
+        if !self.keys.iter().any(|wire| expires(wire)) {
+            return false;
+        }
+        let keys = self.keys.clone();
+        let looks = tokio::task::spawn_blocking(move || {
+            keys.iter().any(|wire| {
+                let found = split_key(wire).ok();
+                let found = found.and_then(|(table, key)| Some((tables.live(table)?, key)));
+                // What cannot be read, the command tells.
+                found.is_some_and(|(table, key)| table.would_expire(key, now_ms).unwrap_or(false))
+            })
+        });
+        looks.await.unwrap_or(false)
+    }
+}
+
+/// The reply to EXEC. A command that was refused says why.
+fn last_of_exec(replies: &PeerReplies, count: usize) -> Result<&[u8], Unanswered> {
+    let before = (0..count - 1).filter_map(|at| replies.get(at));
+    if let Some(words) = before.filter_map(split::error).next() {
+        return Err(Unanswered::Told(words));
+    }
+    replies.get(count - 1).ok_or_else(|| {
+        let words = "ERR this MULTI has more commands than another node takes at a time";
+        Unanswered::Told(words.to_owned())
+    })
+}
+
+fn is_passing(words: &str) -> bool {
+    words.starts_with("TRYAGAIN ") || words.starts_with("CLUSTERDOWN ")
+}
+
+/// The bytes of the only reply, or of the last one of several.
+pub fn last_of(replies: &PeerReplies, (here, asked): (usize, usize)) -> Bytes {
+    let last = match (here, replies.get(asked - 1)) {
+        (1, Some(last)) => last,
+        _ => replies.one(),
+    };
+    replies.bytes.slice_ref(last)
+}

@@ -1,0 +1,119 @@
+//! Where a key of a live table is, and the arguments of a command by partition.
+
+use forebay_cluster::{LivePlaces, NodeId};
+use forebay_replica::GroupId;
+
+use super::super::node::Cluster;
+use crate::command::{Command, split};
+use crate::resp::{Args, OwnedArgs};
+
+/// Where a key is, as of one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveSpot {
+    pub group: GroupId,
+    /// In hashed tables.
+    pub slot: Option<u16>,
+    /// Who has it, whoever leads first.
+    pub nodes: Vec<NodeId>,
+}
+
+/// The keys of a command that lie in one partition, or in no live table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandPart {
+    /// `None`: batch tables.
+    pub group: Option<GroupId>,
+    pub args: OwnedArgs,
+    /// Which of the command's keys, counted from 0.
+    pub keys: Vec<usize>,
+}
+
+impl LiveSpot {
+    /// `None`: nothing is known of it just now.
+    pub fn of(places: &LivePlaces, wire: &[u8]) -> Option<Self> {
+        let (table, key) = split(wire).ok()?;
+        let place = places.table(table)?;
+        let route = place.route(key)?;
+        Some(Self {
+            group: route.group,
+            slot: place.slot(key),
+            nodes: route.nodes.clone(),
+        })
+    }
+
+    /// As it is known now.
+    pub fn now(cluster: &Cluster, wire: &[u8]) -> Option<Self> {
+        Self::of(&cluster.member().live(), wire)
+    }
+}
+
+/// Divides a command by the partitions of its keys. Arguments that follow a key go with it.
+pub fn divide(
+    command: &Command,
+    args: &Args<'_>,
+    group_of: impl Fn(&[u8]) -> Option<GroupId>,
+) -> Vec<CommandPart> {
+    let mut parts: Vec<CommandPart> = Vec::new();
+    let step = usize::try_from(command.keys.step).unwrap_or(1).max(1);
+    for (number, at) in command.key_places(args.len()).enumerate() {
+        let group = group_of(args.get(at));
+        let known = parts.iter().position(|part| part.group == group);
+        let index = known.unwrap_or_else(|| {
+            parts.push(CommandPart {
+                group,
+                args: [args.get(0)].into_iter().collect(),
+                keys: Vec::new(),
+            });
+            parts.len() - 1
+        });
+        let part = &mut parts[index];
+        part.keys.push(number);
+        let its = at..(at + step).min(args.len());
+        its.for_each(|at| part.args.push(args.get(at)));
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{COMMANDS, find};
+
+    /// By the last letter of the key.
+    fn group(wire: &[u8]) -> Option<GroupId> {
+        wire.last().map(|letter| GroupId(u64::from(letter - b'a')))
+    }
+
+    fn divided(line: &str) -> Vec<(u64, Vec<usize>, String)> {
+        let args: OwnedArgs = line.split(' ').collect();
+        let args = args.borrow();
+        let command = &COMMANDS[find(args.get(0)).unwrap()];
+        let text = |args: &OwnedArgs| {
+            let words = args.borrow();
+            let words = words.iter().map(|arg| String::from_utf8_lossy(arg));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let parts = divide(command, &args, group).into_iter();
+        parts
+            .map(|part| (part.group.unwrap().0, part.keys, text(&part.args)))
+            .collect()
+    }
+
+    #[test]
+    fn keys_of_a_partition_stay_together_and_in_order() {
+        let wanted = [
+            (0, vec![0, 2], "DEL t:1a t:3a".to_owned()),
+            (1, vec![1], "DEL t:2b".to_owned()),
+        ];
+        assert_eq!(divided("DEL t:1a t:2b t:3a"), wanted);
+        assert_eq!(divided("UNLINK t:1a").len(), 1);
+    }
+
+    #[test]
+    fn values_go_with_their_keys() {
+        let wanted = [
+            (1, vec![0, 2], "mset t:b 1 t:b 3".to_owned()),
+            (0, vec![1], "mset t:a 2".to_owned()),
+        ];
+        assert_eq!(divided("mset t:b 1 t:a 2 t:b 3"), wanted);
+    }
+}

@@ -1,0 +1,106 @@
+//! Messages of replicas on their way to other nodes: in order, over one connection to each. What
+//! cannot be sent is lost, as replicas expect of any message.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_cluster::HostPort;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use super::link::{AskFailure, Dialer, Link, PeerAnswer};
+
+/// More that a node has not taken is thrown away.
+const MOST_HELD_BYTES: usize = 96 << 20;
+/// A node that takes nothing for so long is called anew.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Posts {
+    dialer: Dialer,
+    ways: Mutex<BTreeMap<HostPort, PostWay>>,
+}
+
+/// What is on its way to one node.
+#[derive(Debug)]
+struct PostWay {
+    link: Link,
+    under_way: VecDeque<Posted>,
+    held_bytes: usize,
+    /// When the first of them became the first.
+    since: Duration,
+}
+
+#[derive(Debug)]
+struct Posted {
+    bytes: usize,
+    taken: oneshot::Receiver<Result<PeerAnswer, AskFailure>>,
+}
+
+impl Posts {
+    pub fn new(dialer: Dialer) -> Self {
+        Self {
+            dialer,
+            ways: Mutex::default(),
+        }
+    }
+
+    /// Sends a frame, or loses it. REQUIRES: a runtime, whose task serves the connection.
+    pub fn post(&self, peer: &HostPort, frame: Bytes) {
+        let now = self.dialer.clock.monotonic();
+        let mut ways = self.ways.lock();
+        if ways.get_mut(peer).is_some_and(|way| way.is_stuck(now))
+            && let Some(stuck) = ways.remove(peer)
+        {
+            stuck.link.abandon();
+        }
+        let open = || PostWay {
+            link: Link::open(self.dialer.clone(), peer.clone()),
+            under_way: VecDeque::new(),
+            held_bytes: 0,
+            since: now,
+        };
+        let way = ways.entry(peer.clone()).or_insert_with(open);
+        if !way.put(frame, now) {
+            ways.remove(peer);
+        }
+    }
+}
+
+impl PostWay {
+    /// Forgets what was taken; answers whether the connection is of no more use.
+    fn is_stuck(&mut self, now: Duration) -> bool {
+        while let Some(first) = self.under_way.front_mut() {
+            match first.taken.try_recv() {
+                Ok(Ok(_)) => {
+                    self.held_bytes -= first.bytes;
+                    self.under_way.pop_front();
+                    self.since = now;
+                }
+                Ok(Err(_)) | Err(TryRecvError::Closed) => return true,
+                Err(TryRecvError::Empty) => break,
+            }
+        }
+        !self.under_way.is_empty() && now.saturating_sub(self.since) > PATIENCE
+    }
+
+    /// Returns whether the connection is there.
+    fn put(&mut self, frame: Bytes, now: Duration) -> bool {
+        let bytes = frame.len();
+        if self.held_bytes + bytes > MOST_HELD_BYTES {
+            return true;
+        }
+        let Some(taken) = self.link.put(frame) else {
+            return false;
+        };
+        if self.under_way.is_empty() {
+            self.since = now;
+        }
+        self.held_bytes += bytes;
+        self.under_way.push_back(Posted { bytes, taken });
+        true
+    }
+}

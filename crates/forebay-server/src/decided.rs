@@ -1,0 +1,41 @@
+//! Commands that replicas have decided: what they depend on in place of the machine's own.
+
+use std::time::Duration;
+
+use forebay_io::{Clock, Waiting};
+
+use crate::shared::Shared;
+
+/// The largest reply to a command that was decided: the same on all machines.
+const DECIDED_REPLY_BYTES: usize = 64 << 20;
+
+/// The time by which a command is done that replicas have decided. It stands still.
+#[derive(Debug, Clone, Copy)]
+pub struct DecidedAt {
+    pub stamp_ms: u64,
+}
+
+impl Clock for DecidedAt {
+    fn unix_ms(&self) -> u64 {
+        self.stamp_ms
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep(&self, _time: Duration) {}
+
+    fn wait(&self, _time: Duration) -> Waiting {
+        Box::pin(async {})
+    }
+}
+
+/// The most bytes of a reply.
+#[inline]
+pub fn reply_limit(shared: &Shared, decided: Option<&DecidedAt>) -> usize {
+    match decided {
+        Some(_) => DECIDED_REPLY_BYTES,
+        None => shared.config.limits.reply_bytes,
+    }
+}

@@ -1,0 +1,106 @@
+//! Leave to read replicas: it is taken before a command reads, and asked again afterwards.
+//!
+//! A server that is no node of a cluster never comes here.
+
+use forebay_cluster::LivePlace;
+use forebay_engine::live::{Expiry, LiveTable};
+use forebay_host::ReadLeave;
+
+use crate::cluster::Cluster;
+use crate::command::{CommandError, split};
+use crate::execute::{Outcome, View};
+use crate::resp::Reply;
+
+/// Leave for the keys of a command, of each partition once.
+#[derive(Debug, Default)]
+pub struct Leaves {
+    held: Vec<(forebay_replica::GroupId, ReadLeave)>,
+}
+
+impl Leaves {
+    /// Whether what was read meanwhile counts.
+    #[inline]
+    pub fn hold(&self) -> bool {
+        self.held.iter().all(|(_, leave)| leave.holds())
+    }
+
+    /// Takes back what was read from `start` on, unless leave has held until now.
+    #[inline]
+    pub fn check(&self, outcome: Outcome, start: usize, reply: &mut Reply) -> Outcome {
+        if outcome.waits() || self.hold() {
+            return outcome;
+        }
+        reply.truncate(start);
+        Outcome::Replicas
+    }
+}
+
+impl View<'_> {
+    /// Leave to read these wire keys, where nothing has to be waited for. Keys of tables that are
+    /// not replicated need none.
+    #[inline]
+    pub fn leaves<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Leaves, CommandError> {
+        match self.tables.has_replicas() && !self.has_leave {
+            true => self.take_leaves(keys),
+            false => Ok(Leaves::default()),
+        }
+    }
+
+    fn take_leaves<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<Leaves, CommandError> {
+        let mut leaves = Leaves::default();
+        let Some(cluster) = &self.shared.cluster else {
+            return Ok(leaves);
+        };
+        let places = cluster.member().live();
+        for wire in keys {
+            // What is wrong with a key, its command says.
+            let Ok((name, key)) = split(wire) else {
+                continue;
+            };
+            let table = self.tables.live(name);
+            let Some(table) = table.filter(|table| self.tables.is_replica(table)) else {
+                continue;
+            };
+            self.take_leave(cluster, (places.table(name), table, key), &mut leaves)?;
+        }
+        Ok(leaves)
+    }
+
+    fn take_leave(
+        &self,
+        cluster: &Cluster,
+        (place, table, key): (Option<&LivePlace>, &LiveTable, &[u8]),
+        leaves: &mut Leaves,
+    ) -> Result<(), CommandError> {
+        let route = place.and_then(|place| place.route(key));
+        let group = route.ok_or(CommandError::Replicas)?.group;
+        if leaves.held.iter().all(|(known, _)| *known != group) {
+            let replicas = cluster.member().replicas();
+            let leave = replicas.and_then(|replicas| replicas.host().try_read(group));
+            leaves
+                .held
+                .push((group, leave.ok_or(CommandError::Replicas)?));
+        }
+        match table.options().expiry {
+            Expiry::Never => Ok(()),
+            _ => self.check_expiry(table, key),
+        }
+    }
+
+    /// A key that has expired and is still there: its partition's time has to come to that first.
+    fn check_expiry(&self, table: &LiveTable, key: &[u8]) -> Result<(), CommandError> {
+        let now_ms = self.shared.store.clock().unix_ms();
+        let would_expire = match self.may_wait {
+            true => Some(table.would_expire(key, now_ms)?),
+            false => table.try_would_expire(key, now_ms)?,
+        };
+        match would_expire {
+            Some(false) => Ok(()),
+            Some(true) => Err(CommandError::Replicas),
+            None => Err(CommandError::NotResident),
+        }
+    }
+}

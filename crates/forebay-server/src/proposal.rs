@@ -1,0 +1,149 @@
+//! Commands as they are proposed to the replicas of a partition, and lie in their log.
+//!
+//! A byte that is the format, a byte of flags, then the commands in RESP: one, or those of a MULTI.
+//! What the commands of a format do never changes: a change that would have replicas of two
+//! programs differ is another format.
+
+use bytes::Bytes;
+
+use crate::resp::{Args, OwnedArgs, Parser, Reply, RequestLimits};
+
+const FORMAT: u8 = 1;
+const RESP3: u8 = 1;
+const MULTI: u8 = 2;
+/// The largest proposal: an entry of the log has room for it.
+pub const MOST_PROPOSAL_BYTES: usize = 24 << 20;
+/// What a proposal may have at all, whatever this machine is configured to take.
+const LIMITS: RequestLimits = RequestLimits {
+    bulk_bytes: MOST_PROPOSAL_BYTES,
+    arguments: MOST_PROPOSAL_BYTES,
+    command_bytes: MOST_PROPOSAL_BYTES,
+};
+
+/// See the module's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WireProposal {
+    /// What the asker speaks.
+    pub resp3: bool,
+    /// The commands are those of a MULTI.
+    pub is_multi: bool,
+    pub commands: Vec<OwnedArgs>,
+}
+
+/// Why a proposal was not understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoProposal {
+    /// It is of a newer program.
+    Newer(u8),
+    Damaged,
+}
+
+impl WireProposal {
+    /// The bytes of commands.
+    pub fn encode<'a>(
+        resp3: bool,
+        is_multi: bool,
+        commands: impl Iterator<Item = Args<'a>>,
+    ) -> Bytes {
+        let mut out = Reply::new(false);
+        let flags = if resp3 { RESP3 } else { 0 } | if is_multi { MULTI } else { 0 };
+        out.append(&[FORMAT, flags]);
+        for args in commands {
+            out.array(args.len());
+            args.iter().for_each(|arg| out.bulk(arg));
+        }
+        Bytes::from(out.into_bytes())
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Self, NoProposal> {
+        let (format, flags, mut rest) = match bytes {
+            [format, flags, rest @ ..] => (*format, *flags, rest),
+            _ => return Err(NoProposal::Damaged),
+        };
+        if format != FORMAT {
+            return Err(NoProposal::Newer(format));
+        }
+        let is_known = flags & !(RESP3 | MULTI) == 0;
+        if !is_known || rest.len() > MOST_PROPOSAL_BYTES {
+            return Err(NoProposal::Damaged);
+        }
+        let mut commands = Vec::new();
+        while !rest.is_empty() {
+            let mut parser = Parser::default();
+            // Words in a line are for people.
+            let is_array = rest.first() == Some(&b'*');
+            let parsed = parser.advance(rest, &LIMITS);
+            let (true, Ok(Some(len))) = (is_array, parsed) else {
+                return Err(NoProposal::Damaged);
+            };
+            let args = parser.args(rest);
+            if args.is_empty() {
+                return Err(NoProposal::Damaged);
+            }
+            commands.push(args.to_owned());
+            rest = &rest[len..];
+        }
+        let is_multi = flags & MULTI != 0;
+        match commands.is_empty() || (!is_multi && commands.len() > 1) {
+            true => Err(NoProposal::Damaged),
+            false => Ok(Self {
+                resp3: flags & RESP3 != 0,
+                is_multi,
+                commands,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn commands_are_read_as_they_are_written(
+            commands in proptest::collection::vec(
+                proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 1..5), 1..5),
+            resp3: bool,
+        ) {
+            let commands: Vec<OwnedArgs> = commands.iter().map(|args| args.iter().collect()).collect();
+            let is_multi = commands.len() > 1;
+            let proposal = WireProposal { resp3, is_multi, commands };
+            let args = proposal.commands.iter().map(OwnedArgs::borrow);
+            let bytes = WireProposal::encode(resp3, is_multi, args);
+            prop_assert_eq!(WireProposal::parse(&bytes), Ok(proposal));
+            for cut in 2..bytes.len() {
+                let parsed = WireProposal::parse(&bytes[..cut]);
+                prop_assert!(parsed.is_err() || is_multi, "{}", cut);
+            }
+        }
+
+        #[test]
+        fn garbage_is_refused_or_read(mut bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = WireProposal::parse(&bytes);
+            bytes.splice(0..0, [FORMAT, RESP3, b'*']);
+            let _ = WireProposal::parse(&bytes);
+        }
+
+        #[test]
+        fn garbage_of_the_right_letters_as_well(text in "[*$:0-9\r\nGET-]{0,40}") {
+            let bytes = [&[FORMAT, MULTI][..], text.as_bytes()].concat();
+            let _ = WireProposal::parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn another_format_is_a_newer_one() {
+        assert_eq!(WireProposal::parse(&[9, 0, 1]), Err(NoProposal::Newer(9)));
+        for bytes in [
+            &b""[..],
+            &[FORMAT],
+            &[FORMAT, 0],
+            &[FORMAT, 8, b'*'],
+            b"\x01\0PING\r\n",
+        ] {
+            assert_eq!(WireProposal::parse(bytes), Err(NoProposal::Damaged));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Live tables of a cluster at nodes that have no replica of them: commands are led on, or refused.
+
+mod common;
+
+use std::time::Duration;
+
+use common::Reply;
+use common::cluster::{GATEWAY, InOneProcess, LISTEN, StandIn};
+use forebay_cluster::NodeId;
+use forebay_cluster::model::{
+    GroupEntry, Layout, LayoutName, LiveEntry, RangeEntry, Replication, TableEntry, TableGroups,
+};
+use forebay_engine::live::LiveDraft;
+use forebay_engine::{Bound, Bounds, PartitionId, TableName};
+use forebay_replica::GroupId;
+use forebay_run::Order;
+use forebay_run::hash::KeyHasher;
+
+/// Where the second partition begins.
+const CUT: u16 = 8192;
+/// Who has the partitions, the leaders first.
+const HOLDERS: [[u32; 3]; 2] = [[2, 3, 1], [3, 2, 1]];
+
+fn nodes(ids: [u32; 3]) -> Vec<NodeId> {
+    ids.into_iter().map(NodeId).collect()
+}
+
+/// Adds the live table `carts` of two partitions.
+fn add_carts(member: &StandIn) {
+    let table = TableName::new("carts").expect("a name, or a key");
+    let mut entry = TableEntry::new(Order::Hashed, LayoutName::Table(table.clone()), 3);
+    entry.live = Some(Box::new(LiveEntry {
+        options: LiveDraft::hashed().options,
+        replication: Replication::Leader,
+    }));
+    let cuts = [(0, Some(CUT)), (CUT, None)];
+    let group = |at: usize| {
+        let (lower, upper) = cuts[at];
+        let bounds = Bounds {
+            lower: Bound::Slot(lower),
+            upper: upper.map(Bound::Slot),
+        };
+        let (id, partition) = (GroupId(7 + at as u64), PartitionId(at as u32));
+        GroupEntry::founded(id, partition, bounds, &nodes(HOLDERS[at]), 0)
+    };
+    let groups = TableGroups::new(&[group(0), group(1)]);
+    let range = |at: usize| RangeEntry::new(Bound::Slot(cuts[at].0), nodes(HOLDERS[at]));
+    let layout = Layout::new(Order::Hashed, vec![range(0), range(1)]);
+    member.change(|model| {
+        model.layouts.insert(entry.layout.clone(), layout);
+        model.put_table(&table, entry);
+        model.groups.insert(table.clone(), groups);
+    });
+}
+
+fn cluster() -> InOneProcess {
+    let cluster = InOneProcess::changed(|_, config| {
+        if let Some(cluster) = &mut config.cluster {
+            cluster.forward.total_time = Duration::from_secs(1);
+        }
+    });
+    for node in [1, 2, 3] {
+        add_carts(cluster.member(node));
+    }
+    cluster
+}
+
+fn slot(wire: &str) -> u16 {
+    KeyHasher::new(b"carts:").slot(
+        wire.strip_prefix("carts:")
+            .expect("a name, or a key")
+            .as_bytes(),
+    )
+}
+
+/// A key of each partition.
+fn keys() -> [String; 2] {
+    [false, true].map(|is_second| {
+        let mut all = (0..).map(|number| format!("carts:k{number}"));
+        all.find(|key| (slot(key) >= CUT) == is_second)
+            .expect("a name, or a key")
+    })
+}
+
+#[test]
+fn clients_of_the_ordinary_port_are_led_to_who_leads() {
+    let cluster = cluster();
+    let mut client = cluster.client(1, LISTEN);
+    for (key, holders) in keys().iter().zip(HOLDERS) {
+        let moved = format!("-MOVED {} 127.0.0.{}:7379", slot(key), holders[0]);
+        for command in ["GET K", "SET K 1", "INCR K", "MGET K", "DEL K", "HGETALL K"] {
+            let command = command.replace('K', key);
+            assert_eq!(client.text(&command), moved, "{command}");
+        }
+        assert_eq!(client.text("MULTI"), "OK");
+        assert_eq!(client.text(&format!("SET {key} 1")), "QUEUED");
+        assert_eq!(client.text("EXEC"), moved);
+        assert_eq!(client.text("PING"), "PONG");
+    }
+}
+
+#[test]
+fn nothing_is_written_where_nobody_leads() {
+    let cluster = cluster();
+    let [first, second] = keys();
+    let mut client = cluster.client(1, GATEWAY);
+    for command in [
+        format!("SET {first} 1"),
+        format!("MSET {first} 1 {second} 2"),
+    ] {
+        let refused = client.text(&command);
+        assert!(
+            refused.starts_with("-TRYAGAIN nothing was written: "),
+            "{refused}"
+        );
+    }
+    let refused = client.text(&format!("MGET {first} words:k0001 {second}"));
+    assert!(refused.starts_with("-TRYAGAIN "), "{refused}");
+}
+
+#[test]
+fn what_is_not_for_several_partitions_or_not_yet_is_refused() {
+    let cluster = cluster();
+    let [first, second] = keys();
+    let mut client = cluster.client(1, GATEWAY);
+    for (command, start) in [
+        (format!("MSETNX {first} 1 {second} 2"), "-CROSSSLOT MSETNX"),
+        (
+            format!("MSET {first} 1 {second}"),
+            "-ERR wrong number of arguments",
+        ),
+        (
+            "SCAN 0".to_owned(),
+            "-ERR SCAN of a live table of a cluster",
+        ),
+        ("KEYS *".to_owned(), "-ERR KEYS of a live table"),
+        ("DBSIZE".to_owned(), "-ERR DBSIZE of a live table"),
+        (
+            "KV.RANGE carts: +".to_owned(),
+            "-ERR KV.RANGE of a live table",
+        ),
+        ("FLUSHDB carts:".to_owned(), "-ERR FLUSHDB of a live table"),
+        (format!("SET {first}"), "-ERR wrong number of arguments"),
+        ("SET nope:1 1".to_owned(), "-ERR no table 'nope'"),
+        (format!("SET carts:{} 1", "k".repeat(100_000)), "-ERR "),
+    ] {
+        let refused = client.text(&command);
+        assert!(refused.starts_with(start), "{command}: {refused}");
+    }
+    let found = client.ask("SCAN 0 MATCH words:*");
+    assert!(matches!(found, Reply::Array(_)), "{found:?}");
+    assert_eq!(client.text("MULTI"), "OK");
+    client.text(&format!("SET {first} 1"));
+    client.text(&format!("SET {second} 1"));
+    assert!(client.text("EXEC").starts_with("-CROSSSLOT MULTI"));
+}
+
+#[test]
+fn the_map_of_a_live_table_names_who_leads_first() {
+    let cluster = cluster();
+    let Reply::Array(rows) = cluster.client(1, LISTEN).ask("KV.MAP carts") else {
+        panic!("no rows");
+    };
+    let node = |id| Reply::Bulk(format!("127.0.0.{id}:7379").into_bytes());
+    let wanted = [
+        (Reply::Int(0), Reply::Int(CUT.into())),
+        (Reply::Int(CUT.into()), Reply::Null),
+    ];
+    for ((row, (lower, upper)), holders) in rows.into_iter().zip(wanted).zip(HOLDERS) {
+        let nodes = Reply::Array(holders.map(node).to_vec());
+        assert_eq!(row, Reply::Array(vec![lower, upper, nodes]));
+    }
+}

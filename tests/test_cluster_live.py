@@ -1,0 +1,172 @@
+"""Live tables of a cluster: partitions with replicas, by real processes."""
+
+import signal
+import threading
+import time
+
+import pytest
+import redis
+from harness import Failed, wait_for
+
+TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
+# The documents' worst pause is 8 s; a machine under tests gets as much again.
+RESUMES_S = 16
+
+
+class Writers:
+    """Threads that write keys of their own through gateways, and note what is acknowledged."""
+
+    def __init__(self, nodes):
+        self.acknowledged, self.refused = {}, []
+        self.is_over = False
+        self.threads = [threading.Thread(target=self.write, args=(node,)) for node in nodes]
+
+    def write(self, node):
+        with node.through_gateway() as client:
+            number = 0
+            while not self.is_over:
+                key, number = f"t:{node.name}-{number}", number + 1
+                try:
+                    client.set(key, key)
+                    self.acknowledged[key] = time.monotonic()
+                except redis.RedisError as error:
+                    if "nothing was written" in str(error):
+                        self.refused.append(key)
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over = True
+        for thread in self.threads:
+            thread.join()
+
+    def resume(self):
+        """Waits until many writes are acknowledged that were begun from now on."""
+        seen = len(self.acknowledged)
+        wait_for(lambda: len(self.acknowledged) > seen + 100, "writes are acknowledged", RESUMES_S)
+
+
+@pytest.fixture
+def made(cluster):
+    made = cluster(3)
+    assert made.store.json("create", "t", *TABLE)["led"] == 6
+    return made
+
+
+def lost(node, keys):
+    """Of these keys, those that the node does not answer with their values."""
+    keys = sorted(keys)
+    with node.through_gateway() as client:
+        parts = [client.mget(keys[at : at + 500]) for at in range(0, len(keys), 500)]
+    values = [value for part in parts for value in part]
+    return [key for key, value in zip(keys, values, strict=True) if key != value]
+
+
+def test_commands_are_answered_as_by_one_server(made):
+    with made["n1"].through_gateway() as client:
+        for i in range(50):
+            assert client.set(f"t:{i}", f"v{i}")
+        assert client.mget([f"t:{i}" for i in range(50)]) == [f"v{i}" for i in range(50)]
+        assert [client.incr("t:n"), client.incrby("t:n", 5)] == [1, 6]
+        assert client.mset({"t:a": 1, "t:b": 2, "t:c": 3})
+        assert client.mget("t:a", "t:b", "t:c", "t:d") == ["1", "2", "3", None]
+        assert client.delete("t:a", "t:b", "t:d") == 2
+        assert client.set("t:a", "x", nx=True) and client.set("t:a", "y", nx=True) is None
+        assert client.set("t:soon", 1, px=1) and client.append("t:q", "abc") == 3
+        transaction = client.pipeline().set("t:{m}1", 1).incr("t:{m}1").get("t:{m}1")
+        assert transaction.execute() == [True, 2, "2"]
+        apart = client.pipeline().set("t:1", 1).set("t:2", 1)
+        with pytest.raises(redis.RedisError, match="hashtag"):
+            apart.execute()
+        wait_for(lambda: client.get("t:soon") is None, "the key expires")
+        for words in (["DBSIZE"], ["KEYS", "t:*"], ["SCAN", "0"]):
+            with pytest.raises(redis.RedisError, match="not supported yet"):
+                client.execute_command(*words)
+    with made["n2"].cluster_client() as client:
+        assert client.get("t:7") == "v7" and client.set("t:7", "x") and client.get("t:7") == "x"
+
+
+def test_no_acknowledged_write_is_lost_as_nodes_die_and_hang(made):
+    third = made["n3"]
+    with Writers([made["n1"], made["n2"]]) as writers:
+        writers.resume()
+        third.kill()
+        writers.resume()
+        third.start().comes_up()
+        writers.resume()
+        third.signal(signal.SIGSTOP)
+        writers.resume()
+        third.signal(signal.SIGCONT)
+        writers.resume()
+    assert len(writers.acknowledged) > 100
+    for node in made.nodes:
+        wait_for(lambda node=node: node.is_ready(), f"{node.name} is ready")
+        assert lost(node, writers.acknowledged) == []
+        # What was refused for certain does not appear.
+        assert sorted(lost(node, writers.refused)) == sorted(writers.refused)
+
+
+def test_writes_survive_the_end_of_all_nodes(made):
+    with made["n1"].through_gateway() as client:
+        assert client.mset({f"t:{i}": f"t:{i}" for i in range(200)})
+    for node in made.nodes:
+        node.kill()
+    for node in made.nodes:
+        node.start()
+    for node in made.nodes:
+        node.comes_up()
+    made.wait_up()
+
+    def is_back():
+        try:
+            return lost(made["n2"], [f"t:{i}" for i in range(200)]) == []
+        except redis.RedisError:
+            return False
+
+    wait_for(is_back, "all is there again", 60)
+
+
+def test_without_a_majority_nothing_is_acknowledged(made):
+    made["n2"].kill()
+    made["n3"].kill()
+    with made["n1"].through_gateway() as client:
+        with pytest.raises(redis.RedisError, match="nothing was written|nobody knows whether"):
+            client.set("t:1", 1)
+    made["n2"].start().comes_up()
+
+    def takes_writes():
+        try:
+            with made["n1"].through_gateway() as client:
+                return client.set("t:1", 2)
+        except redis.RedisError:
+            return False
+
+    wait_for(takes_writes, "writes are taken again", 60)
+
+
+def test_commands_of_the_store_know_live_tables(made, source):
+    run = made.store.run
+    with pytest.raises(Failed, match="live table"):
+        made.store.push("t", source())
+    for words in (["get", "t", "a"], ["versions", "t"], ["verify", "t"]):
+        with pytest.raises(Failed, match="is a live table of the cluster"):
+            run(*words)
+    with pytest.raises(Failed, match="choose 1, 3 or 5"):
+        run("create", "u", "--replicas", "2")
+    with pytest.raises(Failed, match="there is a table t already"):
+        run("create", "t")
+    assert [row["mode"] for row in made.store.json("tables")] == ["live"]
+    assert made.store.json("drop", "t")["dropped"]
+    assert made.store.json("tables") == []
+    with made["n1"].through_gateway() as client:
+        wait_for(lambda: refuses(client), "the table is gone")
+
+
+def refuses(client):
+    try:
+        return client.get("t:1") and False
+    except redis.RedisError as error:
+        return "no table" in str(error)
