@@ -34,7 +34,7 @@ pub async fn elsewhere(work: Work) -> Done {
             None => gets::answer(&work, cluster, collected).await,
         },
         Task::One(..) | Task::Exec(_) => {
-            let (reply, outcome) = twice(&work, cluster).await;
+            let (reply, outcome) = patiently(&work, cluster).await;
             cluster.counts.led(Led::of(reply.bytes()));
             Done::of(reply, outcome, None)
         }
@@ -71,19 +71,17 @@ fn first_table(work: &Work, cluster: &Cluster) -> Option<TableName> {
     (is_known || is_live()).then_some(name)
 }
 
-/// Tries, and once more where nodes have different maps or versions.
-async fn twice(work: &Work, cluster: &Cluster) -> (Reply, Outcome) {
+/// Tries, and for a while again where nodes have different maps or versions.
+async fn patiently(work: &Work, cluster: &Cluster) -> (Reply, Outcome) {
     let mut asker = Asker::new(work, cluster);
-    let mut outcome = once(&asker).await;
-    if let Err(why) = &outcome
-        && why.is_passing()
-    {
-        asker.again(why).await;
-        outcome = once(&asker).await;
-    }
-    match outcome {
-        Ok(done) => done,
-        Err(unanswered) => asker.fail(&unanswered.into_words()),
+    loop {
+        let why = match once(&asker).await {
+            Ok(done) => return done,
+            Err(why) => why,
+        };
+        if !asker.tries_again(&why).await {
+            return asker.fail(&why.into_words());
+        }
     }
 }
 
