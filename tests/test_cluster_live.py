@@ -17,7 +17,8 @@ class Writers:
     """Threads that write keys of their own through gateways, and note what is acknowledged."""
 
     def __init__(self, nodes):
-        self.acknowledged, self.refused = {}, []
+        self.acknowledged, self.refused, self.errors = {}, [], []
+        self.longest_s = 0
         self.is_over = False
         self.threads = [threading.Thread(target=self.write, args=(node,)) for node in nodes]
 
@@ -26,10 +27,13 @@ class Writers:
             number = 0
             while not self.is_over:
                 key, number = f"t:{node.name}-{number}", number + 1
+                begun = time.monotonic()
                 try:
                     client.set(key, key)
                     self.acknowledged[key] = time.monotonic()
+                    self.longest_s = max(self.longest_s, self.acknowledged[key] - begun)
                 except redis.RedisError as error:
+                    self.errors.append(str(error))
                     if "nothing was written" in str(error):
                         self.refused.append(key)
 
@@ -107,6 +111,18 @@ def test_no_acknowledged_write_is_lost_as_nodes_die_and_hang(made):
         assert lost(node, writers.acknowledged) == []
         # What was refused for certain does not appear.
         assert sorted(lost(node, writers.refused)) == sorted(writers.refused)
+
+
+def test_a_node_that_is_stopped_hands_its_partitions_over(made):
+    with Writers([made["n1"], made["n2"]]) as writers:
+        writers.resume()
+        made["n3"].stop()
+        writers.resume()
+        made["n3"].start().comes_up()
+        writers.resume()
+    assert writers.errors == []
+    print(f"the longest write took {writers.longest_s:.2f} s")
+    assert lost(made["n1"], writers.acknowledged) == []
 
 
 def test_writes_survive_the_end_of_all_nodes(made):

@@ -34,14 +34,16 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, TableName};
 use forebay_host::{Commands, HostParts, ReplicaHost};
-use forebay_io::{Disk, Random, Throttle};
-use forebay_replica::GroupId;
+use forebay_io::{Clock, Disk, Random, Throttle};
+use forebay_replica::{GroupId, TICK};
 use parking_lot::Mutex;
 
 use crate::ids::NodeId;
@@ -95,6 +97,7 @@ pub struct LocalReplicas {
     commons: Arc<ReplicaCommons>,
     keeper: Arc<Mutex<ReplicaKeeper>>,
     worker: ReplicaWorker,
+    clock: Arc<dyn Clock>,
 }
 
 impl LocalReplicas {
@@ -122,6 +125,7 @@ impl LocalReplicas {
             standings: Mutex::default(),
             running: Mutex::default(),
             shelf: CopyShelf::new(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&random)),
+            hands_over: AtomicBool::new(false),
         });
         let keeper = ReplicaKeeper {
             opener: TableOpener {
@@ -151,6 +155,7 @@ impl LocalReplicas {
             commons,
             keeper,
             worker,
+            clock,
         })
     }
 
@@ -198,6 +203,15 @@ impl LocalReplicas {
             let answer = tokio::task::spawn_blocking(move || commons.answer_copy(&message));
             answer.await.map_err(io::Error::other)?
         })
+    }
+
+    /// Has others lead the groups that are led here, before the node stops. Returns when they do, or
+    /// after that time; writes go on meanwhile.
+    pub fn hand_over(&self, within: Duration) {
+        let end = self.clock.monotonic() + within;
+        while self.commons.hand_over() > 0 && self.clock.monotonic() < end {
+            self.clock.sleep(TICK);
+        }
     }
 
     /// Ends all replicas, and leaves what they promised so that it is known to be whole after a
