@@ -57,7 +57,7 @@ use copy_wire::CopyQuestion;
 use keeping::ReplicaKeeper;
 use opening::TableOpener;
 use peers::PeerMaker;
-use roster::RosterPost;
+use roster::{RosterPost, SharedRoster};
 use shelf::CopyShelf;
 use worker::ReplicaWorker;
 
@@ -107,17 +107,8 @@ impl LocalReplicas {
             Arc::clone(parts.cache.clock()),
         );
         let random = Arc::clone(parts.cache.random());
-        let roster = Arc::default();
-        let host = ReplicaHost::start(HostParts {
-            clock: Arc::clone(&clock),
-            post: Arc::new(RosterPost {
-                roster: Arc::clone(&roster),
-                peers: Arc::clone(&parts.peers),
-            }),
-            appliers: parts.appliers,
-            // So many requests that no process comes to those of the next.
-            first_request: random.next_u64() >> 1,
-        })?;
+        let roster = Arc::<SharedRoster>::default();
+        let host = start_host(&parts, &clock, &roster)?;
         let commons = Arc::new(ReplicaCommons {
             host,
             tables: Arc::default(),
@@ -205,8 +196,8 @@ impl LocalReplicas {
         })
     }
 
-    /// Has others lead the groups that are led here, before the node stops. Returns when they do, or
-    /// after that time; writes go on meanwhile.
+    /// Has others lead the groups that are led here, before the node stops. Returns when they do,
+    /// or after that time; writes go on meanwhile.
     pub fn hand_over(&self, within: Duration) {
         let end = self.clock.monotonic() + within;
         while self.commons.hand_over() > 0 && self.clock.monotonic() < end {
@@ -220,6 +211,23 @@ impl LocalReplicas {
         self.worker.stop();
         self.keeper.lock().close();
     }
+}
+
+fn start_host(
+    parts: &ReplicaParts,
+    clock: &Arc<dyn Clock>,
+    roster: &Arc<SharedRoster>,
+) -> io::Result<ReplicaHost> {
+    ReplicaHost::start(HostParts {
+        clock: Arc::clone(clock),
+        post: Arc::new(RosterPost {
+            roster: Arc::clone(roster),
+            peers: Arc::clone(&parts.peers),
+        }),
+        appliers: parts.appliers,
+        // So many requests that no process comes to those of the next.
+        first_request: parts.cache.random().next_u64() >> 1,
+    })
 }
 
 impl Drop for LocalReplicas {
