@@ -186,3 +186,27 @@ def refuses(client):
         return client.get("t:1") and False
     except redis.RedisError as error:
         return "no table" in str(error)
+
+
+def test_a_pipeline_is_answered_in_order(made):
+    with made["n1"].through_gateway() as client:
+        pipeline = client.pipeline(transaction=False)
+        for i in range(700):
+            pipeline.set(f"t:{i}", i).incr("t:count").rpush("t:0", "x").set("t:last", i)
+        pipeline.get("t:last").get("t:count").set("t:last", "end").get("t:last").get("t:nosuch")
+        replies = pipeline.execute(raise_on_error=False)
+        for i in range(700):
+            done, count, wrong, last = replies[4 * i : 4 * i + 4]
+            assert (done, count, last) == (True, i + 1, True)
+            assert "WRONGTYPE" in str(wrong)
+        assert replies[2800:] == ["699", "700", True, "end", None]
+        assert client.mget([f"t:{i}" for i in range(700)]) == [str(i) for i in range(700)]
+    with made["n2"].client() as client:
+        # MOVED for what is led elsewhere, each for its own slot.
+        pipeline = client.pipeline(transaction=False)
+        for i in range(60):
+            pipeline.set(f"t:{i}", "new")
+        replies = pipeline.execute(raise_on_error=False)
+        moved = [reply for reply in replies if isinstance(reply, redis.exceptions.MovedError)]
+        assert 0 < len(moved) < 60 and len(set(map(str, moved))) > 3
+        assert all(reply is True for reply in replies if reply not in moved)
