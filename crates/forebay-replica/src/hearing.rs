@@ -8,7 +8,8 @@ use crate::ids::{PeerId, Place};
 use crate::replica::Replica;
 use crate::sense::makes_sense;
 use crate::time::{
-    HEARTBEAT_TICKS, IDLE_AFTER_TICKS, IDLE_HEARTBEAT_TICKS, Now, PROMISE, SNAPSHOT_PATIENCE,
+    ANNOUNCE_AGAIN, HEARTBEAT_TICKS, IDLE_AFTER_TICKS, IDLE_HEARTBEAT_TICKS, Now, PROMISE,
+    SNAPSHOT_PATIENCE,
 };
 
 /// How a candidate says that the leader itself wants it to lead; the library does not export it.
@@ -64,7 +65,7 @@ impl Replica {
         self.copying.retain(|id, _| waiting.contains(id));
         for id in waiting {
             let since = *self.copying.entry(id).or_insert(now.monotonic);
-            if now.monotonic >= since + SNAPSHOT_PATIENCE {
+            if now.monotonic >= since + ANNOUNCE_AGAIN {
                 self.copying.remove(&id);
                 self.raw.report_snapshot(id, SnapshotStatus::Failure);
             }

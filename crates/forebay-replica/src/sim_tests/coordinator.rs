@@ -79,9 +79,11 @@ impl World {
             .collect();
         known.retain(|members| !members.voters.is_empty());
         let has_all = |members: &Membership| {
+            // One that is down may be about to come back as one that forgot.
+            let runs = |host: usize| host == at || self.hosts[host].process.is_some();
             let is_there = |peer: &PeerId| {
                 let host = self.peers.get(peer);
-                host.is_some_and(|host| self.peer_of(*host) == Some(*peer))
+                host.is_some_and(|host| self.peer_of(*host) == Some(*peer) && runs(*host))
             };
             let is_single = members.voters.len() == 1;
             !members.is_joint() && !is_single && members.voters.iter().all(is_there)

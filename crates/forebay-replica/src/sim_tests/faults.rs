@@ -162,6 +162,10 @@ pub fn restart_a_voter(world: &mut World, long: u64) {
     world.net.cuts.extend([(leader, stands), (stands, leader)]);
     let pause = world.between(1500 * MS, 4000 * MS);
     world.after(pause, move |world| {
+        // No fault begins once all is to be well.
+        if !world.is_stormy {
+            return;
+        }
         world.end(votes);
         world.net.cuts.extend([(leader, votes), (votes, leader)]);
         world.after(20 * MS, move |world| world.start(votes));
