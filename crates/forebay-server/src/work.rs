@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forebay_engine::TableName;
 
 use crate::client::Client;
+use crate::cluster::PartAsk;
 use crate::command::Queued;
 use crate::commits::Commits;
 use crate::execute::{Outcome, View};
@@ -47,6 +48,8 @@ pub enum Task {
     Gets(OwnedGets),
     /// What was queued since MULTI.
     Exec(Queued),
+    /// What another node asks of a partition of a live table.
+    Part(PartAsk),
 }
 
 /// What such a thread answers.
@@ -81,6 +84,7 @@ impl Work {
         let (outcome, table) = match &self.task {
             Task::One(place, args) => view.run(*place, args.borrow(), &mut reply, &mut commits),
             Task::Exec(queued) => view.exec(queued, &mut reply, &mut commits),
+            Task::Part(ask) => (ask.run(&view, &mut reply), None),
             Task::Gets(gets) => {
                 let gets = gets.answer(&view, &mut reply);
                 if gets.not_here && gets.answered == 0 {

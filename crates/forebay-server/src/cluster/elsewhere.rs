@@ -33,7 +33,7 @@ pub async fn elsewhere(work: Work) -> Done {
             Some(done) => done,
             None => gets::answer(&work, cluster, collected).await,
         },
-        Task::One(..) | Task::Exec(_) => {
+        Task::One(..) | Task::Exec(_) | Task::Part(_) => {
             let (reply, outcome) = twice(&work, cluster).await;
             cluster.counts.led(Led::of(reply.bytes()));
             Done::of(reply, outcome, None)
@@ -57,6 +57,7 @@ fn first_table(work: &Work, cluster: &Cluster) -> Option<TableName> {
             let key = COMMANDS[*place].key_places(args.len()).next()?;
             split_key(args.get(key)).ok()?.0
         }
+        Task::Part(ask) => &ask.table,
         Task::Exec(_) => return None,
     };
     let name = TableName::new(std::str::from_utf8(name).ok()?).ok()?;
@@ -94,7 +95,9 @@ async fn once(asker: &Asker<'_>) -> Result<(Reply, Outcome), Unanswered> {
     match &asker.work.task {
         Task::One(place, args) => one(asker, *place, args).await,
         Task::Exec(queued) => exec(asker, queued).await,
-        Task::Gets(_) => Ok(asker.fail("ERR internal error: GETs are answered together")),
+        Task::Gets(_) | Task::Part(_) => {
+            Ok(asker.fail("ERR internal error: it is answered otherwise"))
+        }
     }
 }
 

@@ -9,14 +9,16 @@
 //! | `read` | reading by leave |
 //! | `parts` | commands on keys of several partitions |
 //! | `gets` | GETs that follow each other |
-//! | `walks` | what is refused for now |
+//! | `piece` | what is asked of one partition as a whole, for walks |
+//! | `deletes` | ranges of keys |
 
+mod deletes;
 mod gets;
 mod lead;
 mod parts;
+mod piece;
 mod read;
 mod spot;
-mod walks;
 mod write;
 
 use crate::applying::check_proposed;
@@ -33,6 +35,7 @@ use forebay_engine::TableName;
 use super::ask::{Asker, Unanswered};
 pub use gets::answer as answer_gets;
 use parts::Whole;
+pub use piece::{PartAsk, PartWanted};
 
 /// What a command came to; `None`: it is about no live table.
 type Answered = Option<Result<(Reply, Outcome), Unanswered>>;
@@ -42,8 +45,12 @@ pub async fn answer(asker: &Asker<'_>) -> Answered {
     let live = asker.cluster.member().live();
     let checked = match &asker.work.task {
         Task::Gets(_) => return None,
+        Task::Part(ask) => return Some(part(asker, ask).await),
         Task::One(place, args) if COMMANDS[*place].is_of_all_tables() => {
-            return walks::refused(asker, &live, *place, &args.borrow());
+            return match COMMANDS[*place].run {
+                Run::RangeDelete(_) => deletes::answer(asker, &live, &args.borrow()).await,
+                _ => None,
+            };
         }
         Task::One(place, args) => check(asker, &live, &[(*place, args.borrow())], false),
         Task::Exec(queued) => {
@@ -66,8 +73,23 @@ pub async fn answer(asker: &Asker<'_>) -> Answered {
     Some(match &asker.work.task {
         Task::One(place, args) => parts::answer(asker, *place, args).await,
         Task::Exec(queued) => Whole::exec(asker, queued).answer().await,
-        Task::Gets(_) => return None,
+        Task::Gets(_) | Task::Part(_) => return None,
     })
+}
+
+/// What another node asks of a partition.
+async fn part(asker: &Asker<'_>, ask: &PartAsk) -> Result<(Reply, Outcome), Unanswered> {
+    ask.check(asker)?;
+    match &ask.wanted {
+        PartWanted::Delete(args) => {
+            let reply = deletes::one(asker, ask, args).await?;
+            Ok(asker.pass(&reply))
+        }
+        _ => {
+            let replies = asker.read_part(ask).await?;
+            Ok(asker.pass(replies.one()))
+        }
+    }
 }
 
 /// Whether commands go to replicas, and may.
