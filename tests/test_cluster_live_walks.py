@@ -153,9 +153,9 @@ def test_ranges_are_deleted_in_all_partitions(made):
         assert items(other, "log:", "+")[0] == left[5:]
         with pytest.raises(redis.RedisError, match="no key order"):
             client.execute_command("KV.DELRANGE", "t:", "+")
-        assert client.execute_command("FLUSHDB", "t") == "OK"
+        assert client.execute_command("FLUSHDB", "t")
         assert walked(other, match="t:*") == [] and items(other, "log:", "+")[0] == left[5:]
-        assert client.execute_command("FLUSHDB", "log", "ASYNC") == "OK"
+        assert client.execute_command("FLUSHDB", "log", "ASYNC")
         assert walked(other) == [] and other.dbsize() == 0 and other.randomkey() is None
         put(client, "t", NAMES[:5])
         assert len(walked(other)) == 5

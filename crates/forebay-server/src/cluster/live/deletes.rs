@@ -16,7 +16,7 @@ use super::Answered;
 use super::parts::most_open;
 use super::piece::{PartAsk, PartWanted};
 use super::write::PartWrite;
-use crate::command::{DeleteRequest, no_key_order, no_permission};
+use crate::command::{Command, DeleteRequest, batch_table, no_key_order, no_permission, no_table};
 use crate::execute::Outcome;
 use crate::proposal::{ProposalHead, WireProposal};
 use crate::resp::{Args, OwnedArgs, Reply};
@@ -24,15 +24,25 @@ use crate::users::Verb;
 
 type PartDelete<'a> = Pin<Box<dyn Future<Output = Result<i64, Unanswered>> + Send + 'a>>;
 
-/// FLUSHDB or KV.DELRANGE; `None`: it is of no live table.
-pub async fn answer(asker: &Asker<'_>, live: &LivePlaces, args: &Args<'_>) -> Answered {
+/// FLUSHDB or KV.DELRANGE.
+pub async fn answer(
+    asker: &Asker<'_>,
+    command: &Command,
+    live: &LivePlaces,
+    args: &Args<'_>,
+) -> Answered {
     let default = asker.work.shared.config.default_table.as_ref();
     let request = match DeleteRequest::parse(args, default) {
         Ok(request) => request,
         Err(stop) => return Some(Err(Unanswered::from(stop))),
     };
-    let place = live.table(request.table)?;
-    Some(delete(asker, &request, place, args).await)
+    Some(match live.table(request.table) {
+        Some(place) => delete(asker, &request, place, args).await,
+        None if asker.tables.batch.get(request.table).is_some() => {
+            Err(Unanswered::from(batch_table(command, request.table)))
+        }
+        None => Err(Unanswered::from(no_table(request.table))),
+    })
 }
 
 async fn delete(

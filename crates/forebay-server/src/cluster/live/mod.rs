@@ -48,7 +48,10 @@ pub async fn answer(asker: &Asker<'_>) -> Answered {
         Task::Part(ask) => return Some(part(asker, ask).await),
         Task::One(place, args) if COMMANDS[*place].is_of_all_tables() => {
             return match COMMANDS[*place].run {
-                Run::RangeDelete(_) => deletes::answer(asker, &live, &args.borrow()).await,
+                Run::RangeDelete(_) => {
+                    let command = &COMMANDS[*place];
+                    deletes::answer(asker, command, &live, &args.borrow()).await
+                }
                 _ => None,
             };
         }
