@@ -165,7 +165,7 @@ fn check_range_delete(table: &LiveTable, args: &Args<'_>, head: Option<&Proposal
     let named = DeleteRequest::parse(args, None)?.table;
     let place = match head {
         Some(ProposalHead::From(place)) => Spot::parse_tagged(place.borrow().get(0)),
-        _ => None,
+        None => None,
     };
     let bounds = place.zip(table.entry_bounds());
     let is_there = bounds.is_some_and(|(place, bounds)| bounds.holds(&place.bound()));

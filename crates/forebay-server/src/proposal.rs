@@ -1,9 +1,8 @@
 //! Commands as they are proposed to the replicas of a partition, and lie in their log.
 //!
 //! A byte that is the format, a byte of flags, a head in RESP where the flags say so, then the
-//! commands in RESP: one, or those of a MULTI. The head has what a MULTI depends on (keys that were
-//! watched, each with its version), or where in the table's order the partition has to be whose
-//! range is deleted.
+//! commands in RESP: one, or those of a MULTI. The head of a command that deletes a range says where
+//! in the table's order the partition has to be that does its part of it.
 //! What the commands of a format do never changes: a change that would have replicas of two
 //! programs differ is another format.
 
@@ -14,8 +13,7 @@ use crate::resp::{Args, OwnedArgs, Parser, Reply, RequestLimits};
 const FORMAT: u8 = 1;
 const RESP3: u8 = 1;
 const MULTI: u8 = 2;
-const WATCHED: u8 = 4;
-const FROM: u8 = 8;
+const FROM: u8 = 4;
 /// The largest proposal: an entry of the log has room for it.
 pub const MOST_PROPOSAL_BYTES: usize = 24 << 20;
 /// What a proposal may have at all, whatever this machine is configured to take.
@@ -39,8 +37,6 @@ pub struct WireProposal {
 /// See the module's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProposalHead {
-    /// Of a MULTI: a wire key, its version, and so on.
-    Watched(OwnedArgs),
     /// Of a command that deletes a range: a place in the partition, as one argument.
     From(OwnedArgs),
 }
@@ -65,7 +61,6 @@ impl WireProposal {
         let flags = if resp3 { RESP3 } else { 0 } | if is_multi { MULTI } else { 0 };
         let (flag, head) = match head {
             None => (0, None),
-            Some(ProposalHead::Watched(pairs)) => (WATCHED, Some(pairs.borrow())),
             Some(ProposalHead::From(place)) => (FROM, Some(place.borrow())),
         };
         out.append(&[FORMAT, flags | flag]);
@@ -84,7 +79,7 @@ impl WireProposal {
         if format != FORMAT {
             return Err(NoProposal::Newer(format));
         }
-        let is_known = flags & !(RESP3 | MULTI | WATCHED | FROM) == 0;
+        let is_known = flags & !(RESP3 | MULTI | FROM) == 0;
         if !is_known || rest.len() > MOST_PROPOSAL_BYTES {
             return Err(NoProposal::Damaged);
         }
@@ -125,8 +120,7 @@ impl ProposalHead {
         is_multi: bool,
         commands: &mut Vec<OwnedArgs>,
     ) -> Result<Option<Self>, NoProposal> {
-        let kind = flags & (WATCHED | FROM);
-        if kind == 0 {
+        if flags & FROM == 0 {
             return Ok(None);
         }
         if commands.is_empty() {
@@ -134,10 +128,9 @@ impl ProposalHead {
         }
         let args = commands.remove(0);
         let count = args.borrow().len();
-        match kind {
-            WATCHED if is_multi && count.is_multiple_of(2) => Ok(Some(Self::Watched(args))),
-            FROM if !is_multi && count == 1 => Ok(Some(Self::From(args))),
-            _ => Err(NoProposal::Damaged),
+        match !is_multi && count == 1 {
+            true => Ok(Some(Self::From(args))),
+            false => Err(NoProposal::Damaged),
         }
     }
 }
@@ -158,10 +151,7 @@ mod tests {
             let commands: Vec<OwnedArgs> = commands.iter().map(|args| args.iter().collect()).collect();
             let is_multi = commands.len() > 1;
             let of_head = |args: &[&str]| args.iter().collect::<OwnedArgs>();
-            let head = head.then(|| match is_multi {
-                true => ProposalHead::Watched(of_head(&["t:a", "7"])),
-                false => ProposalHead::From(of_head(&["ka"])),
-            });
+            let head = (head && !is_multi).then(|| ProposalHead::From(of_head(&["ka"])));
             let proposal = WireProposal { resp3, is_multi, head, commands };
             let args = proposal.commands.iter().map(OwnedArgs::borrow);
             let bytes = WireProposal::encode(resp3, is_multi, proposal.head.as_ref(), args);
@@ -194,9 +184,9 @@ mod tests {
             &[FORMAT],
             &[FORMAT, 0],
             &[FORMAT, 16, b'*'],
-            b"\x01\x08*1\r\n$1\r\na\r\n",
+            b"\x01\x04*1\r\n$1\r\na\r\n",
             b"\x01\x04*2\r\n$1\r\na\r\n$1\r\nb\r\n*1\r\n$4\r\nPING\r\n",
-            b"\x01\x0a*1\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
+            b"\x01\x06*1\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
             b"\x01\0PING\r\n",
         ] {
             assert_eq!(WireProposal::parse(bytes), Err(NoProposal::Damaged));

@@ -1,5 +1,5 @@
-//! Deleting ranges of keys, or all: proposed to each partition that the range touches, which deletes
-//! its part at one moment.
+//! Deleting ranges of keys, or all: proposed to each partition that the range touches, which
+//! deletes its part at one moment.
 
 use std::future::Future;
 use std::pin::Pin;
