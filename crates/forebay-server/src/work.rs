@@ -49,7 +49,7 @@ pub enum Task {
     /// What was queued since MULTI.
     Exec(Queued),
     /// What another node asks of a partition of a live table.
-    Part(PartAsk),
+    Part(Box<PartAsk>),
 }
 
 /// What such a thread answers.

@@ -189,7 +189,7 @@ fn asked_of_part(commands: &[u8]) -> Option<Result<Task, CommandError>> {
     let mut parser = Parser::default();
     let len = parser.advance(commands, &limits).ok()??;
     let ask = PartAsk::parse(&parser.args(&commands[..len]))?;
-    Some(ask.map(Task::Part))
+    Some(ask.map(|ask| Task::Part(Box::new(ask))))
 }
 
 /// Answers a part of a walk.

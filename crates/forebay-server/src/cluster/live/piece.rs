@@ -316,7 +316,7 @@ impl Asker<'_> {
             asker: self,
             at: ask.at(),
             may_move: false,
-            task: Box::new(|| Task::Part(ask.clone())),
+            task: Box::new(|| Task::Part(Box::new(ask.clone()))),
             commands: ask.command(),
             counts: (1, 1),
         };
