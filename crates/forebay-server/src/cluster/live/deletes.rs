@@ -15,7 +15,7 @@ use super::super::split;
 use super::Answered;
 use super::parts::most_open;
 use super::piece::{PartAsk, PartWanted};
-use super::write::PartWrite;
+use super::write::{PartWrite, WriteItem};
 use crate::command::{Command, DeleteRequest, batch_table, no_key_order, no_permission, no_table};
 use crate::execute::Outcome;
 use crate::proposal::{ProposalHead, WireProposal};
@@ -124,12 +124,14 @@ pub async fn one(asker: &Asker<'_>, ask: &PartAsk, args: &OwnedArgs) -> Result<B
     let write = PartWrite {
         asker,
         at: ask.at(),
-        may_move: false,
-        proposal: WireProposal::encode(resp3, false, Some(&head), commands),
-        commands: ask.command(),
-        count: 1,
+        items: vec![WriteItem {
+            slot: None,
+            proposal: WireProposal::encode(resp3, false, Some(&head), commands),
+            commands: ask.command(),
+            count: 1,
+        }],
     };
-    write.done().await
+    write.one().await
 }
 
 /// How many keys a partition deleted, if it says so, and where it ends.

@@ -11,6 +11,7 @@
 //! | `gets` | GETs that follow each other |
 //! | `piece` | what is asked of one partition as a whole, for walks |
 //! | `deletes` | ranges of keys |
+//! | `writes` | commands that write a key each and follow each other |
 
 mod deletes;
 mod gets;
@@ -20,6 +21,7 @@ mod piece;
 mod read;
 mod spot;
 mod write;
+mod writes;
 
 use crate::applying::check_proposed;
 use crate::command::{
@@ -36,6 +38,7 @@ use super::ask::{Asker, Unanswered};
 pub use gets::answer as answer_gets;
 use parts::Whole;
 pub use piece::{PartAsk, PartWanted};
+pub use writes::answer as answer_writes;
 
 /// What a command came to; `None`: it is about no live table.
 type Answered = Option<Result<(Reply, Outcome), Unanswered>>;
@@ -44,7 +47,7 @@ type Answered = Option<Result<(Reply, Outcome), Unanswered>>;
 pub async fn answer(asker: &Asker<'_>) -> Answered {
     let live = asker.cluster.member().live();
     let checked = match &asker.work.task {
-        Task::Gets(_) => return None,
+        Task::Gets(_) | Task::Writes(_) => return None,
         Task::Part(ask) => return Some(part(asker, ask).await),
         Task::One(place, args) if COMMANDS[*place].is_of_all_tables() => {
             return match COMMANDS[*place].run {
@@ -76,7 +79,7 @@ pub async fn answer(asker: &Asker<'_>) -> Answered {
     Some(match &asker.work.task {
         Task::One(place, args) => parts::answer(asker, *place, args).await,
         Task::Exec(queued) => Whole::exec(asker, queued).answer().await,
-        Task::Gets(_) | Task::Part(_) => return None,
+        Task::Gets(_) | Task::Writes(_) | Task::Part(_) => return None,
     })
 }
 
