@@ -48,6 +48,7 @@ pub use ids::{
 };
 pub use layouts::MOST_REPLICAS;
 pub use link::{Later, Peers, Trusted};
+pub use live::LiveRoute;
 pub use live_places::{LivePlace, LivePlaces};
 pub use live_status::{LiveStatus, Partitions};
 pub use member::Member;

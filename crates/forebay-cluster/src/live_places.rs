@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_engine::{Bound, TableName};
+use forebay_engine::{Bound, TableName, ValueKind};
 use forebay_run::Order;
 use forebay_run::hash::KeyHasher;
 
@@ -21,6 +21,7 @@ pub struct LivePlaces {
 #[derive(Debug)]
 pub struct LivePlace {
     pub order: Order,
+    pub kind: ValueKind,
     hasher: KeyHasher,
     /// Side by side, from the beginning of the order.
     routes: Vec<LiveRoute>,
@@ -30,11 +31,13 @@ impl LivePlaces {
     pub fn new(model: &Model, leaders: &BTreeMap<GroupId, NodeId>) -> Self {
         let routes = live_routes(model, leaders).into_iter();
         let place = |(name, mut routes): (TableName, Vec<LiveRoute>)| {
-            let order = model.table(&name)?.live()?.options.order;
+            let options = &model.table(&name)?.live()?.options;
+            let (order, kind) = (options.order, options.value.clone());
             routes.sort_by(|one, other| one.bounds.lower.cmp(&other.bounds.lower));
             let hasher = KeyHasher::new(&name.wire_prefix());
             let place = LivePlace {
                 order,
+                kind,
                 hasher,
                 routes,
             };
@@ -81,6 +84,14 @@ impl LivePlace {
         let at = self
             .routes
             .partition_point(|route| is_below(&route.bounds.lower));
+        self.routes.get(at.checked_sub(1)?)
+    }
+
+    /// Who has what begins at a place.
+    pub fn route_at(&self, place: &Bound) -> Option<&LiveRoute> {
+        let at = self
+            .routes
+            .partition_point(|route| route.bounds.lower <= *place);
         self.routes.get(at.checked_sub(1)?)
     }
 }

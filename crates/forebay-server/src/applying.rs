@@ -4,12 +4,13 @@ use bytes::Bytes;
 use forebay_engine::live::LiveTable;
 use forebay_host::StateError;
 
-use crate::command::{Answer, COMMANDS, CommandError, Queued, Run, find, split};
+use crate::cluster::Spot;
+use crate::command::{Answer, COMMANDS, CommandError, DeleteRequest, Queued, Run, find, split};
 use crate::commits::Commits;
 use crate::decided::DecidedAt;
 use crate::execute::View;
 use crate::port::Port;
-use crate::proposal::{NoProposal, WireProposal};
+use crate::proposal::{NoProposal, ProposalHead, WireProposal};
 use crate::proposed::RunsProposals;
 use crate::resp::{Args, OwnedArgs, Reply};
 use crate::shared::Shared;
@@ -94,7 +95,26 @@ fn run_checked(
         return Err(CommandError::error("ERR the proposal has no command"));
     };
     let command = &COMMANDS[*place];
-    view.write(command, args.borrow(), reply, &mut commits).0
+    let bounds = view
+        .tables
+        .live
+        .values()
+        .next()
+        .and_then(LiveTable::entry_bounds);
+    match (&proposal.head, bounds) {
+        (Some(ProposalHead::From(_)), Some(bounds)) => {
+            let mut own = Reply::new(reply.is_resp3());
+            view.write(command, args.borrow(), &mut own, &mut commits)
+                .0?;
+            // Where it ends: what the asker took to be in it may reach further.
+            reply.array(2);
+            reply.append(own.bytes());
+            let upper = bounds.upper.as_ref().map(|upper| Spot::of(upper).tagged());
+            reply.bulk(&upper.unwrap_or_default());
+            Ok(())
+        }
+        _ => view.write(command, args.borrow(), reply, &mut commits).0,
+    }
 }
 
 /// Where the commands are in the command table. One that is not there is of a newer program, which
@@ -119,18 +139,40 @@ fn check_all(table: &LiveTable, places: &[usize], proposal: &WireProposal) -> An
         let args = args.borrow();
         check_proposed(*place, &args, proposal.is_multi)?;
         let command = &COMMANDS[*place];
+        if matches!(command.run, Run::RangeDelete(_)) {
+            check_range_delete(table, &args, proposal.head.as_ref())?;
+        }
         for at in command.key_places(args.len()) {
             let (named, key) = split(args.get(at))?;
             let is_of_it = named == table.name().as_str().as_bytes();
             // Of no key at all a write says more.
             if !is_of_it || !(key.is_empty() || table.is_of_entry(key)) {
-                return Err(CommandError::error(
-                    "TRYAGAIN the key lies in another partition than the one that it was proposed to",
-                ));
+                return Err(other_partition());
             }
         }
     }
     Ok(())
+}
+
+fn other_partition() -> CommandError {
+    CommandError::error(
+        "TRYAGAIN the key lies in another partition than the one that it was proposed to",
+    )
+}
+
+/// Refuses to delete a range of another table, or from a place that the partition does not have.
+fn check_range_delete(table: &LiveTable, args: &Args<'_>, head: Option<&ProposalHead>) -> Answer {
+    let named = DeleteRequest::parse(args, None)?.table;
+    let place = match head {
+        Some(ProposalHead::From(place)) => Spot::parse_tagged(place.borrow().get(0)),
+        None => None,
+    };
+    let bounds = place.zip(table.entry_bounds());
+    let is_there = bounds.is_some_and(|(place, bounds)| bounds.holds(&place.bound()));
+    match is_there && named == table.name().as_str().as_bytes() {
+        true => Ok(()),
+        false => Err(other_partition()),
+    }
 }
 
 /// Whether a command does the same on all replicas: the form of those that may be proposed.
@@ -151,11 +193,7 @@ pub fn check_proposed(place: usize, args: &Args<'_>, is_multi: bool) -> Answer {
             )))
         }
         Run::Read(_) if is_multi && command.keys.first > 0 => Ok(()),
-        Run::RangeDelete(_) => Err(CommandError::error(format!(
-            "ERR {} of a live table of a cluster is not supported yet: delete keys by DEL, or drop the \
-             table and make it anew",
-            name()
-        ))),
+        Run::RangeDelete(_) if !is_multi => Ok(()),
         _ => Err(CommandError::error(format!(
             "ERR {} cannot be in a MULTI that writes, which is for commands on keys",
             name()

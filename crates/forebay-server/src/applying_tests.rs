@@ -137,7 +137,7 @@ fn logged(table: usize, after_ms: u64, lines: &[&str], is_multi: bool) -> Logged
     Logged {
         table,
         stamp_ms: BEGIN_MS + after_ms,
-        bytes: WireProposal::encode(false, is_multi, commands).to_vec(),
+        bytes: WireProposal::encode(false, is_multi, None, commands).to_vec(),
     }
 }
 
@@ -256,7 +256,8 @@ fn what_is_damaged_is_answered_and_what_is_newer_waits() {
     let handle = machine.tables[0]
         .entry(FIRST, &entry(2, BEGIN_MS), 0)
         .unwrap();
-    let unknown = WireProposal::encode(false, false, [args("NEWER t:a").borrow()].into_iter());
+    let unknown =
+        WireProposal::encode(false, false, None, [args("NEWER t:a").borrow()].into_iter());
     for newer in [&b"\x02\0*1\r\n"[..], &unknown] {
         let ran = machine.commands.run(&handle, BEGIN_MS, newer);
         assert!(matches!(ran, Err(StateError::Later(_))), "{ran:?}");

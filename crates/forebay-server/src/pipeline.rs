@@ -437,7 +437,7 @@ impl Pipeline {
         }
     }
 
-    fn work(&self, task: Task, tables: &TableView, user: Arc<User>) -> Work {
+    pub fn work(&self, task: Task, tables: &TableView, user: Arc<User>) -> Work {
         Work {
             task,
             tables: tables.keep(),

@@ -1,6 +1,8 @@
 //! Commands as they are proposed to the replicas of a partition, and lie in their log.
 //!
-//! A byte that is the format, a byte of flags, then the commands in RESP: one, or those of a MULTI.
+//! A byte that is the format, a byte of flags, a head in RESP where the flags say so, then the
+//! commands in RESP: one, or those of a MULTI. The head of a command that deletes a range says where
+//! in the table's order the partition has to be that does its part of it.
 //! What the commands of a format do never changes: a change that would have replicas of two
 //! programs differ is another format.
 
@@ -11,6 +13,7 @@ use crate::resp::{Args, OwnedArgs, Parser, Reply, RequestLimits};
 const FORMAT: u8 = 1;
 const RESP3: u8 = 1;
 const MULTI: u8 = 2;
+const FROM: u8 = 4;
 /// The largest proposal: an entry of the log has room for it.
 pub const MOST_PROPOSAL_BYTES: usize = 24 << 20;
 /// What a proposal may have at all, whatever this machine is configured to take.
@@ -27,7 +30,15 @@ pub struct WireProposal {
     pub resp3: bool,
     /// The commands are those of a MULTI.
     pub is_multi: bool,
+    pub head: Option<ProposalHead>,
     pub commands: Vec<OwnedArgs>,
+}
+
+/// See the module's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProposalHead {
+    /// Of a command that deletes a range: a place in the partition, as one argument.
+    From(OwnedArgs),
 }
 
 /// Why a proposal was not understood.
@@ -43,12 +54,17 @@ impl WireProposal {
     pub fn encode<'a>(
         resp3: bool,
         is_multi: bool,
+        head: Option<&'a ProposalHead>,
         commands: impl Iterator<Item = Args<'a>>,
     ) -> Bytes {
         let mut out = Reply::new(false);
         let flags = if resp3 { RESP3 } else { 0 } | if is_multi { MULTI } else { 0 };
-        out.append(&[FORMAT, flags]);
-        for args in commands {
+        let (flag, head) = match head {
+            None => (0, None),
+            Some(ProposalHead::From(place)) => (FROM, Some(place.borrow())),
+        };
+        out.append(&[FORMAT, flags | flag]);
+        for args in head.into_iter().chain(commands) {
             out.array(args.len());
             args.iter().for_each(|arg| out.bulk(arg));
         }
@@ -63,7 +79,7 @@ impl WireProposal {
         if format != FORMAT {
             return Err(NoProposal::Newer(format));
         }
-        let is_known = flags & !(RESP3 | MULTI) == 0;
+        let is_known = flags & !(RESP3 | MULTI | FROM) == 0;
         if !is_known || rest.len() > MOST_PROPOSAL_BYTES {
             return Err(NoProposal::Damaged);
         }
@@ -84,13 +100,37 @@ impl WireProposal {
             rest = &rest[len..];
         }
         let is_multi = flags & MULTI != 0;
+        let head = ProposalHead::take(flags, is_multi, &mut commands)?;
         match commands.is_empty() || (!is_multi && commands.len() > 1) {
             true => Err(NoProposal::Damaged),
             false => Ok(Self {
                 resp3: flags & RESP3 != 0,
                 is_multi,
+                head,
                 commands,
             }),
+        }
+    }
+}
+
+impl ProposalHead {
+    /// Takes it from what a proposal has, if the flags say that it has one.
+    fn take(
+        flags: u8,
+        is_multi: bool,
+        commands: &mut Vec<OwnedArgs>,
+    ) -> Result<Option<Self>, NoProposal> {
+        if flags & FROM == 0 {
+            return Ok(None);
+        }
+        if commands.is_empty() {
+            return Err(NoProposal::Damaged);
+        }
+        let args = commands.remove(0);
+        let count = args.borrow().len();
+        match !is_multi && count == 1 {
+            true => Ok(Some(Self::From(args))),
+            false => Err(NoProposal::Damaged),
         }
     }
 }
@@ -106,12 +146,15 @@ mod tests {
             commands in proptest::collection::vec(
                 proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 1..5), 1..5),
             resp3: bool,
+            head: bool,
         ) {
             let commands: Vec<OwnedArgs> = commands.iter().map(|args| args.iter().collect()).collect();
             let is_multi = commands.len() > 1;
-            let proposal = WireProposal { resp3, is_multi, commands };
+            let of_head = |args: &[&str]| args.iter().collect::<OwnedArgs>();
+            let head = (head && !is_multi).then(|| ProposalHead::From(of_head(&["ka"])));
+            let proposal = WireProposal { resp3, is_multi, head, commands };
             let args = proposal.commands.iter().map(OwnedArgs::borrow);
-            let bytes = WireProposal::encode(resp3, is_multi, args);
+            let bytes = WireProposal::encode(resp3, is_multi, proposal.head.as_ref(), args);
             prop_assert_eq!(WireProposal::parse(&bytes), Ok(proposal));
             for cut in 2..bytes.len() {
                 let parsed = WireProposal::parse(&bytes[..cut]);
@@ -140,7 +183,10 @@ mod tests {
             &b""[..],
             &[FORMAT],
             &[FORMAT, 0],
-            &[FORMAT, 8, b'*'],
+            &[FORMAT, 16, b'*'],
+            b"\x01\x04*1\r\n$1\r\na\r\n",
+            b"\x01\x04*2\r\n$1\r\na\r\n$1\r\nb\r\n*1\r\n$4\r\nPING\r\n",
+            b"\x01\x06*1\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
             b"\x01\0PING\r\n",
         ] {
             assert_eq!(WireProposal::parse(bytes), Err(NoProposal::Damaged));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forebay_engine::TableName;
 
 use crate::client::Client;
+use crate::cluster::PartAsk;
 use crate::command::Queued;
 use crate::commits::Commits;
 use crate::execute::{Outcome, View};
@@ -47,6 +48,8 @@ pub enum Task {
     Gets(OwnedGets),
     /// What was queued since MULTI.
     Exec(Queued),
+    /// What another node asks of a partition of a live table.
+    Part(Box<PartAsk>),
     /// Commands that write to a live table of a cluster.
     Writes(OwnedWrites),
 }
@@ -93,6 +96,7 @@ impl Work {
         let (outcome, table) = match &self.task {
             Task::One(place, args) => view.run(*place, args.borrow(), &mut reply, &mut commits),
             Task::Exec(queued) => view.exec(queued, &mut reply, &mut commits),
+            Task::Part(ask) => (ask.run(&view, &mut reply), None),
             Task::Writes(_) => return Worked::Elsewhere(self),
             Task::Gets(gets) => {
                 let gets = gets.answer(&view, &mut reply);

@@ -14,7 +14,7 @@ use crate::live::applied::{AppliedPlace, DecidedEntry, EntryError};
 use crate::live::error::LiveError;
 use crate::live::part::{Applied, LivePart};
 use crate::live::shared::LiveShared;
-use crate::partition::PartitionId;
+use crate::partition::{Bounds, PartitionId};
 
 /// So many entries without a write are worth a manifest by themselves: they keep the log from being
 /// shortened.
@@ -122,6 +122,13 @@ impl LiveTable {
         let (shared, bound) = (self.shared(), self.bound());
         let place = shared.parts.place_of(shared.shape.place(key).hash, key);
         bound.is_some_and(|bound| place == Some(bound.slot))
+    }
+
+    /// Of a handle of a proposal: the bounds of the partition that it writes to.
+    pub fn entry_bounds(&self) -> Option<Bounds> {
+        let id = self.shared().parts.id_at(self.bound()?.slot);
+        let mut ranges = self.partitions().into_iter();
+        Some(ranges.find(|range| range.id == id)?.bounds)
     }
 
     /// The time of a key's partition, in milliseconds since 1970-01-01 UTC: by that it is judged

@@ -5,10 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use crate::live::LiveTable;
 use crate::live::log::Log;
 use crate::live::manifest::{LiveManifest, LiveRunRef};
+use crate::live::part::LivePart;
 use crate::live::removed::Removed;
 use crate::live::shared::LiveShared;
+use crate::partition::PartitionId;
 
 /// A disk with so much free space takes writes.
 const ROOM_BYTES: u64 = 1 << 20;
@@ -65,16 +70,33 @@ impl LiveStats {
     }
 }
 
+impl LiveTable {
+    /// [`LiveStats::most_keys`] of one partition; none where it is not here. What it has of a file
+    /// that was cut in two counts whole.
+    pub fn most_keys_of(&self, id: PartitionId) -> u64 {
+        self.shared().most_keys_of(id).unwrap_or(0)
+    }
+}
+
 impl LiveShared {
     fn memory_records(&self) -> u64 {
-        let records = self.parts.iter().map(|part| {
-            let part = part.lock();
-            let (view, buffered) = (Arc::clone(&part.view), part.memtable.records());
-            drop(part);
-            let minis = view.all_minis().rev();
-            buffered + records_above(minis.map(|mini| (mini.records(), &mini.removed))).0
-        });
-        records.sum()
+        self.parts.iter().map(memory_records_of).sum()
+    }
+
+    fn most_keys_of(&self, id: PartitionId) -> Option<u64> {
+        let manifest = self.structure.lock();
+        let mut partitions = manifest.partitions.iter();
+        let partition = partitions.find(|partition| partition.id == id)?;
+        let part = self.parts.at(self.parts.find(id)?);
+        let view = Arc::clone(&part.lock().view);
+        let minis = view.all_minis().map(|mini| (0, &mini.removed));
+        let runs = partition.runs.iter().rev();
+        let runs = runs.map(|run| (run.summary.records, &run.removed));
+        let in_runs = match records_above(minis).1 {
+            true => 0,
+            false => records_above(runs).0,
+        };
+        Some(in_runs + memory_records_of(part))
     }
 
     /// The records in runs below which nothing was deleted as a whole, a file's once.
@@ -140,6 +162,14 @@ impl LiveShared {
         stats.refuses = self.refuses(&stats, no_room);
         stats
     }
+}
+
+fn memory_records_of(part: &Mutex<LivePart>) -> u64 {
+    let part = part.lock();
+    let (view, buffered) = (Arc::clone(&part.view), part.memtable.records());
+    drop(part);
+    let minis = view.all_minis().rev();
+    buffered + records_above(minis.map(|mini| (mini.records(), &mini.removed))).0
 }
 
 /// The records of sources, newest first, down to the one that has deleted all that is older; and

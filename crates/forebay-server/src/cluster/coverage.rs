@@ -104,6 +104,28 @@ impl Coverage {
     }
 }
 
+impl Coverage {
+    /// What is covered of a table's whole order, whoever has it.
+    pub fn stretches(&self, order: Order) -> Vec<Segment<'static>> {
+        let whole = Segment {
+            from: Spot::Key(Vec::new()),
+            until: None,
+            holders: &[],
+        };
+        match order {
+            Order::Ordered => self.ordered.then_some(whole).into_iter().collect(),
+            Order::Hashed => {
+                let stretch = |(first, last): &(u16, u16)| Segment {
+                    from: Spot::of(&Bound::Slot(*first)),
+                    until: first_hash_of(u32::from(*last) + 1).map(Spot::Hash),
+                    holders: &[],
+                };
+                self.slots.iter().map(stretch).collect()
+            }
+        }
+    }
+}
+
 /// The earlier one of two ends; none is the end of the order.
 fn earlier(a: Option<Spot>, b: Option<Spot>) -> Option<Spot> {
     match (a, b) {

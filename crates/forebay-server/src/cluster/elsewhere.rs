@@ -34,7 +34,7 @@ pub async fn elsewhere(work: Work) -> Done {
             None => gets::answer(&work, cluster, collected).await,
         },
         Task::Writes(writes) => live::answer_writes(&work, cluster, writes).await,
-        Task::One(..) | Task::Exec(_) => {
+        Task::One(..) | Task::Exec(_) | Task::Part(_) => {
             let (reply, outcome) = patiently(&work, cluster).await;
             cluster.counts.led(Led::of(reply.bytes()));
             Done::of(reply, outcome, None)
@@ -58,6 +58,7 @@ fn first_table(work: &Work, cluster: &Cluster) -> Option<TableName> {
             let (place, args) = writes.commands.first()?;
             table_of(*place, args)?
         }
+        Task::Part(ask) => &ask.table,
         Task::Exec(_) => return None,
     };
     let name = TableName::new(std::str::from_utf8(name).ok()?).ok()?;
@@ -99,8 +100,8 @@ async fn once(asker: &Asker<'_>) -> Result<(Reply, Outcome), Unanswered> {
     match &asker.work.task {
         Task::One(place, args) => one(asker, *place, args).await,
         Task::Exec(queued) => exec(asker, queued).await,
-        Task::Gets(_) | Task::Writes(_) => {
-            Ok(asker.fail("ERR internal error: they are answered together"))
+        Task::Gets(_) | Task::Writes(_) | Task::Part(_) => {
+            Ok(asker.fail("ERR internal error: it is answered otherwise"))
         }
     }
 }

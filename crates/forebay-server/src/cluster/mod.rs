@@ -28,12 +28,15 @@ mod serve;
 mod split;
 mod topology;
 mod walk;
+mod walked;
 
 pub use config::{ClusterConfig, ForwardLimits, PeerTls};
 pub use elsewhere::elsewhere;
 pub use frame::{DAMAGED, NOT_HERE};
+pub use live::PartAsk;
 pub use node::Cluster;
 pub use nudge::Nudges;
+pub use page::Spot;
 pub use peers::PeerClient;
 pub use pins::{Pin, PinnedPeers, pin_of};
 pub use serve::PeerConnection;

@@ -8,7 +8,7 @@
 use std::ops::Bound as Edge;
 use std::sync::Arc;
 
-use forebay_engine::{Bound, SourceError, Version};
+use forebay_engine::{Bound, Source, Version};
 use forebay_run::Order;
 use forebay_run::hash::{first_hash_of, slot_of};
 use forebay_run::scan::{Direction, ScanRange};
@@ -54,6 +54,24 @@ impl Spot {
         }
     }
 
+    /// A text that says which kind it is.
+    pub fn tagged(&self) -> Vec<u8> {
+        let tag: &[u8] = match self {
+            Spot::Hash(_) => b"h",
+            Spot::Key(_) => b"k",
+        };
+        [tag, &self.text()].concat()
+    }
+
+    /// What [`Spot::tagged`] gave.
+    pub fn parse_tagged(text: &[u8]) -> Option<Self> {
+        match text {
+            [b'h', text @ ..] => Self::parse(text, Order::Hashed),
+            [b'k', text @ ..] => Self::parse(text, Order::Ordered),
+            _ => None,
+        }
+    }
+
     fn text(&self) -> Vec<u8> {
         match self {
             Spot::Hash(hash) => hash.to_string().into_bytes(),
@@ -71,7 +89,7 @@ impl Spot {
         }
     }
 
-    fn bound(&self) -> Bound {
+    pub fn bound(&self) -> Bound {
         match self {
             Spot::Hash(hash) => Bound::Slot(slot_of(*hash)),
             Spot::Key(key) => Bound::Key(key.clone()),
@@ -154,7 +172,7 @@ impl PageRequest {
     /// Reads it from what is open of the version.
     pub fn read_here(&self, version: &Arc<Version>) -> Result<KeyPage, CommandError> {
         if self.is_here(version) {
-            return self.read(version);
+            return self.read(Source::Batch(version));
         }
         Err(CommandError::NotHere(format!(
             "version {} of table {}: not all of the range is open here",
@@ -164,11 +182,11 @@ impl PageRequest {
     }
 
     /// Reads it, waiting for the device where it must. REQUIRES: all of it is here.
-    fn read(&self, version: &Arc<Version>) -> Result<KeyPage, CommandError> {
-        let mut scan = version.scan_range(self.range(), Direction::Forward);
+    pub fn read(&self, source: Source<'_>) -> Result<KeyPage, CommandError> {
+        let mut scan = source.scan(self.range(), Direction::Forward);
         let (mut page, mut bytes, mut last) = (KeyPage::default(), 0, None);
         let most = self.count.min(MOST_KEYS);
-        while scan.advance().map_err(SourceError::from)? {
+        while scan.advance()? {
             // Keys of one place are never parted: cursors cannot tell them apart.
             let place = place_of_hash(scan.hash());
             let is_parted = matches!(self.from, Spot::Key(_)) || last != Some(place);

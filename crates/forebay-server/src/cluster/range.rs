@@ -1,17 +1,22 @@
 //! KV.RANGE over the nodes that have parts of the range, in its order.
 
-use forebay_cluster::NodeId;
+use forebay_cluster::{LivePlace, NodeId};
+use forebay_engine::Bounds;
 use forebay_run::Order;
 
 use super::ask::{Asker, PeerReplies, Unanswered};
 use super::coverage::{Coverage, Segment};
 use super::frame::command;
+use super::live::{PartAsk, PartWanted};
 use super::page::{PageRequest, Spot};
 use super::split;
-use crate::command::{RANGE_BYTES, RangePiece, RangeRequest, find_source};
+use crate::command::{
+    RANGE_BYTES, RangePiece, RangeRequest, find_source, no_key_order, no_permission,
+};
 use crate::execute::Outcome;
 use crate::port::Port;
 use crate::resp::{Args, OwnedArgs, Reply};
+use crate::users::Verb;
 
 /// What was found of a range so far.
 #[derive(Debug, Default)]
@@ -28,6 +33,10 @@ pub async fn answer(
     args: &Args<'_>,
 ) -> Result<(Reply, Outcome), Unanswered> {
     let request = RangeRequest::parse(args)?;
+    let live = asker.cluster.member().live();
+    if let Some(place) = live.table(request.table) {
+        return of_live(asker, &request, place).await;
+    }
     let source = find_source(&asker.tables, &asker.work.user, request.table)?;
     let table = asker.map.table(source.table());
     let Some(table) = table.filter(|_| source.order() == Order::Ordered) else {
@@ -52,7 +61,7 @@ pub async fn answer(
     let versions = asker.version_of(request.table);
     let mut found = Found::default();
     for (segment, piece) in pieces {
-        if found.records >= request.limit() || found.items.len() >= RANGE_BYTES {
+        if found.is_full(&request) {
             found.next = Some(request.next_at(&piece));
             break;
         }
@@ -64,6 +73,49 @@ pub async fn answer(
             &mut found,
         )
         .await?;
+        if found.next.is_some() {
+            break;
+        }
+    }
+    Ok(found.reply(asker, request.parts()))
+}
+
+/// The same of a live table: of each partition by leave of who leads it.
+async fn of_live(
+    asker: &Asker<'_>,
+    request: &RangeRequest<'_>,
+    place: &LivePlace,
+) -> Result<(Reply, Outcome), Unanswered> {
+    if !asker.work.user.may(Verb::Read, request.table) {
+        let stop = no_permission(&asker.work.user, request.table, "read");
+        return Err(Unanswered::from(stop));
+    }
+    if place.order == Order::Hashed {
+        return Err(Unanswered::from(no_key_order(request.table, "create")));
+    }
+    let mut bounds: Vec<&Bounds> = place.routes().iter().map(|route| &route.bounds).collect();
+    if request.is_reverse() {
+        bounds.reverse();
+    }
+    let pieces = bounds.into_iter().filter_map(|bounds| {
+        let piece = request.piece_within(bounds)?;
+        Some((bounds, piece))
+    });
+    let mut found = Found::default();
+    for (bounds, piece) in pieces {
+        if found.is_full(request) {
+            found.next = Some(request.next_at(&piece));
+            break;
+        }
+        let args = request.args_of(&piece, request.limit() - found.records);
+        let ask = PartAsk {
+            table: request.table.to_vec(),
+            from: Spot::of(&bounds.lower),
+            whole: Some(bounds.clone()),
+            wanted: PartWanted::Range(args),
+        };
+        let replies = asker.read_part(&ask).await?;
+        found.add(replies.one(), request.parts())?;
         if found.next.is_some() {
             break;
         }
@@ -96,6 +148,10 @@ async fn ask(
 }
 
 impl Found {
+    fn is_full(&self, request: &RangeRequest<'_>) -> bool {
+        self.records >= request.limit() || self.items.len() >= RANGE_BYTES
+    }
+
     fn add(&mut self, reply: &[u8], parts: usize) -> Result<(), Unanswered> {
         let garbled =
             || Unanswered::Told("ERR a node's reply is not what was asked for".to_owned());

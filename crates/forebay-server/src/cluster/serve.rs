@@ -9,7 +9,10 @@ use forebay_cluster::local::LocalReplicas;
 use forebay_engine::TableName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::ask::Unanswered;
+use super::elsewhere::elsewhere;
 use super::frame::{CONTROL, COPY, DAMAGED, FETCH, FORWARD, ForwardHeader, GROUPS, check_format};
+use super::live::PartAsk;
 use super::node::Cluster;
 use super::page::PageRequest;
 use crate::client::Client;
@@ -21,6 +24,7 @@ use crate::resp::{Args, Parser, Reply, RequestLimits};
 use crate::shared::Shared;
 use crate::table_view::TableView;
 use crate::users::{User, Verb};
+use crate::work::Task;
 
 const READ_BYTES: usize = 64 << 10;
 /// Of a frame beside the commands or the message in it.
@@ -157,6 +161,13 @@ async fn forwarded(
         let asked = (user, header.resp3, pinned);
         return page(shared, pipeline, asked, request).await;
     }
+    if let Some(task) = asked_of_part(commands) {
+        let task = task.map_err(|stop| Unanswered::from(stop).into_words())?;
+        pipeline.begin(b"", Arc::clone(&user), header.resp3, None);
+        let work = pipeline.work(task, &shared.tables(), user);
+        pipeline.reply.append_all(elsewhere(work).await.replies);
+        return Ok(());
+    }
     pipeline.begin(commands, user, header.resp3, pinned);
     // When it would send, what is not answered is asked for again.
     while let Next::Wait(wait) = pipeline.advance() {
@@ -166,6 +177,19 @@ async fn forwarded(
         true => Err(wrong("no whole command came".to_owned())),
         false => Ok(()),
     }
+}
+
+/// What is asked of a partition of a live table as a whole, if that is what came.
+fn asked_of_part(commands: &[u8]) -> Option<Result<Task, CommandError>> {
+    let limits = RequestLimits {
+        bulk_bytes: commands.len(),
+        arguments: commands.len(),
+        command_bytes: commands.len(),
+    };
+    let mut parser = Parser::default();
+    let len = parser.advance(commands, &limits).ok()??;
+    let ask = PartAsk::parse(&parser.args(&commands[..len]))?;
+    Some(ask.map(|ask| Task::Part(Box::new(ask))))
 }
 
 /// Answers a part of a walk.

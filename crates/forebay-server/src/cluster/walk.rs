@@ -6,15 +6,17 @@
 
 use std::sync::Arc;
 
-use forebay_engine::{Source, Version};
+use forebay_engine::Version;
 use forebay_run::hash::slot_of;
 
 use super::ask::{Asker, Unanswered};
-use super::coverage::{Coverage, Segment};
-use super::page::{KeyPage, PageRequest, Spot};
+use super::coverage::Coverage;
+use super::live::{PartAsk, PartWanted};
+use super::page::Spot;
+use super::split;
+use super::walked::{LiveRows, WalkedTable};
 use crate::command::{
-    COMMANDS, CommandError, ScanCursor, ScanRequest, Scope, check_walked, first_hash, numbered,
-    place_of_hash,
+    COMMANDS, ScanCursor, ScanRequest, check_walked, first_hash, numbered, place_of_hash,
 };
 use crate::execute::Outcome;
 use crate::resp::{Args, OwnedArgs, Reply};
@@ -34,7 +36,7 @@ pub async fn answer(
     match COMMANDS[place].name {
         "scan" => scan(asker, &args.borrow()).await,
         "keys" => keys(asker, &args.borrow()).await,
-        "dbsize" => Ok(dbsize(asker)),
+        "dbsize" => dbsize(asker).await,
         "randomkey" => randomkey(asker, place, args).await,
         "kv.range" => super::range::answer(asker, place, &args.borrow()).await,
         _ => {
@@ -61,11 +63,9 @@ async fn scan(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Un
     };
     let mut next = ScanCursor::default();
     let ScanCursor { table, place } = request.cursor;
-    for (number, source) in numbered(asker.readable()) {
-        let Source::Batch(version) = source else {
-            continue;
-        };
-        if number < table || !request.accepts(source) {
+    let live = asker.cluster.member().live();
+    for (number, walked_table) in numbered(asker.walked(&live), |table| table.name()) {
+        if number < table || !request.accepts(walked_table.name(), walked_table.kind()) {
             continue;
         }
         if walked.is_done(&request) {
@@ -73,7 +73,15 @@ async fn scan(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Un
             break;
         }
         let place = if number == table { place } else { 0 };
-        let goes_on = scan_table(asker, &coverage, version, place, &request, &mut walked).await?;
+        let goes_on = scan_table(
+            asker,
+            &coverage,
+            &walked_table,
+            place,
+            &request,
+            &mut walked,
+        )
+        .await?;
         if let Some(place) = goes_on {
             next = ScanCursor {
                 table: number,
@@ -97,7 +105,7 @@ impl Walked {
 async fn scan_table(
     asker: &Asker<'_>,
     coverage: &Coverage,
-    version: &Arc<Version>,
+    table: &WalkedTable<'_>,
     place: u64,
     request: &ScanRequest<'_>,
     walked: &mut Walked,
@@ -105,8 +113,7 @@ async fn scan_table(
     let cursors = &asker.work.shared.scan_cursors;
     let random = &**asker.work.shared.store.random();
     let first = cursors.find(place).map(Spot::Key);
-    let source = Source::Batch(version);
-    for segment in asker.segments(coverage, version) {
+    for segment in asker.segments(coverage, table) {
         let mut from = match &segment.from {
             Spot::Hash(_) => Spot::Hash(first_hash(place)),
             Spot::Key(_) => first.clone().unwrap_or(Spot::Key(Vec::new())),
@@ -123,13 +130,13 @@ async fn scan_table(
                 }));
             }
             let count = request.count.saturating_sub(walked.seen).max(1);
-            let page = asker.page(version, &segment, from, count).await?;
+            let page = asker.page(table, &segment, from, count).await?;
             walked.pages += 1;
             walked.seen += page.keys.len();
             let shown = page
                 .keys
                 .iter()
-                .filter_map(|key| request.shown.show(source, key));
+                .filter_map(|key| request.shown.show(table.name(), key));
             walked.keys.extend(shown);
             match page.next {
                 Some(next) => from = next,
@@ -143,25 +150,26 @@ async fn scan_table(
 async fn keys(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Unanswered> {
     let pattern = args.get(1);
     let shown = asker.scope().shown_keys(Some(pattern));
-    let mut tables = asker.readable();
-    tables.retain(|source| shown.may_match(*source));
+    let live = asker.cluster.member().live();
+    let mut tables = asker.walked(&live);
+    tables.retain(|table| shown.may_match(table.name()));
     let coverage = Coverage::of(&asker.map, asker.work.client.port);
-    check_walked(
-        pattern,
-        tables.iter().map(|table| rows(*table, &coverage)).sum(),
-    )?;
+    // Of live tables it is known on the way.
+    let known = tables.iter().map(|table| match table {
+        WalkedTable::Batch(version) => rows(version, &coverage),
+        WalkedTable::Live(..) => 0,
+    });
+    check_walked(pattern, known.sum())?;
     let (mut found, mut walked) = (Vec::new(), 0);
-    for source in tables {
-        let Source::Batch(version) = source else {
-            continue;
-        };
-        for segment in asker.segments(&coverage, version) {
+    for table in tables {
+        for segment in asker.segments(&coverage, &table) {
             let mut from = Some(segment.from.clone());
             while let Some(at) = from {
-                let page = asker.page(version, &segment, at, PAGE_KEYS).await?;
+                let page = asker.page(&table, &segment, at, PAGE_KEYS).await?;
                 walked += page.keys.len() as u64;
                 check_walked(pattern, walked)?;
-                found.extend(page.keys.iter().filter_map(|key| shown.show(source, key)));
+                let keys = page.keys.iter();
+                found.extend(keys.filter_map(|key| shown.show(table.name(), key)));
                 from = page.next;
             }
         }
@@ -172,32 +180,43 @@ async fn keys(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Un
     Ok((reply, Outcome::Answered))
 }
 
-/// The rows of a table's partitions that begin in what is covered.
-fn rows(source: Source<'_>, coverage: &Coverage) -> u64 {
-    let Source::Batch(version) = source else {
-        return 0;
-    };
+/// The rows of a batch table's partitions that begin in what is covered.
+fn rows(version: &Version, coverage: &Coverage) -> u64 {
     let partitions = version.manifest().partitions.iter();
     let covered = partitions.filter(|partition| coverage.covers(&partition.bounds.lower));
     covered.map(|partition| partition.totals.rows).sum()
 }
 
-fn dbsize(asker: &Asker<'_>) -> (Reply, Outcome) {
+/// The rows of all batch tables that are covered.
+fn batch_rows(asker: &Asker<'_>, coverage: &Coverage) -> u64 {
+    let tables = asker.batch_tables().into_iter();
+    tables.map(|version| rows(version, coverage)).sum()
+}
+
+async fn dbsize(asker: &Asker<'_>) -> Result<(Reply, Outcome), Unanswered> {
     let coverage = Coverage::of(&asker.map, asker.work.client.port);
-    let tables = asker.readable();
-    let rows: u64 = tables.iter().map(|table| rows(*table, &coverage)).sum();
+    let live = asker.cluster.member().live();
+    let of_live = asker.live_rows(&coverage, &live).await?;
+    let of_live: u64 = of_live.iter().map(|part| part.rows).sum();
+    let rows = batch_rows(asker, &coverage) + of_live;
     let mut reply = asker.work.reply();
     reply.int(i64::try_from(rows).unwrap_or(i64::MAX));
-    (reply, Outcome::Answered)
+    Ok((reply, Outcome::Answered))
 }
 
 /// A key by chance: a partition is drawn by its rows, and who has it draws from what it has. At a
-/// port that does not cover everything this node draws.
+/// port that does not cover everything this node draws from batch tables.
 async fn randomkey(
     asker: &Asker<'_>,
     place: usize,
     args: &OwnedArgs,
 ) -> Result<(Reply, Outcome), Unanswered> {
+    let coverage = Coverage::of(&asker.map, asker.work.client.port);
+    let live = asker.cluster.member().live();
+    let of_live = asker.live_rows(&coverage, &live).await?;
+    if let Some(found) = live_key(asker, batch_rows(asker, &coverage), &of_live).await? {
+        return Ok(found);
+    }
     let drawn = match asker.work.client.port {
         crate::port::Port::Gateway => asker.draw(),
         _ => None,
@@ -208,74 +227,49 @@ async fn randomkey(
     Ok(asker.pass(replies.one()))
 }
 
-impl<'w> Asker<'w> {
-    fn scope(&self) -> Scope<'_> {
-        Scope {
-            tables: &self.tables,
-            user: &self.work.user,
-            shared: &self.work.shared,
+/// A key of a live table by chance; `None`: it is to be one of a batch table, or there is none.
+async fn live_key(
+    asker: &Asker<'_>,
+    in_batch: u64,
+    parts: &[LiveRows<'_>],
+) -> Result<Option<(Reply, Outcome)>, Unanswered> {
+    let in_live: u64 = parts.iter().map(|part| part.rows).sum();
+    let random = asker.work.shared.store.random();
+    let drawn = random.next_u64() % (in_batch + in_live).max(1);
+    let Some(mut drawn) = drawn.checked_sub(in_batch) else {
+        return Ok(None);
+    };
+    let first = parts
+        .iter()
+        .position(|part| match drawn.checked_sub(part.rows) {
+            Some(rest) => {
+                drawn = rest;
+                false
+            }
+            None => true,
+        });
+    let first = first.unwrap_or(0);
+    // Where all keys of a partition were deleted it is the next one's turn.
+    for part in parts[first..].iter().chain(&parts[..first]) {
+        if part.rows == 0 {
+            continue;
+        }
+        let ask = PartAsk::new(part.table, part.from.clone(), PartWanted::Key);
+        let replies = asker.read_part(&ask).await?;
+        if let Some(key) = split::bulk(replies.one()) {
+            let shown = asker.scope().shown_keys(None).show(part.table, key);
+            let mut reply = asker.work.reply();
+            reply.bulk(&shown.unwrap_or_default());
+            return Ok(Some((reply, Outcome::Answered)));
         }
     }
+    Ok(None)
+}
 
-    /// The tables of the cluster that the user may read.
-    fn readable(&self) -> Vec<Source<'_>> {
-        let mut tables = self.scope().readable();
-        tables.retain(|source| self.map.table(source.table()).is_some());
-        tables
-    }
-
-    fn segments(&self, coverage: &Coverage, version: &Version) -> Vec<Segment<'_>> {
-        let table = self.map.table(version.table());
-        table.map_or(Vec::new(), |table| coverage.segments(table))
-    }
-
-    /// A page of a segment, from here or from who has it.
-    async fn page(
-        &self,
-        version: &Arc<Version>,
-        segment: &Segment<'_>,
-        from: Spot,
-        count: usize,
-    ) -> Result<KeyPage, Unanswered> {
-        let request = PageRequest {
-            table: version.table().as_str().as_bytes().to_vec(),
-            from,
-            until: segment.until.clone(),
-            count,
-        };
-        if request.is_here(version) && self.reads_here(segment.holders) {
-            let (version, failed) = (
-                Arc::clone(version),
-                "ERR internal error: see the server's log",
-            );
-            let read = tokio::task::spawn_blocking(move || request.read_here(&version)).await;
-            return match read {
-                Ok(read) => Ok(read?),
-                Err(_) => Err(Unanswered::from(CommandError::error(failed))),
-            };
-        }
-        let versions = self.version_of(&request.table);
-        let replies = self
-            .ask(segment.holders, &request.command(), 1, &versions)
-            .await?;
-        if let Some(differ) = self.not_there(&replies, replies.one()) {
-            return Err(differ);
-        }
-        let page = KeyPage::read(replies.one(), version.order());
-        page.ok_or_else(|| {
-            let garbled = "ERR a node's reply is not what was asked for".to_owned();
-            Unanswered::Told(super::split::error(replies.one()).unwrap_or(garbled))
-        })
-    }
-
+impl Asker<'_> {
     /// Who has a partition drawn by chance; `None`: this node.
     fn draw(&self) -> Option<Vec<forebay_cluster::NodeId>> {
-        let tables = self.readable();
-        let versions = tables.iter().filter_map(|source| match source {
-            Source::Batch(version) => Some(*version),
-            Source::Live(_) => None,
-        });
-        let versions: Vec<&Arc<Version>> = versions.collect();
+        let versions: Vec<&Arc<Version>> = self.batch_tables();
         let rows: u64 = versions
             .iter()
             .map(|version| version.manifest().rows())

@@ -12,8 +12,8 @@ use forebay_engine::Source;
 const KEYS_LIMIT: u64 = 100_000;
 
 /// What Redis calls the type of a table's values.
-pub fn type_name(source: Source<'_>) -> &'static str {
-    match source.kind() {
+pub fn type_name(kind: &ValueKind) -> &'static str {
+    match kind {
         ValueKind::Row => "hash",
         ValueKind::Bytes { .. } | ValueKind::Number { .. } => "string",
         ValueKind::List { .. } => "list",
@@ -23,7 +23,7 @@ pub fn type_name(source: Source<'_>) -> &'static str {
 pub fn type_of(call: &mut Call<'_>) -> Answer {
     let (source, value) = call.fetch(call.args.get(1))?;
     call.reply.simple(if value.is_some() {
-        type_name(source)
+        type_name(source.kind())
     } else {
         "none"
     });
@@ -71,7 +71,13 @@ pub fn dbsize(call: &mut Call<'_>) -> Answer {
 
 /// A key by chance, of a table chosen by its share of all keys.
 pub fn randomkey(call: &mut Call<'_>) -> Answer {
-    let tables = call.scope().readable();
+    let mut tables = call.scope().readable();
+    // What replicas have is drawn from by their leave: whoever asked does.
+    let is_replica = |source: &Source<'_>| match source {
+        Source::Batch(_) => false,
+        Source::Live(table) => call.tables.is_replica(table),
+    };
+    tables.retain(|source| !is_replica(source));
     // A live table may have rows in memory alone.
     let weight = |source: Source<'_>| match source {
         Source::Batch(_) => source.rows(),
@@ -90,7 +96,7 @@ pub fn randomkey(call: &mut Call<'_>) -> Answer {
         place = 0;
         if let Some(key) = some_key(source, random)? {
             call.first = Some(source.table());
-            let key = call.scope().shown_keys(None).show(source, &key);
+            let key = call.scope().shown_keys(None).show(source.table(), &key);
             call.reply.bulk(&key.unwrap_or_default());
             return Ok(());
         }
@@ -131,7 +137,7 @@ pub fn keys(call: &mut Call<'_>) -> Answer {
     let pattern = call.args.get(1);
     let shown = call.scope().shown_keys(Some(pattern));
     let mut tables = call.scope().readable();
-    tables.retain(|source| shown.may_match(*source));
+    tables.retain(|source| shown.may_match(source.table()));
     let check = |rows| check_walked(pattern, rows);
     check(tables.iter().map(|source| source.rows()).sum())?;
     let (mut found, mut walked) = (Vec::new(), 0);
@@ -140,7 +146,7 @@ pub fn keys(call: &mut Call<'_>) -> Answer {
         while scan.advance()? {
             walked += 1;
             check(walked)?;
-            found.extend(shown.show(source, scan.key()));
+            found.extend(shown.show(source.table(), scan.key()));
         }
     }
     call.reply.array(found.len());

@@ -49,7 +49,9 @@ pub use get::{KEYS_AT_ONCE, reply_values};
 pub use held::Held;
 pub use keyspace::check_walked;
 pub use names::KeyNames;
-pub use range::{REPLY_BYTES as RANGE_BYTES, RangePiece, RangeRequest};
+pub use range::{
+    DeleteRequest, REPLY_BYTES as RANGE_BYTES, RangePiece, RangeRequest, no_key_order,
+};
 pub use scan::{ScanCursor, ScanCursors, ScanRequest, first_hash, numbered, place_of_hash};
 pub use table::COMMANDS;
 pub use transaction::Queued;

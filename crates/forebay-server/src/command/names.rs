@@ -9,7 +9,7 @@
 //!
 //! Commands get their keys with T's name before them. What runs them knows only `table:key`.
 
-use forebay_engine::{Source, TableName};
+use forebay_engine::TableName;
 
 use super::Command;
 use crate::glob;
@@ -56,8 +56,8 @@ impl<'a> KeyNames<'a> {
     }
 
     /// Whether a table's key, without the table's name, means this key of this table.
-    pub fn stands_alone(&self, source: Source<'_>, key: &[u8]) -> bool {
-        source.table() == self.default && !self.is_named(key)
+    pub fn stands_alone(&self, table: &TableName, key: &[u8]) -> bool {
+        table == self.default && !self.is_named(key)
     }
 
     fn is_table(&self, name: &[u8]) -> bool {
@@ -104,26 +104,24 @@ impl<'a> ShownKeys<'a> {
 
     /// The name of a key that is the shortest that commands take; `None` where the pattern is not
     /// its.
-    pub fn show(&self, source: Source<'_>, key: &[u8]) -> Option<Vec<u8>> {
-        let bare = |names: &KeyNames<'_>| !self.in_full && names.stands_alone(source, key);
+    pub fn show(&self, table: &TableName, key: &[u8]) -> Option<Vec<u8>> {
+        let bare = |names: &KeyNames<'_>| !self.in_full && names.stands_alone(table, key);
         let shown = match self.names.as_ref().is_some_and(bare) {
             true => key.to_vec(),
-            false => wire_key(source, key),
+            false => wire_key(table, key),
         };
         let matches = |pattern| glob::matches(pattern, &shown);
         self.pattern.is_none_or(matches).then_some(shown)
     }
 
     /// Whether any key of the table could match, by what the pattern begins with.
-    pub fn may_match(&self, source: Source<'_>) -> bool {
+    pub fn may_match(&self, table: &TableName) -> bool {
         let prefix = self.pattern.map(glob::literal_prefix).unwrap_or_default();
         match &self.names {
             // Its keys that look as if they were another table's are shown in full.
-            Some(names) if source.table() == names.default => {
-                self.in_full || !names.is_named(prefix)
-            }
+            Some(names) if table == names.default => self.in_full || !names.is_named(prefix),
             _ => {
-                let table = wire_key(source, b"");
+                let table = wire_key(table, b"");
                 let common = prefix.len().min(table.len());
                 prefix[..common] == table[..common]
             }
@@ -132,6 +130,6 @@ impl<'a> ShownKeys<'a> {
 }
 
 /// `table:key`.
-pub fn wire_key(source: Source<'_>, key: &[u8]) -> Vec<u8> {
-    [source.table().as_str().as_bytes(), b":", key].concat()
+pub fn wire_key(table: &TableName, key: &[u8]) -> Vec<u8> {
+    [table.as_str().as_bytes(), b":", key].concat()
 }

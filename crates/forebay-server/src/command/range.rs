@@ -21,7 +21,7 @@ use super::value::reply_value;
 use super::write::RangeDelete;
 use super::{Answer, CommandError, find_source, positive, shown};
 use crate::resp::{Args, OwnedArgs, Reply};
-use forebay_engine::Source;
+use forebay_engine::{Bound as PartBound, Bounds, Source, TableName};
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 10_000;
@@ -99,6 +99,22 @@ impl<'a> RangeRequest<'a> {
         is_any.then_some(RangePiece { start, end })
     }
 
+    /// Its part of a partition of an ordered table.
+    pub fn piece_within(&self, bounds: &Bounds) -> Option<RangePiece> {
+        let key = |bound: &PartBound| match bound {
+            PartBound::Key(key) => key.clone(),
+            PartBound::Slot(_) => Vec::new(),
+        };
+        let upper = bounds.upper.as_ref().map(key);
+        self.piece(&key(&bounds.lower), upper.as_deref())
+    }
+
+    /// Whether nothing of it lies outside of a partition.
+    pub fn lies_within(&self, bounds: &Bounds) -> bool {
+        let all = self.piece(&[], None);
+        all.is_none() || self.piece_within(bounds) == all
+    }
+
     pub fn is_reverse(&self) -> bool {
         self.options.reverse
     }
@@ -150,6 +166,62 @@ impl<'a> RangeRequest<'a> {
     }
 }
 
+/// A command that deletes a range of keys, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeleteRequest<'a> {
+    pub table: &'a [u8],
+    /// None: all keys.
+    pub range: Option<RangeRequest<'a>>,
+    /// It answers how many keys there were.
+    pub is_counted: bool,
+}
+
+impl<'a> DeleteRequest<'a> {
+    /// Of KV.DELRANGE or FLUSHDB.
+    pub fn parse(args: &Args<'a>, default: Option<&'a TableName>) -> Result<Self, CommandError> {
+        match args.is(0, "flushdb") {
+            true => Ok(Self {
+                table: flushed(args, default)?,
+                range: None,
+                is_counted: false,
+            }),
+            false => Self::of_range(args),
+        }
+    }
+
+    fn of_range(args: &Args<'a>) -> Result<Self, CommandError> {
+        let is_counted = match args.len() {
+            3 => true,
+            4 if args.is(3, "nocount") => false,
+            _ => return Err(CommandError::syntax()),
+        };
+        let (table, start, end) = bounds(args)?;
+        let options = RangeOptions::default();
+        let range = RangeRequest {
+            table,
+            start,
+            end,
+            options,
+        };
+        Ok(Self {
+            table,
+            range: Some(range),
+            is_counted,
+        })
+    }
+}
+
+impl Default for RangeOptions {
+    fn default() -> Self {
+        Self {
+            limit: DEFAULT_LIMIT,
+            reverse: false,
+            keys: true,
+            values: true,
+        }
+    }
+}
+
 /// One bound: the table it names, if any, and the place in it.
 struct Edge<'a> {
     table: Option<&'a [u8]>,
@@ -187,22 +259,22 @@ pub fn range(call: &mut Call<'_>) -> Answer {
         last.clear();
         last.extend_from_slice(scan.key());
         if options.keys {
-            items.bulk(&wire_key(source, scan.key()));
+            items.bulk(&wire_key(source.table(), scan.key()));
         }
         if options.values {
             reply_value(&mut items, source, Some(scan.value()))?;
         }
     }
-    let next = more.then(|| [b"(", &wire_key(source, &last)[..]].concat());
+    let next = more.then(|| [b"(", &wire_key(source.table(), &last)[..]].concat());
     let parts = usize::from(options.keys) + usize::from(options.values);
     reply(call, next, count * parts, &items)
 }
 
 /// The table, and the two bounds in it.
-type Bounds<'a> = (&'a [u8], Bound<Cow<'a, [u8]>>, Bound<Cow<'a, [u8]>>);
+type NamedBounds<'a> = (&'a [u8], Bound<Cow<'a, [u8]>>, Bound<Cow<'a, [u8]>>);
 
 /// The bounds that the first two arguments are.
-fn bounds<'a>(args: &Args<'a>) -> Result<Bounds<'a>, CommandError> {
+fn bounds<'a>(args: &Args<'a>) -> Result<NamedBounds<'a>, CommandError> {
     if args.get(1).starts_with(b"*") {
         return Err(CommandError::error(
             "ERR '*table:prefix' ends a range: its start is 'table:prefix'",
@@ -225,34 +297,41 @@ fn bounds<'a>(args: &Args<'a>) -> Result<Bounds<'a>, CommandError> {
     Ok((table, start.place, end.place))
 }
 
-fn check_ordered(source: Source<'_>) -> Result<(), CommandError> {
-    let (table, how) = match source {
-        _ if source.order() == Order::Ordered => return Ok(()),
-        Source::Batch(_) => (source.table(), "push"),
-        Source::Live(_) => (source.table(), "create"),
-    };
-    Err(CommandError::error(format!(
+fn check_ordered(source: Source<'_>) -> Answer {
+    match source {
+        _ if source.order() == Order::Ordered => Ok(()),
+        Source::Batch(_) => Err(no_key_order(source.table().as_str().as_bytes(), "push")),
+        Source::Live(_) => Err(no_key_order(source.table().as_str().as_bytes(), "create")),
+    }
+}
+
+/// Of a table without ranges; `how` it is made with them.
+pub fn no_key_order(table: &[u8], how: &str) -> CommandError {
+    let table = shown(table);
+    CommandError::error(format!(
         "ERR table '{table}' is hashed and has no key order: {how} it with --order ordered for ranges"
-    )))
+    ))
 }
 
 /// KV.DELRANGE start end [NOCOUNT]: deletes the keys of a live ordered table, at one moment. They
 /// are read only to be counted.
 pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
     let args = range_delete.args;
-    let counted = match args.len() {
-        3 => true,
-        4 if args.is(3, "nocount") => false,
-        _ => return Err(CommandError::syntax()),
+    let DeleteRequest {
+        range: Some(range),
+        is_counted,
+        ..
+    } = DeleteRequest::of_range(&args)?
+    else {
+        return Err(CommandError::syntax());
     };
-    let (table, start, end) = bounds(&args)?;
     let (start, end) = (
-        start.as_ref().map(|key| &**key),
-        end.as_ref().map(|key| &**key),
+        range.start.as_ref().map(|key| &**key),
+        range.end.as_ref().map(|key| &**key),
     );
-    let table = range_delete.live(table)?;
+    let table = range_delete.live(range.table)?;
     check_ordered(Source::Live(table))?;
-    if !counted {
+    if !is_counted {
         if !is_empty(&start, &end) {
             let commit = table.delete_range(start, end)?;
             range_delete.commits.add(table, &commit);
@@ -273,6 +352,16 @@ pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
 /// FLUSHDB [table] [ASYNC | SYNC]: deletes the keys of a live table, at one moment.
 pub fn flush(range_delete: &mut RangeDelete<'_>) -> Answer {
     let (args, shared) = (range_delete.args, range_delete.shared);
+    let table = flushed(&args, shared.config.default_table.as_ref())?;
+    let table = range_delete.live(table)?;
+    let commit = table.delete_all()?;
+    range_delete.commits.add(table, &commit);
+    range_delete.reply.ok();
+    Ok(())
+}
+
+/// The table that a FLUSHDB is about.
+fn flushed<'a>(args: &Args<'a>, default: Option<&'a TableName>) -> Result<&'a [u8], CommandError> {
     let is_mode = |at: usize| args.is(at, "async") || args.is(at, "sync");
     let named = match args.len() {
         1 => None,
@@ -281,19 +370,13 @@ pub fn flush(range_delete: &mut RangeDelete<'_>) -> Answer {
         3 if is_mode(2) => Some(args.get(1)),
         _ => return Err(CommandError::syntax()),
     };
-    let default = shared.config.default_table.as_ref();
     let table = named.or(default.map(|table| table.as_str().as_bytes()));
-    let table = table.ok_or_else(|| {
+    table.ok_or_else(|| {
         CommandError::error(
             "ERR FLUSHDB here empties one table: FLUSHDB TABLE, or without a name that of \
              --default-table",
         )
-    })?;
-    let table = range_delete.live(table)?;
-    let commit = table.delete_all()?;
-    range_delete.commits.add(table, &commit);
-    range_delete.reply.ok();
-    Ok(())
+    })
 }
 
 fn reply(call: &mut Call<'_>, next: Option<Vec<u8>>, count: usize, items: &Reply) -> Answer {
@@ -308,12 +391,7 @@ fn reply(call: &mut Call<'_>, next: Option<Vec<u8>>, count: usize, items: &Reply
 }
 
 fn options(args: &Args<'_>) -> Result<RangeOptions, CommandError> {
-    let mut options = RangeOptions {
-        limit: DEFAULT_LIMIT,
-        reverse: false,
-        keys: true,
-        values: true,
-    };
+    let mut options = RangeOptions::default();
     let mut at = 3;
     while at < args.len() {
         if args.is(at, "limit") && at + 1 < args.len() {

@@ -25,7 +25,7 @@ use super::keyspace::type_name;
 use super::names::ShownKeys;
 use super::{Answer, CommandError, positive};
 use crate::resp::{Args, Reply};
-use forebay_engine::Source;
+use forebay_engine::{Source, TableName, ValueKind};
 
 const PLACE_BITS: u32 = 42;
 /// Set in the place of an ordered table.
@@ -91,7 +91,7 @@ impl ScanCursors {
 /// SCAN cursor [MATCH pattern] [COUNT n] [TYPE type].
 pub fn scan(call: &mut Call<'_>) -> Answer {
     let options = ScanRequest::parse(&call.args, call.scope())?;
-    let tables = numbered(call.scope().readable());
+    let tables = numbered(call.scope().readable(), |source| source.table());
     let ScanCursor { table, place } = options.cursor;
     let (mut keys, mut seen, mut next) = (Vec::new(), 0, ScanCursor::default());
     for (number, source) in tables.into_iter().filter(|(number, _)| *number >= table) {
@@ -100,7 +100,7 @@ pub fn scan(call: &mut Call<'_>) -> Answer {
             break;
         }
         let from = if number == table { place } else { 0 };
-        if !options.accepts(source) {
+        if !options.accepts(source.table(), source.kind()) {
             continue;
         }
         let stopped = match source.order() {
@@ -174,24 +174,23 @@ impl<'a> ScanRequest<'a> {
         Ok(request)
     }
 
-    pub fn accepts(&self, source: Source<'_>) -> bool {
-        let kind = type_name(source).as_bytes();
+    pub fn accepts(&self, table: &TableName, kind: &ValueKind) -> bool {
+        let kind = type_name(kind).as_bytes();
         self.kind
             .is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
-            && self.shown.may_match(source)
+            && self.shown.may_match(table)
     }
 }
 
 /// Gives every table its number, and sorts by it. A table keeps its number when others come and go,
 /// but for the rare case that two names want the same one.
-pub fn numbered(tables: Vec<Source<'_>>) -> Vec<(u64, Source<'_>)> {
-    let wanted =
-        |source: Source<'_>| 1 + xxh3_64(source.table().as_str().as_bytes()) % TABLE_NUMBERS;
-    let mut numbered: Vec<_> = tables
+pub fn numbered<T>(tables: Vec<T>, name: impl Fn(&T) -> &TableName) -> Vec<(u64, T)> {
+    let wanted = |name: &TableName| 1 + xxh3_64(name.as_str().as_bytes()) % TABLE_NUMBERS;
+    let mut numbered: Vec<(u64, T)> = tables
         .into_iter()
-        .map(|table| (wanted(table), table))
+        .map(|table| (wanted(name(&table)), table))
         .collect();
-    numbered.sort_by(|(a, x), (b, y)| a.cmp(b).then_with(|| x.table().cmp(y.table())));
+    numbered.sort_by(|(a, x), (b, y)| a.cmp(b).then_with(|| name(x).cmp(name(y))));
     let mut least = 0;
     for (number, _) in &mut numbered {
         *number = (*number).max(least);
@@ -233,7 +232,7 @@ fn walk_hashed(
         }
         last = Some(place);
         *seen += 1;
-        keys.extend(options.shown.show(source, scan.key()));
+        keys.extend(options.shown.show(source.table(), scan.key()));
     }
     Ok(None)
 }
@@ -259,7 +258,7 @@ fn walk_ordered(
             ));
         }
         *seen += 1;
-        keys.extend(options.shown.show(source, scan.key()));
+        keys.extend(options.shown.show(source.table(), scan.key()));
     }
     Ok(None)
 }

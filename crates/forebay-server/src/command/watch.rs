@@ -120,7 +120,7 @@ pub fn watch(call: &mut SessionCall<'_>) -> Answer {
         call.session.watches.add(Watched {
             table: source.table().clone(),
             key: key.to_vec(),
-            stands_alone: names.is_some_and(|names| names.stands_alone(source, key)),
+            stands_alone: names.is_some_and(|names| names.stands_alone(source.table(), key)),
             seen: see(source, key)?,
         })?;
     }
@@ -175,7 +175,7 @@ impl View<'_> {
             found => found?,
         };
         let names = KeyNames::of(self.shared, self.tables, self.user);
-        let stands_alone = |names: KeyNames<'_>| names.stands_alone(table, &watched.key);
+        let stands_alone = |names: KeyNames<'_>| names.stands_alone(table.table(), &watched.key);
         if watched.stands_alone && !names.is_some_and(stands_alone) {
             return Ok(true);
         }

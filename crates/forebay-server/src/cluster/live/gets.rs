@@ -13,7 +13,7 @@ use super::super::node::Cluster;
 use super::super::place::moved_to;
 use super::lead::Lead;
 use super::read::PartRead;
-use super::spot::LiveSpot;
+use super::spot::{LiveAt, LiveSpot};
 use crate::command::no_permission;
 use crate::config::HIGH_WATER;
 use crate::execute::Outcome;
@@ -113,7 +113,7 @@ async fn read_group(
     let wire = |key: &[u8]| [table, b":", key].concat();
     let read = PartRead {
         asker,
-        keys: keys.iter().map(wire).collect(),
+        at: LiveAt::Keys(keys.iter().map(wire).collect()),
         may_move: false,
         task: Box::new(|| Task::Gets(OwnedGets::new(table, group.keys.clone()))),
         commands,

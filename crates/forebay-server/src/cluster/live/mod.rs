@@ -9,15 +9,17 @@
 //! | `read` | reading by leave |
 //! | `parts` | commands on keys of several partitions |
 //! | `gets` | GETs that follow each other |
+//! | `piece` | what is asked of one partition as a whole, for walks |
+//! | `deletes` | ranges of keys |
 //! | `writes` | commands that write a key each and follow each other |
-//! | `walks` | what is refused for now |
 
+mod deletes;
 mod gets;
 mod lead;
 mod parts;
+mod piece;
 mod read;
 mod spot;
-mod walks;
 mod write;
 mod writes;
 
@@ -35,6 +37,7 @@ use forebay_engine::TableName;
 use super::ask::{Asker, Unanswered};
 pub use gets::answer as answer_gets;
 use parts::Whole;
+pub use piece::{PartAsk, PartWanted};
 pub use writes::answer as answer_writes;
 
 /// What a command came to; `None`: it is about no live table.
@@ -45,8 +48,15 @@ pub async fn answer(asker: &Asker<'_>) -> Answered {
     let live = asker.cluster.member().live();
     let checked = match &asker.work.task {
         Task::Gets(_) | Task::Writes(_) => return None,
+        Task::Part(ask) => return Some(part(asker, ask).await),
         Task::One(place, args) if COMMANDS[*place].is_of_all_tables() => {
-            return walks::refused(asker, &live, *place, &args.borrow());
+            return match COMMANDS[*place].run {
+                Run::RangeDelete(_) => {
+                    let command = &COMMANDS[*place];
+                    deletes::answer(asker, command, &live, &args.borrow()).await
+                }
+                _ => None,
+            };
         }
         Task::One(place, args) => check(asker, &live, &[(*place, args.borrow())], false),
         Task::Exec(queued) => {
@@ -69,8 +79,23 @@ pub async fn answer(asker: &Asker<'_>) -> Answered {
     Some(match &asker.work.task {
         Task::One(place, args) => parts::answer(asker, *place, args).await,
         Task::Exec(queued) => Whole::exec(asker, queued).answer().await,
-        Task::Gets(_) | Task::Writes(_) => return None,
+        Task::Gets(_) | Task::Writes(_) | Task::Part(_) => return None,
     })
+}
+
+/// What another node asks of a partition.
+async fn part(asker: &Asker<'_>, ask: &PartAsk) -> Result<(Reply, Outcome), Unanswered> {
+    ask.check(asker)?;
+    match &ask.wanted {
+        PartWanted::Delete(args) => {
+            let reply = deletes::one(asker, ask, args).await?;
+            Ok(asker.pass(&reply))
+        }
+        _ => {
+            let replies = asker.read_part(ask).await?;
+            Ok(asker.pass(replies.one()))
+        }
+    }
 }
 
 /// Whether commands go to replicas, and may.

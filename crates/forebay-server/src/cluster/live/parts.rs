@@ -12,7 +12,7 @@ use super::super::elsewhere;
 use super::super::frame::command as framed;
 use super::super::split;
 use super::read::{PartRead, last_of};
-use super::spot::{CommandPart, LiveSpot, divide};
+use super::spot::{CommandPart, LiveAt, LiveSpot, divide};
 use super::write::{PartWrite, WriteItem};
 use crate::command::{COMMANDS, Queued, Run, split as split_key};
 use crate::execute::Outcome;
@@ -191,7 +191,7 @@ impl<'a> Whole<'a> {
         may_move: bool,
     ) -> Result<Bytes, Unanswered> {
         let asker = self.asker;
-        let proposal = WireProposal::encode(asker.work.resp3, self.is_multi, self.args());
+        let proposal = WireProposal::encode(asker.work.resp3, self.is_multi, None, self.args());
         let (commands, count) = self.framed();
         let slot = spots.first().and_then(|spot| spot.slot);
         let item = WriteItem {
@@ -202,7 +202,7 @@ impl<'a> Whole<'a> {
         };
         let write = PartWrite {
             asker,
-            wire: wire.to_vec(),
+            at: LiveAt::Keys(vec![wire.to_vec()]),
             items: vec![item],
         };
         write.one().await
@@ -217,7 +217,7 @@ impl<'a> Whole<'a> {
         let counts = (1, count);
         let read = PartRead {
             asker: self.asker,
-            keys,
+            at: LiveAt::Keys(keys),
             may_move,
             task: Box::new(task),
             commands,
@@ -244,18 +244,11 @@ fn put_together(
             Err(why) => failed.push(why),
         }
     }
-    let is_uncertain = |why: &Unanswered| match why {
-        Unanswered::Told(words) => words.starts_with("UNCERTAIN "),
-        _ => false,
-    };
-    if let Some(at) = failed.iter().position(is_uncertain) {
-        return Err(failed.swap_remove(at));
-    }
-    if let Some(why) = failed.into_iter().next() {
+    if let Some(why) = most_open(failed) {
         // Parts that were written are not written again.
-        return Err(match joined {
-            Joined::Done(_) => Unanswered::Told(why.into_words()),
-            _ => why,
+        return Err(match (joined, why) {
+            (Joined::Done(_), why) => Unanswered::Told(why.into_words()),
+            (_, why) => why,
         });
     }
     let mut reply = asker.work.reply();
@@ -282,6 +275,16 @@ fn put_together(
         )),
         false => (reply, Outcome::Answered),
     })
+}
+
+/// The error of those of several parts that is told: one that leaves it open what was written.
+pub fn most_open(mut failed: Vec<Unanswered>) -> Option<Unanswered> {
+    let is_uncertain = |why: &Unanswered| match why {
+        Unanswered::Told(words) => words.starts_with("UNCERTAIN "),
+        _ => false,
+    };
+    let at = failed.iter().position(is_uncertain).unwrap_or(0);
+    (at < failed.len()).then(|| failed.swap_remove(at))
 }
 
 /// An item a key, in the order of the keys.

@@ -11,7 +11,7 @@ use super::super::ask::{Asker, PeerReplies, Unanswered};
 use super::super::place::moved_to;
 use super::super::split;
 use super::lead::Lead;
-use super::spot::LiveSpot;
+use super::spot::LiveAt;
 use super::write::move_time;
 use crate::command::split as split_key;
 use crate::work::Task;
@@ -19,8 +19,7 @@ use crate::work::Task;
 /// Commands that read keys of one partition.
 pub struct PartRead<'a> {
     pub asker: &'a Asker<'a>,
-    /// The keys. REQUIRES: there is one.
-    pub keys: Vec<Vec<u8>>,
+    pub at: LiveAt,
     /// All keys have one slot.
     pub may_move: bool,
     /// What is run here.
@@ -51,6 +50,10 @@ impl PartRead<'_> {
             if asker.is_last() {
                 return Err(asker.not_leading());
             }
+            if self.at.has_changed(asker.cluster) {
+                let words = "the partitions of the table have just changed";
+                return Err(Unanswered::OtherMap(words.to_owned()));
+            }
             if !asker.waits_for_lead().await {
                 return Err(Unanswered::Told(format!("TRYAGAIN {why}")));
             }
@@ -60,9 +63,7 @@ impl PartRead<'_> {
 
     async fn once(&self, attempt: usize) -> Result<PeerReplies, NotRead> {
         let asker = self.asker;
-        let spot = self.keys.first();
-        let spot = spot.and_then(|wire| LiveSpot::now(asker.cluster, wire));
-        let Some(spot) = spot else {
+        let Some(spot) = self.at.now(asker.cluster) else {
             let why = "where the table's partitions are is not known here yet".to_owned();
             return Err(NotRead::Passing(why));
         };
@@ -150,10 +151,15 @@ impl PartRead<'_> {
                 .and_then(|(table, _)| tables.live(table));
             table.is_some_and(|table| table.options().expiry != Expiry::Never)
         };
-        if !self.keys.iter().any(|wire| expires(wire)) {
+        let keys = match &self.at {
+            LiveAt::Keys(keys) => keys,
+            // Some of its keys may have.
+            LiveAt::Place { table, .. } => return expires(&[table, &b":"[..]].concat()),
+        };
+        if !keys.iter().any(|wire| expires(wire)) {
             return false;
         }
-        let keys = self.keys.clone();
+        let keys = keys.clone();
         let looks = tokio::task::spawn_blocking(move || {
             keys.iter().any(|wire| {
                 let found = split_key(wire).ok();

@@ -1,9 +1,11 @@
 //! Where a key of a live table is, and the arguments of a command by partition.
 
-use forebay_cluster::{LivePlaces, NodeId};
+use forebay_cluster::{LivePlaces, LiveRoute, NodeId};
+use forebay_engine::Bounds;
 use forebay_replica::GroupId;
 
 use super::super::node::Cluster;
+use super::super::page::Spot;
 use crate::command::{Command, split};
 use crate::resp::{Args, OwnedArgs};
 
@@ -15,6 +17,20 @@ pub struct LiveSpot {
     pub slot: Option<u16>,
     /// Who has it, whoever leads first.
     pub nodes: Vec<NodeId>,
+}
+
+/// What is asked for of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LiveAt {
+    /// These keys.
+    Keys(Vec<Vec<u8>>),
+    /// What the partition has that a place in the table's order lies in.
+    Place {
+        table: Vec<u8>,
+        spot: Spot,
+        /// It has to be this one, whole.
+        whole: Option<Bounds>,
+    },
 }
 
 /// The keys of a command that lie in one partition, or in no live table.
@@ -40,9 +56,43 @@ impl LiveSpot {
         })
     }
 
-    /// As it is known now.
-    pub fn now(cluster: &Cluster, wire: &[u8]) -> Option<Self> {
-        Self::of(&cluster.member().live(), wire)
+    fn at(route: &LiveRoute) -> Self {
+        Self {
+            group: route.group,
+            slot: None,
+            nodes: route.nodes.clone(),
+        }
+    }
+}
+
+impl LiveAt {
+    /// Where that is, as it is known now.
+    pub fn now(&self, cluster: &Cluster) -> Option<LiveSpot> {
+        let live = cluster.member().live();
+        match self {
+            Self::Keys(keys) => LiveSpot::of(&live, keys.first()?),
+            Self::Place { table, spot, .. } => {
+                let route = live.table(table)?.route_at(&spot.bound())?;
+                Some(LiveSpot::at(route))
+            }
+        }
+    }
+
+    /// Whether the table is known to have been divided otherwise since it was asked for.
+    pub fn has_changed(&self, cluster: &Cluster) -> bool {
+        let Self::Place {
+            table,
+            spot,
+            whole: Some(whole),
+        } = self
+        else {
+            return false;
+        };
+        let live = cluster.member().live();
+        let route = live
+            .table(table)
+            .and_then(|place| place.route_at(&spot.bound()));
+        route.is_some_and(|route| route.bounds != *whole)
     }
 }
 

@@ -17,7 +17,7 @@ use super::super::link::PeerAnswer;
 use super::super::place::moved_to;
 use super::super::split;
 use super::lead::Lead;
-use super::spot::LiveSpot;
+use super::spot::LiveAt;
 
 /// The error of a partition whose replicas do not answer. Nothing was written.
 const NO_REPLICAS: &str = "NOREPLICAS";
@@ -26,8 +26,7 @@ const NO_REPLICAS: &str = "NOREPLICAS";
 #[derive(Debug)]
 pub struct PartWrite<'a> {
     pub asker: &'a Asker<'a>,
-    /// One of the keys.
-    pub wire: Vec<u8>,
+    pub at: LiveAt,
     pub items: Vec<WriteItem>,
 }
 
@@ -136,7 +135,7 @@ impl PartWrite<'_> {
     async fn once(&self, items: &[usize], attempt: usize) -> Vec<Tried> {
         let asker = self.asker;
         let all = |why: &NotWritten| vec![Err(why.clone()); items.len()];
-        let Some(spot) = LiveSpot::now(asker.cluster, &self.wire) else {
+        let Some(spot) = self.at.now(asker.cluster) else {
             let why = "where the table's partitions are is not known here yet".to_owned();
             return all(&NotWritten::Certain(why));
         };

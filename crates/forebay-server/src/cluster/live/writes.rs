@@ -13,7 +13,7 @@ use super::super::frame::command as framed;
 use super::super::node::Cluster;
 use super::check;
 use super::parts::check_size;
-use super::spot::LiveSpot;
+use super::spot::{LiveAt, LiveSpot};
 use super::write::{PartWrite, WriteItem};
 use crate::command::COMMANDS;
 use crate::execute::Outcome;
@@ -92,7 +92,7 @@ fn put<'a>(
     let one = std::iter::once(args.borrow());
     let item = WriteItem {
         slot: spot.slot,
-        proposal: check_size(WireProposal::encode(asker.work.resp3, false, one))?,
+        proposal: check_size(WireProposal::encode(asker.work.resp3, false, None, one))?,
         commands: framed(args.borrow().iter()),
         count: 1,
     };
@@ -100,7 +100,7 @@ fn put<'a>(
     let index = known.unwrap_or_else(|| {
         let write = PartWrite {
             asker,
-            wire,
+            at: LiveAt::Keys(vec![wire]),
             items: Vec::new(),
         };
         groups.push(GroupWrites {
