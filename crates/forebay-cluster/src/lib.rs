@@ -21,6 +21,7 @@ pub mod live;
 mod live_places;
 mod live_status;
 pub mod local;
+mod lost_majority;
 pub mod map;
 mod member;
 pub mod message;
@@ -49,7 +50,8 @@ pub use ids::{
 pub use layouts::MOST_REPLICAS;
 pub use link::{Later, Peers, Trusted};
 pub use live_places::{LivePlace, LivePlaces};
-pub use live_status::{LiveStatus, Partitions};
+pub use live_status::{LiveStatus, LiveTableStatus, Partitions};
+pub use lost_majority::{GoneReplica, LostPartition, RemainingReplica};
 pub use member::Member;
 pub use request::REPLICAS;
 pub use time::MOST_WAIT;

@@ -73,7 +73,8 @@ pub fn open_replicas(
     })?;
     let mut starts = BTreeMap::new();
     for replica in replicas {
-        let start = start_of(table, &log, &opened, replica)?;
+        let known = opened.groups.get(&replica.group.0);
+        let start = start_of(table, &log, known, replica)?;
         starts.insert(replica.group, start);
     }
     let log = EngineLog::new(log);
@@ -99,16 +100,15 @@ pub fn open_replicas(
     Ok(OpenReplicas { log, starts })
 }
 
-fn start_of(
+pub(crate) fn start_of(
     table: &LiveTable,
     log: &ReplicaLog,
-    opened: &OpenedLog,
+    known: Option<&LoggedGroup>,
     replica: &FoundReplica,
 ) -> Result<Start, OpenError> {
     let group = replica.group;
     let applied = facts_of(&table.applied(replica.partition)?);
     let applied = applied.map_err(|error| of_group(group, error.to_string()))?;
-    let known = opened.groups.get(&group.0);
     let promise = match known.and_then(|known| known.promise.clone()) {
         Some(promise) => Promise::from_bytes(promise.into()),
         None if replica.is_new => Ok(Promise {
