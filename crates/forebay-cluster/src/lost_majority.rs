@@ -98,7 +98,10 @@ impl LostPartition {
             return format!("no replica answers; gone: {}", gone.join(", "));
         };
         let has = |one: &RemainingReplica| {
-            format!("{} up to entry {} of term {}", one.node, one.index, one.term)
+            format!(
+                "{} up to entry {} of term {}",
+                one.node, one.index, one.term
+            )
         };
         let remaining: Vec<String> = self.remaining.iter().map(has).collect();
         format!(
@@ -143,7 +146,10 @@ impl Look<'_> {
         let leading = self.watch.leading(self.group.group);
         let known = newest.map(|stranded| &stranded.members);
         let known = known.or_else(|| leading.map(|leading| &leading.lead.members));
-        let named = || self.group.staying().map(|peer| peer.peer).collect();
+        // Who is new votes only where it founds the group.
+        let is_new = |peer: &&PeerEntry| peer.state == PeerState::New && self.group.term > 0;
+        let named = self.group.peers.iter().filter(|peer| !is_new(peer));
+        let named = || named.map(|peer| peer.peer).collect();
         known.cloned().unwrap_or_else(|| Membership {
             voters: named(),
             ..Membership::default()

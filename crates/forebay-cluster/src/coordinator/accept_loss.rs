@@ -60,7 +60,10 @@ impl Step<'_> {
                  some seconds; if that lasts, look at the log there, or stop that node, and it counts as gone"
             ));
         }
-        let best = lost.remaining.first().and_then(|best| group.peer(best.peer));
+        let best = lost
+            .remaining
+            .first()
+            .and_then(|best| group.peer(best.peer));
         let best = best.ok_or_else(|| {
             format!(
                 "partition {id} of table {table}: no replica of it answers, and there is nothing to go on from: start \

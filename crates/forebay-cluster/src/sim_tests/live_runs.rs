@@ -337,17 +337,25 @@ fn a_partition_goes_on_from_what_is_left_once_its_loss_is_accepted() {
         world.hosts[1].disk.replicas.clear();
         world.go_on_for_s(15);
         let lost = status(&world).lost;
-        let remaining = lost.iter().map(|lost| (lost.gone.len(), lost.remaining.len()));
+        let remaining = lost
+            .iter()
+            .map(|lost| (lost.gone.len(), lost.remaining.len()));
         assert_eq!(remaining.collect::<Vec<_>>(), [(2, 1), (2, 1)], "{lost:?}");
         assert_eq!(accept_loss(&mut world), None);
         world.go_on_for_s(10);
         let led = status(&world);
-        assert_eq!((led.without_majority.count, led.without_leader.count), (0, 0));
+        assert_eq!(
+            (led.without_majority.count, led.without_leader.count),
+            (0, 0)
+        );
         assert!(groups(&world).iter().all(|group| !before.contains(group)));
         (1..3).for_each(|host| world.start(host));
         world.go_on_for_s(60);
         assert_eq!(world.unsettled_live(), None, "seed {seed}");
-        let mut places = world.hosts.iter().flat_map(|host| host.disk.replicas.keys());
+        let mut places = world
+            .hosts
+            .iter()
+            .flat_map(|host| host.disk.replicas.keys());
         assert!(!places.any(|(group, _)| before.contains(group)));
         assert_eq!(world.checks.violation, None, "seed {seed}");
     }
@@ -374,13 +382,21 @@ fn a_group_whose_voters_are_down_is_told() {
     assert_eq!((before.partitions, before.problems()), (2, Vec::new()));
     assert!(before.notes().is_empty());
     let of_table = |status: &LiveStatus| status.tables[&TableName::new("carts").unwrap()].clone();
-    assert_eq!((of_table(&before).partitions, of_table(&before).led), (2, 2));
+    assert_eq!(
+        (of_table(&before).partitions, of_table(&before).led),
+        (2, 2)
+    );
     world.kill(2);
     world.go_on_for_s(15);
     let silent = status(&world);
     let name = world.hosts[2].name.to_string();
     assert_eq!(of_table(&silent).silent, [(name.clone(), 2)].into());
-    assert!(silent.notes().iter().any(|note| note.contains("restart it")));
+    assert!(
+        silent
+            .notes()
+            .iter()
+            .any(|note| note.contains("restart it"))
+    );
     world.kill(1);
     world.go_on_for_s(15);
     let after = status(&world);
@@ -388,8 +404,14 @@ fn a_group_whose_voters_are_down_is_told() {
     assert_eq!(counts, [2, 2], "{after:?}");
     let problems = after.problems();
     let first = &problems[0];
-    assert!(first.contains("partition 0 of carts and 1 more: no majority"), "{first}");
-    assert!(first.contains("accept-loss carts") && first.contains(&name), "{first}");
+    assert!(
+        first.contains("partition 0 of carts and 1 more: no majority"),
+        "{first}"
+    );
+    assert!(
+        first.contains("accept-loss carts") && first.contains(&name),
+        "{first}"
+    );
     (1..3).for_each(|host| world.start(host));
     world.go_on_for_s(30);
     assert_eq!(status(&world), before);
