@@ -44,7 +44,7 @@ pub struct RemainingReplica {
 }
 
 /// A group that is looked at.
-struct Look<'a> {
+struct LostLook<'a> {
     model: &'a Model,
     watch: &'a GroupWatch,
     group: &'a GroupEntry,
@@ -58,7 +58,7 @@ impl LostPartition {
         table: &TableName,
         group: &GroupEntry,
     ) -> Option<Self> {
-        let look = Look {
+        let look = LostLook {
             model,
             watch,
             group,
@@ -113,7 +113,7 @@ impl LostPartition {
     }
 }
 
-impl Look<'_> {
+impl LostLook<'_> {
     fn is_up(&self, node: NodeId) -> bool {
         self.model.node(node).is_some_and(|node| node.is_up())
     }

@@ -13,8 +13,8 @@ use crate::exit::Outcome;
 
 /// Let the partitions of a live table that lost their majority for good go on from what is left
 ///
-/// Without --yes it shows which replicas are gone, which remain and how far each is, changes nothing, and ends with
-/// exit code 2 where there is something to accept. With --yes the replica that has most of a
+/// Without --yes it shows which replicas are gone, which remain and how far each is, changes
+/// nothing, and ends with exit code 2 where there is something to accept. With --yes the replica that has most of a
 /// partition goes on alone, and comes to have others beside it. Writes that were acknowledged, and
 /// that only the replicas that are gone had, are lost then; what nobody had acknowledged may be
 /// there. Replicas that are gone are removed if they come back. Refused where a majority may
