@@ -13,7 +13,7 @@ use forebay_replica::{
 };
 use thiserror::Error;
 
-use crate::opening::{FoundReplica, OpenError};
+use crate::opening::{FoundReplica, OpenError, start_again};
 use crate::outside::{GroupState, StateError, WriteError};
 use crate::partition_state::{PartitionState, place_of};
 use crate::replica_log::{EngineLog, entry_place};
@@ -49,7 +49,7 @@ pub fn begin_alone(
     old: &FoundReplica,
     heir: Heir,
 ) -> Result<Start, HeirError> {
-    let found = log.start_of(table, old)?;
+    let found = start_again(table, log, old)?;
     let members = Arc::new(Membership::founders(&[heir.peer]));
     let last = apply_all(state, &found)?;
     let term = last.place.term.max(found.promise.term) + 1;

@@ -100,7 +100,18 @@ pub fn open_replicas(
     Ok(OpenReplicas { log, starts })
 }
 
-pub(crate) fn start_of(
+/// What a replica that was ended begins with, should it begin again.
+pub(crate) fn start_again(
+    table: &LiveTable,
+    log: &EngineLog,
+    replica: &FoundReplica,
+) -> Result<Start, OpenError> {
+    let group = replica.group;
+    let start = log.with(|log| start_of(table, log, log.group(group.0).as_ref(), replica));
+    start.unwrap_or_else(|| Err(of_group(group, "the log is closed".to_owned())))
+}
+
+fn start_of(
     table: &LiveTable,
     log: &ReplicaLog,
     known: Option<&LoggedGroup>,

@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use forebay_engine::live::{LiveTable, LogError};
+use forebay_engine::live::LogError;
 use forebay_engine::replica_log::{
     EntryDraft, EntryPlace, GroupRecords, ReplicaLog, ReplicaLogError,
 };
-use forebay_replica::{GroupId, Persist, Place, Promise, Start};
+use forebay_replica::{GroupId, Persist, Place, Promise};
 use parking_lot::RwLock;
 use tracing::warn;
 
-use crate::opening::{FoundReplica, OpenError, start_of};
 use crate::outside::{Acknowledged, GroupLog, WriteError, Writing};
 
 /// What is kept of entries that restarts do not need, for peers that are behind.
@@ -96,19 +95,9 @@ impl EngineLog {
         self.append(&[records], true)
     }
 
-    /// What a replica that was ended begins with, should it begin again.
-    pub(crate) fn start_of(
-        &self,
-        table: &LiveTable,
-        replica: &FoundReplica,
-    ) -> Result<Start, OpenError> {
-        let log = self.log.read();
-        let group = replica.group.0;
-        let log = log.as_ref().ok_or_else(|| OpenError::Group {
-            group,
-            problem: closed().to_string(),
-        })?;
-        start_of(table, log, log.group(group).as_ref(), replica)
+    /// Reads the engine's log; `None`: it is closed.
+    pub(crate) fn with<R>(&self, read: impl FnOnce(&ReplicaLog) -> R) -> Option<R> {
+        self.log.read().as_ref().map(read)
     }
 
     /// Nothing of the group is needed any more.

@@ -14,13 +14,13 @@ use crate::exit::Outcome;
 /// Let the partitions of a live table that lost their majority for good go on from what is left
 ///
 /// Without --yes it shows which replicas are gone, which remain and how far each is, changes
-/// nothing, and ends with exit code 2 where there is something to accept. With --yes the replica that has most of a
-/// partition goes on alone, and comes to have others beside it. Writes that were acknowledged, and
-/// that only the replicas that are gone had, are lost then; what nobody had acknowledged may be
-/// there. Replicas that are gone are removed if they come back. Refused where a majority may
-/// answer: start the nodes that are down, if that is possible at all. Do not start them cut off
-/// from the store. With --json one object {table, partitions, accepted}; partitions lists {table,
-/// partition, group, gone, remaining, waits_for}.
+/// nothing, and ends with exit code 2 where there is something to accept. With --yes the replica
+/// that has most of a partition goes on alone, and comes to have others beside it. Writes that
+/// were acknowledged, and that only the replicas that are gone had, are lost then; what nobody
+/// had acknowledged may be there. Replicas that are gone are removed if they come back. Refused
+/// where a majority may answer: start the nodes that are down, if that is possible at all. Do not
+/// start them cut off from the store. With --json one object {table, partitions, accepted};
+/// partitions lists {table, partition, group, gone, remaining, waits_for}.
 #[derive(Debug, Args)]
 pub struct AcceptLoss {
     table: TableName,
