@@ -8,7 +8,7 @@ use forebay_engine::{Bounds, PartitionId, TableName};
 use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
 
 use crate::ids::{HostPort, NodeId};
-use crate::model::{GroupEntry, Model, NodeEntry, PeerState};
+use crate::model::{GroupEntry, Inherited, Model, NodeEntry, PeerState};
 
 /// A replica that a node is to have, and what its group is to be.
 ///
@@ -27,6 +27,9 @@ pub struct ReplicaOrder {
     pub is_new: bool,
     /// The voters that the group is founded with, where the peer is one of them; none: it joins.
     pub founders: Option<Vec<PeerId>>,
+    /// The replica of here that it goes on from, alone, where its group takes the place of one that
+    /// lost its majority.
+    pub inherits: Option<Inherited>,
     /// All peers that may still be talked to.
     pub peers: Vec<OrderedPeer>,
     /// What the group is to become, if this replica leads it.
@@ -87,6 +90,7 @@ pub fn orders(model: &Model, me: NodeId) -> Vec<ReplicaOrder> {
                     peer: peer.peer,
                     is_new: peer.state == PeerState::New,
                     founders: is_founder.then(|| group.founders.clone()),
+                    inherits: group.inherits.filter(|_| is_founder),
                     peers: ordered_peers(model, group),
                     wanted: wanted_peers(model, group, (wanted, entry.holding())),
                 });

@@ -1,5 +1,6 @@
 //! How the groups of live tables stand, for people and their programs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_engine::{PartitionId, TableName};
@@ -7,11 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::coordinator::Coordinator;
 use crate::ids::NodeId;
-use crate::model::{GroupEntry, Model, PeerState, TableEntry};
+use crate::lost_majority::LostPartition;
+use crate::model::{GroupEntry, Model, PeerEntry, PeerState, TableEntry};
 use crate::time::Now;
 
 /// A group without a leader for so long is told of.
 const LEADERLESS: Duration = Duration::from_secs(5);
+/// So many partitions without a majority are told one by one.
+const MOST_LOST: usize = 256;
 
 /// How many partitions of live tables stand how; one may be counted several times.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,10 +25,30 @@ pub struct LiveStatus {
     pub unfounded: Partitions,
     /// No leader was heard of for some seconds.
     pub without_leader: Partitions,
-    /// Fewer than a majority of their voters are on nodes that are up.
+    /// Fewer than a majority of their voters are on nodes that are up, and have what they had.
     pub without_majority: Partitions,
     /// They are on fewer nodes than their table wants, or come to be on others.
     pub short: Partitions,
+    #[serde(default)]
+    pub tables: BTreeMap<TableName, LiveTableStatus>,
+    /// The first of those without a majority, and what is left of each.
+    #[serde(default)]
+    pub lost: Vec<LostPartition>,
+}
+
+/// How the partitions of one table stand.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveTableStatus {
+    pub partitions: usize,
+    /// So many of them have a leader.
+    pub led: usize,
+    pub without_majority: usize,
+    /// Nodes whose replicas do not answer their leaders, and how many those are.
+    pub silent: BTreeMap<String, usize>,
+    /// Nodes that come to have replicas, and how many are not there yet.
+    pub joining: BTreeMap<String, usize>,
+    /// Nodes that lost replicas, and how many.
+    pub lost: BTreeMap<String, usize>,
 }
 
 /// So many partitions, and the first of them.
@@ -65,13 +89,19 @@ impl LiveStatus {
                     group,
                 };
                 status.partitions += 1;
+                looked.count(status.tables.entry(table.clone()).or_default(), now);
                 if group.term == 0 {
                     status.unfounded.add(table, group);
                 } else if now.since(looked.led()) >= LEADERLESS {
                     status.without_leader.add(table, group);
                 }
-                if !looked.has_majority() {
+                let groups = coordinator.groups();
+                if let Some(lost) = LostPartition::of(model, groups, table, group) {
                     status.without_majority.add(table, group);
+                    let of_table = status.tables.entry(table.clone()).or_default();
+                    of_table.without_majority += 1;
+                    status.lost.push(lost);
+                    status.lost.truncate(MOST_LOST);
                 }
                 if looked.is_short(entry, wanted) {
                     status.short.add(table, group);
@@ -89,10 +119,8 @@ impl LiveStatus {
                 problems.push(format!("{}: {words}", partitions.words()));
             }
         };
-        problem(
-            &self.without_majority,
-            "no majority of the replicas is on nodes that are up, and nothing is answered: start those that are down",
-        );
+        let accept = self.what_of_lost();
+        problem(&self.without_majority, &accept);
         problem(
             &self.without_leader,
             "no leader is known for some seconds, and nothing is written: look at the network between the nodes that have it",
@@ -109,7 +137,48 @@ impl LiveStatus {
         let count = self.short.count;
         let words = self.short.words();
         let note = format!("{words}: not all replicas are where they are wanted yet");
-        (count > 0).then_some(note).into_iter().collect()
+        let mut notes: Vec<String> = (count > 0).then_some(note).into_iter().collect();
+        for (table, status) in &self.tables {
+            status.note(table, &mut notes);
+        }
+        notes
+    }
+
+    /// What to do about partitions without a majority.
+    fn what_of_lost(&self) -> String {
+        let gone = self.lost.iter().flat_map(|lost| &lost.gone);
+        let nodes: BTreeSet<&str> = gone.map(|gone| gone.node.as_str()).collect();
+        let nodes: Vec<&str> = nodes.into_iter().collect();
+        let tables: BTreeSet<&str> = self.lost.iter().map(|lost| lost.table.as_str()).collect();
+        let tables: Vec<String> = tables
+            .into_iter()
+            .map(|table| format!("forebay cluster accept-loss {table}"))
+            .collect();
+        format!(
+            "no majority of the replicas is on nodes that are up and have what they had, and nothing is answered: \
+             start {} again; if what was there is gone for good: {}",
+            nodes.join(", "),
+            tables.join(", ")
+        )
+    }
+}
+
+impl LiveTableStatus {
+    fn note(&self, table: &TableName, notes: &mut Vec<String>) {
+        let mut note = |nodes: &BTreeMap<String, usize>, words: &str| {
+            for (node, count) in nodes {
+                notes.push(format!("{table} on {node}: {count} {words}"));
+            }
+        };
+        note(
+            &self.silent,
+            "replicas do not answer their leaders: wait; if that lasts, look at the node's log and its disk, and restart it",
+        );
+        note(&self.joining, "replicas come to be there: wait");
+        note(
+            &self.lost,
+            "replicas forgot or were damaged, and others take their place: wait",
+        );
     }
 }
 
@@ -131,24 +200,33 @@ impl Look<'_> {
         heard.unwrap_or(since).max(since).max(at)
     }
 
-    fn is_up(&self, node: NodeId) -> bool {
-        let is_up = self.model.node(node).is_some_and(|node| node.is_up());
-        is_up && !self.coordinator.suspects().contains(&node)
+    fn count(&self, status: &mut LiveTableStatus, now: Now) {
+        let groups = self.coordinator.groups();
+        let leading = groups.leading(self.group.group);
+        let is_led = self.group.term > 0 && now.since(self.led()) < LEADERLESS;
+        status.partitions += 1;
+        status.led += usize::from(is_led && leading.is_some());
+        for peer in &self.group.peers {
+            let lead = leading.filter(|leading| is_led && leading.node != peer.node);
+            let members = lead.map(|leading| &leading.lead.members);
+            let is_voter = members.is_some_and(|members| members.voters.contains(&peer.peer));
+            let answers = |(behind, _): &(_, u64)| *behind == peer.peer;
+            let is_silent =
+                is_voter && !lead.is_some_and(|leading| leading.lead.behind.iter().any(answers));
+            let counted = match peer.state {
+                PeerState::Lost => &mut status.lost,
+                _ if is_silent => &mut status.silent,
+                state if state.stays() && members.is_some() && !is_voter => &mut status.joining,
+                _ => continue,
+            };
+            *counted.entry(self.name_of(peer)).or_default() += 1;
+        }
     }
 
-    /// Of its voters, as its leader knows them, or else as they are wanted.
-    fn has_majority(&self) -> bool {
-        let leading = self.coordinator.groups().leading(self.group.group);
-        let named = self.group.staying().map(|peer| peer.peer);
-        let voters = match leading {
-            Some(leading) => leading.lead.members.voters.clone(),
-            None => named.collect(),
-        };
-        let answers = voters.iter().filter(|peer| {
-            let peer = self.group.peer(**peer);
-            peer.is_some_and(|peer| peer.state != PeerState::Lost && self.is_up(peer.node))
-        });
-        answers.count() > voters.len() / 2
+    fn name_of(&self, peer: &PeerEntry) -> String {
+        let node: NodeId = peer.node;
+        let entry = self.model.node(node);
+        entry.map_or_else(|| format!("node {node}"), |entry| entry.name.to_string())
     }
 
     fn is_short(&self, entry: &TableEntry, wanted: &[NodeId]) -> bool {

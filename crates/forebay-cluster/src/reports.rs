@@ -30,6 +30,21 @@ pub struct GroupReport {
     /// It leads, and has applied an entry of its term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads: Option<Lead>,
+    /// How far it is, where it knows nobody who leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stranded: Option<Stranded>,
+}
+
+/// How far a replica is that knows nobody who leads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stranded {
+    /// As applied there.
+    pub members: Membership,
+    /// Where its log ends.
+    pub term: u64,
+    pub index: u64,
+    /// The partition's time as of what is applied, in milliseconds since 1970-01-01 UTC.
+    pub stamp_ms: u64,
 }
 
 /// What makes a replica come back as a new peer.
@@ -65,7 +80,8 @@ impl GroupReport {
                 };
                 lead.behind.iter().map(rough).collect::<Vec<_>>()
             });
-            (report.term, report.problem, behind)
+            let stranded = report.stranded.clone();
+            (report.term, report.problem, behind, stranded)
         };
         let members = |report: &Self| report.leads.as_ref().map(|lead| lead.members.clone());
         shape(self) == shape(other) && members(self) == members(other)
@@ -159,6 +175,7 @@ mod tests {
             term,
             problem: None,
             leads: None,
+            stranded: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_engine::{Bound, TableName};
+use forebay_engine::{Bound, PartitionId, TableName};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeName;
@@ -42,6 +42,12 @@ pub enum Request {
         live: Box<LiveEntry>,
         lowers: Vec<Bound>,
         replicas: Option<usize>,
+    },
+    /// These partitions of a live table have lost their majority for good: a replica that is left
+    /// of each goes on alone, and what only the others had is lost.
+    AcceptLoss {
+        table: TableName,
+        partitions: Vec<PartitionId>,
     },
     /// A node is worked on: for so long it is not taken for lost.
     Pause { node: NodeName, for_ms: u64 },

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::coordinator::Coordinator;
 use crate::ids::{HostPort, NodeId};
-use crate::live_status::LiveStatus;
+use crate::live_status::{LiveStatus, LiveTableStatus};
 use crate::message::Readiness;
 use crate::model::{
     Head, Identity, Model, MoveStage, NEWEST_FORMAT, NodeEntry, NodeState, Phase, Rebalance,
@@ -70,6 +70,23 @@ pub struct TableStatus {
     pub replicas: usize,
     pub replicas_wanted: usize,
     pub rollout: Option<RolloutStatus>,
+    /// Whether it is written to.
+    #[serde(default)]
+    pub mode: TableMode,
+    /// Of a live table, where the coordinator tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveTableStatus>,
+}
+
+/// How a table comes by what it holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TableMode {
+    /// By versions that are pushed.
+    #[default]
+    Batch,
+    /// By writes.
+    Live,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -130,6 +147,11 @@ impl Status {
                 .work
                 .rollout_of(name)
                 .map(|rollout| RolloutStatus::of(name, rollout, model, coordinator)),
+            mode: match entry.live() {
+                Some(_) => TableMode::Live,
+                None => TableMode::Batch,
+            },
+            live: None,
         });
         let mut tables: Vec<TableStatus> = tables.collect();
         tables.sort_by(|one, other| one.table.cmp(&other.table));
@@ -140,6 +162,10 @@ impl Status {
         let live =
             coordinator.and_then(|(coordinator, now)| LiveStatus::of(model, coordinator, now));
         problems.extend(live.iter().flat_map(LiveStatus::problems));
+        for table in &mut tables {
+            let status = live.as_ref().and_then(|live| live.tables.get(&table.table));
+            table.live = status.cloned();
+        }
         let mut notes = notes(head, model, &nodes);
         notes.extend(live.iter().flat_map(LiveStatus::notes));
         let plan = model.work.moving();

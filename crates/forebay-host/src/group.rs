@@ -119,6 +119,10 @@ pub struct GroupFacts {
     pub term: u64,
     pub leader: Option<PeerId>,
     pub applied: Place,
+    /// The partition's time there.
+    pub stamp_ms: u64,
+    /// The end of its log.
+    pub last: Place,
     pub committed: u64,
     pub membership: Arc<Membership>,
     /// Of a leader: up to where its peers have the log.
@@ -293,6 +297,8 @@ impl HostedGroup {
             term: replica.term(),
             leader: replica.leader(),
             applied: replica.applied().place,
+            stamp_ms: replica.applied().stamp_ms,
+            last: replica.last(),
             committed: replica.committed(),
             silent: silent.map(|(peer, _)| *peer).collect(),
             matched: progress

@@ -15,6 +15,7 @@
 //! | `log_writer` | one write for what the groups of a table want to survive |
 //! | `crew` | threads that apply, and put copies in place |
 //! | `outbox` | messages on their way out, by node |
+//! | `heir` | a replica that begins another group, alone |
 //! | `lease` | what is said of a lease |
 //! | `partition_state`, `replica_log`, `opening` | partitions and logs of the engine as these |
 //! | `core` | what all groups of a host share |
@@ -23,6 +24,7 @@ mod carry;
 mod core;
 mod crew;
 mod group;
+mod heir;
 mod host;
 mod lease;
 mod log_writer;
@@ -35,6 +37,7 @@ mod replica_log;
 mod tests;
 
 pub use group::{GroupFacts, GroupStanding, ReadDone, ReadLeave, WriteDone};
+pub use heir::{Heir, HeirError, begin_alone};
 pub use host::{HostParts, NewReplica, ReplicaHost};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas};

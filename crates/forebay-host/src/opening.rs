@@ -73,7 +73,8 @@ pub fn open_replicas(
     })?;
     let mut starts = BTreeMap::new();
     for replica in replicas {
-        let start = start_of(table, &log, &opened, replica)?;
+        let known = opened.groups.get(&replica.group.0);
+        let start = start_of(table, &log, known, replica)?;
         starts.insert(replica.group, start);
     }
     let log = EngineLog::new(log);
@@ -99,16 +100,26 @@ pub fn open_replicas(
     Ok(OpenReplicas { log, starts })
 }
 
+/// What a replica that was ended begins with, should it begin again.
+pub(crate) fn start_again(
+    table: &LiveTable,
+    log: &EngineLog,
+    replica: &FoundReplica,
+) -> Result<Start, OpenError> {
+    let group = replica.group;
+    let start = log.with(|log| start_of(table, log, log.group(group.0).as_ref(), replica));
+    start.unwrap_or_else(|| Err(of_group(group, "the log is closed".to_owned())))
+}
+
 fn start_of(
     table: &LiveTable,
     log: &ReplicaLog,
-    opened: &OpenedLog,
+    known: Option<&LoggedGroup>,
     replica: &FoundReplica,
 ) -> Result<Start, OpenError> {
     let group = replica.group;
     let applied = facts_of(&table.applied(replica.partition)?);
     let applied = applied.map_err(|error| of_group(group, error.to_string()))?;
-    let known = opened.groups.get(&group.0);
     let promise = match known.and_then(|known| known.promise.clone()) {
         Some(promise) => Promise::from_bytes(promise.into()),
         None if replica.is_new => Ok(Promise {

@@ -95,6 +95,11 @@ impl EngineLog {
         self.append(&[records], true)
     }
 
+    /// Reads the engine's log; `None`: it is closed.
+    pub(crate) fn with<R>(&self, read: impl FnOnce(&ReplicaLog) -> R) -> Option<R> {
+        self.log.read().as_ref().map(read)
+    }
+
     /// Nothing of the group is needed any more.
     pub fn forget(&self, group: GroupId) -> Result<(), WriteError> {
         let records = GroupRecords {

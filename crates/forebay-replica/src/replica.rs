@@ -228,6 +228,15 @@ impl Replica {
         self.raw.store().applied()
     }
 
+    /// Where its log ends.
+    pub fn last(&self) -> Place {
+        let log = &self.raw.raft.raft_log;
+        Place {
+            term: log.last_term(),
+            index: log.last_index(),
+        }
+    }
+
     /// Entries up to this one are decided, as far as this replica knows.
     pub fn committed(&self) -> u64 {
         self.raw.raft.raft_log.committed

@@ -19,6 +19,8 @@ pub enum Outcome {
     Undone,
     /// In a cluster: done, but for nodes that were left out.
     LeftOut,
+    /// Something is lost if that is accepted, which it was not: nothing was changed.
+    Unaccepted,
     /// A dry run that was done and has told of a push that would fail.
     WouldFail,
 }
@@ -36,6 +38,7 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Done) => return ExitCode::SUCCESS,
         Ok(Outcome::LeftOut) => return ExitCode::from(LEFT_OUT),
         Ok(Outcome::Undone) => return ExitCode::from(UNDONE),
+        Ok(Outcome::Unaccepted) => return ExitCode::from(WRONG),
         Ok(Outcome::Held) => return ExitCode::from(HELD),
         Ok(Outcome::WouldFail) => return ExitCode::from(FAILED),
         Err(error) => error,

@@ -206,6 +206,7 @@ impl ClusterClient {
             Request::Pause { node, .. } | Request::Remove { node } => {
                 model()?.known_node(node).map(|_| ())
             }
+            Request::AcceptLoss { table, .. } => has_live_table(&model()?, table),
             Request::Cancel { rollout } => model()?.work.can_cancel(rollout),
             _ => Ok(()),
         };
@@ -320,6 +321,14 @@ impl ClusterClient {
         (self.watcher)(UnderWay::Rebalance(plan));
         let is_over = plan.stage.is_over();
         is_over.then(|| Ok(Ended::Rebalance(Box::new(plan.clone()))))
+    }
+}
+
+fn has_live_table(model: &Model, table: &forebay_engine::TableName) -> Result<(), String> {
+    let entry = model.table(table);
+    match entry.and_then(|entry| entry.live()) {
+        Some(_) => Ok(()),
+        None => Err(format!("the cluster has no live table {table}")),
     }
 }
 

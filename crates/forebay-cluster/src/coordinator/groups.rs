@@ -127,7 +127,8 @@ impl GroupWatch {
         leading.max_by_key(|leading| leading.term)
     }
 
-    fn report(&self, group: GroupId, peer: &PeerEntry) -> Option<&GroupReport> {
+    /// What a peer's node said of it last.
+    pub fn report(&self, group: GroupId, peer: &PeerEntry) -> Option<&GroupReport> {
         let said = self.said.get(&group)?.get(&peer.peer)?;
         (said.node == peer.node).then_some(&said.report)
     }

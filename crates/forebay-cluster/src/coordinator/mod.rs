@@ -8,6 +8,7 @@
 //! Whoever comes to be the coordinator first raises the head's term. From then on no write of an
 //! earlier one can succeed.
 
+mod accept_loss;
 mod groups;
 mod layouts;
 mod live_tables;
@@ -34,7 +35,7 @@ use crate::request::Request;
 use crate::time::Now;
 use crate::version::VersionSummary;
 
-use groups::GroupWatch;
+pub use groups::GroupWatch;
 use lost::Replacing;
 use members::{Heard, NodeIds};
 use rebalance::MoveWatch;

@@ -111,6 +111,10 @@ impl Step<'_> {
                 self.make_live(table, live, lowers, replicas)?;
                 Ok(TakenUp::Answered(Outcome::Done))
             }
+            Request::AcceptLoss { table, partitions } => {
+                self.accept_loss(table, partitions)?;
+                Ok(TakenUp::Answered(Outcome::Done))
+            }
             Request::Pause { node, for_ms } => self.take_pause(node, *for_ms),
             Request::Remove { node } => self.take_remove(node),
         }

@@ -52,6 +52,17 @@ pub struct GroupEntry {
     pub next_peer: PeerId,
     /// The newest term of a leader by whose word something was changed here.
     pub term: u64,
+    /// The replica of another group that its only founder begins with: see [`GroupEntry::succeed`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inherits: Option<Inherited>,
+}
+
+/// A replica of a group that lost its majority for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inherited {
+    pub group: GroupId,
+    pub peer: PeerId,
 }
 
 /// A replica of a group, and the node that it is on.
@@ -107,12 +118,28 @@ impl GroupEntry {
             peers: Vec::new(),
             next_peer: PeerId(1),
             term: 0,
+            inherits: None,
         };
         for node in nodes {
             let peer = entry.add_peer(*node, term);
             entry.founders.push(peer);
         }
         entry
+    }
+
+    /// The group that takes the place of this one, founded by one of its replicas alone, with what
+    /// that has. No peer of this one belongs to it.
+    pub fn succeed(&self, group: GroupId, by: PeerEntry, term: u64) -> Self {
+        let (partition, bounds) = (self.partition, self.bounds.clone());
+        let founded = Self::founded(group, partition, bounds, &[by.node], term);
+        Self {
+            epoch: self.epoch,
+            inherits: Some(Inherited {
+                group: self.group,
+                peer: by.peer,
+            }),
+            ..founded
+        }
     }
 
     /// Names another peer, by a coordinator of this term.
@@ -156,9 +183,14 @@ impl TableGroups {
 
     /// Takes another entry of a group that is here. Only its page is written anew.
     pub fn put(&mut self, entry: GroupEntry) {
+        self.replace(entry.group, entry);
+    }
+
+    /// Puts a group where that one is.
+    pub fn replace(&mut self, group: GroupId, entry: GroupEntry) {
         for page in &mut self.pages {
             let mut groups = page.groups.iter();
-            let Some(at) = groups.position(|known| known.group == entry.group) else {
+            let Some(at) = groups.position(|known| known.group == group) else {
                 continue;
             };
             if page.groups[at] != entry {

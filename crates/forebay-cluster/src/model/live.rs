@@ -2,6 +2,7 @@
 
 use forebay_engine::TableName;
 use forebay_engine::live::{Expiry, LiveOptions};
+use forebay_replica::GroupId;
 use serde::{Deserialize, Serialize};
 
 use super::{GroupEntry, Model, TableEntry};
@@ -83,6 +84,13 @@ impl Model {
     pub fn put_group(&mut self, table: &TableName, entry: GroupEntry) {
         if let Some(groups) = self.groups.get_mut(table) {
             groups.put(entry);
+        }
+    }
+
+    /// Puts a group in the place of another.
+    pub fn replace_group(&mut self, table: &TableName, old: GroupId, entry: GroupEntry) {
+        if let Some(groups) = self.groups.get_mut(table) {
+            groups.replace(old, entry);
         }
     }
 

@@ -19,7 +19,9 @@ mod work;
 
 pub use codec::{Documents, ModelError, parsed, parsed_as, written};
 pub use doc::{Doc, DocRef};
-pub use groups::{GroupEntry, GroupsPage, GroupsRoot, PeerEntry, PeerState, TableGroups, fresh_id};
+pub use groups::{
+    GroupEntry, GroupsPage, GroupsRoot, Inherited, PeerEntry, PeerState, TableGroups, fresh_id,
+};
 pub use head::{
     FORMAT_OF_LIVE, FORMAT_OF_PLANS, FORMAT_OF_REMAKES, FORMATS, Head, Identity, NEWEST_FORMAT,
 };

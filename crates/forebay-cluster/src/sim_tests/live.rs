@@ -12,7 +12,7 @@ use forebay_replica::{Change, GroupId, Membership, PeerId, Standing, next_change
 use super::world::{Life, MS, SECOND, World};
 use crate::live::{ReplicaOrder, ReplicaOrders};
 use crate::node::FollowerEvent;
-use crate::reports::{GroupReport, Lead, ReplicaProblem};
+use crate::reports::{GroupReport, Lead, ReplicaProblem, Stranded};
 
 pub type ReplicaPlace = (GroupId, PeerId);
 
@@ -86,7 +86,11 @@ impl World {
         self.note_head(by, !replicas.is_empty());
         let disk = &self.hosts[by.host].disk;
         let mut unwanted: Vec<ReplicaPlace> = disk.replicas.keys().copied().collect();
-        unwanted.retain(|place| !is_ordered(place) && !is_from_memory);
+        let is_inherited = |place: &ReplicaPlace| {
+            let mut inherited = replicas.iter().filter_map(|order| order.inherits);
+            inherited.any(|old| (old.group, old.peer) == *place)
+        };
+        unwanted.retain(|place| !is_ordered(place) && !is_inherited(place) && !is_from_memory);
         if let Some(process) = self.process(by) {
             let made = replicas.iter().filter(|order| !order.is_new);
             process.live.running = made.map(|order| (order.group, order.peer)).collect();
@@ -146,7 +150,16 @@ impl World {
         }
         self.count("replicas made");
         let disk = &mut self.hosts[host].disk;
-        disk.replicas.insert(place, SimReplica::default());
+        let mut replica = SimReplica::default();
+        if let Some(old) = order.inherits {
+            // Without it the new peer says that it forgot.
+            let Some(inherited) = disk.replicas.remove(&(old.group, old.peer)) else {
+                return;
+            };
+            replica = inherited;
+            self.live.groups.entry(order.group).or_default().entries = replica.matched;
+        }
+        self.hosts[host].disk.replicas.insert(place, replica);
         if let Some(founders) = &order.founders {
             let group = self.live.groups.entry(order.group).or_default();
             if group.members.voters.is_empty() {
@@ -348,6 +361,7 @@ impl World {
                 Some(_) => None,
             };
             let group = self.live.groups.get(&order.group);
+            let stranded = group.and_then(|group| self.stranded(group, order));
             let leads = group.is_some_and(|group| group.leader == Some((by, order.peer)));
             let term = group.map_or(0, |group| group.term);
             let Some(process) = self.process(by) else {
@@ -371,10 +385,26 @@ impl World {
                 peer: order.peer,
                 term: belief.map_or(term, |belief| belief.term),
                 problem,
+                stranded: stranded.filter(|_| lead.is_none() && problem.is_none()),
                 leads: lead,
             });
         }
         reports
+    }
+
+    /// What a voter tells whose group nobody leads.
+    fn stranded(&self, group: &SimGroup, order: &ReplicaOrder) -> Option<Stranded> {
+        let votes = group.members.voters.contains(&order.peer) && !order.is_new;
+        let is_led = group.leader.is_some_and(|(life, peer)| {
+            let is_there = self.hosts[life.host].life == life.life;
+            is_there && self.is_running(life.host, order.group, peer)
+        });
+        (votes && !is_led).then(|| Stranded {
+            members: group.members.clone(),
+            term: group.term,
+            index: self.matched(order.group, order.peer),
+            stamp_ms: 0,
+        })
     }
 
     fn told_lead(&self, by: Life, group: GroupId, members: Membership) -> Lead {

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_engine::live::LiveDraft;
-use forebay_engine::{Bound, TableName};
+use forebay_engine::{Bound, PartitionId, TableName};
 use forebay_io::sim::all_hold;
+use forebay_replica::GroupId;
 use forebay_run::hash::SLOTS;
 
 use super::live::ReplicaPlace;
@@ -282,9 +283,9 @@ fn a_live_table_is_on_as_many_nodes_as_it_wants() {
     assert_eq!(world.checks.violation, None);
 }
 
-#[test]
-fn a_group_whose_voters_are_down_is_told() {
-    let mut world = super::matrix::quiet_cluster(World::new(5), 3, 0);
+/// Live table `carts` of two partitions, on three nodes.
+fn carts(seed: u64) -> World {
+    let mut world = super::matrix::quiet_cluster(World::new(seed), 3, 0);
     world.submit(Request::MakeLive {
         table: TableName::new("carts").unwrap(),
         live: live(LiveDraft::hashed()),
@@ -292,32 +293,127 @@ fn a_group_whose_voters_are_down_is_told() {
         replicas: Some(3),
     });
     world.go_on_for_s(20);
-    let status = |world: &World| {
-        let now = world.clock(0);
-        let coordinator = world.hosts[0].process.as_ref().unwrap().node.coordinator();
-        let coordinator = coordinator.unwrap();
-        let (_, model) = coordinator.standing().unwrap();
-        LiveStatus::of(model, coordinator, now).unwrap()
-    };
-    let before = status(&world);
-    let well = LiveStatus {
-        partitions: 2,
-        ..LiveStatus::default()
-    };
-    assert_eq!((&before, before.problems()), (&well, Vec::new()));
-    assert!(before.notes().is_empty());
+    world
+}
+
+fn status(world: &World) -> LiveStatus {
+    let now = world.clock(0);
+    let coordinator = world.hosts[0].process.as_ref().unwrap().node.coordinator();
+    let coordinator = coordinator.unwrap();
+    let (_, model) = coordinator.standing().unwrap();
+    LiveStatus::of(model, coordinator, now).unwrap()
+}
+
+/// Asks for the loss of both partitions to be accepted, and returns what was refused.
+fn accept_loss(world: &mut World) -> Option<String> {
+    let asked = world.submit(Request::AcceptLoss {
+        table: TableName::new("carts").unwrap(),
+        partitions: vec![PartitionId(0), PartitionId(1)],
+    });
+    world.go_on_for_s(10);
+    match &world.ops[asked].report {
+        Some(super::clients::Report::Refused(words)) => Some(words.clone()),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_partition_goes_on_from_what_is_left_once_its_loss_is_accepted() {
+    for seed in 0..20 {
+        let mut world = carts(seed);
+        let groups = |world: &World| -> Vec<GroupId> {
+            let groups = world.store.current().all_groups();
+            groups.map(|(_, group)| group.group).collect()
+        };
+        let before = groups(&world);
+        let refused = accept_loss(&mut world).unwrap();
+        assert!(refused.contains("nothing is lost"), "{refused}");
+        world.kill(1);
+        world.go_on_for_s(15);
+        let refused = accept_loss(&mut world).unwrap();
+        assert!(refused.contains("nothing is lost"), "{refused}");
+        world.kill(2);
+        // One comes back without what it had, the other with it.
+        world.hosts[1].disk.replicas.clear();
+        world.go_on_for_s(15);
+        let lost = status(&world).lost;
+        let remaining = lost
+            .iter()
+            .map(|lost| (lost.gone.len(), lost.remaining.len()));
+        assert_eq!(remaining.collect::<Vec<_>>(), [(2, 1), (2, 1)], "{lost:?}");
+        assert_eq!(accept_loss(&mut world), None);
+        world.go_on_for_s(10);
+        let led = status(&world);
+        assert_eq!(
+            (led.without_majority.count, led.without_leader.count),
+            (0, 0)
+        );
+        assert!(groups(&world).iter().all(|group| !before.contains(group)));
+        (1..3).for_each(|host| world.start(host));
+        world.go_on_for_s(60);
+        assert_eq!(world.unsettled_live(), None, "seed {seed}");
+        let mut places = world
+            .hosts
+            .iter()
+            .flat_map(|host| host.disk.replicas.keys());
+        assert!(!places.any(|(group, _)| before.contains(group)));
+        assert_eq!(world.checks.violation, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn of_a_partition_with_no_replica_left_no_loss_is_accepted() {
+    let mut world = carts(7);
     (1..3).for_each(|host| world.kill(host));
+    world.hosts[0].disk.replicas.clear();
+    world.go_on_for_s(20);
+    let refused = accept_loss(&mut world).unwrap();
+    assert!(refused.contains("nothing to go on from"), "{refused}");
+    (1..3).for_each(|host| world.start(host));
+    world.go_on_for_s(60);
+    assert_eq!(world.unsettled_live(), None);
+    assert_eq!(world.checks.violation, None);
+}
+
+#[test]
+fn a_group_whose_voters_are_down_is_told() {
+    let mut world = carts(5);
+    let before = status(&world);
+    assert_eq!((before.partitions, before.problems()), (2, Vec::new()));
+    assert!(before.notes().is_empty());
+    let of_table = |status: &LiveStatus| status.tables[&TableName::new("carts").unwrap()].clone();
+    assert_eq!(
+        (of_table(&before).partitions, of_table(&before).led),
+        (2, 2)
+    );
+    world.kill(2);
+    world.go_on_for_s(15);
+    let silent = status(&world);
+    let name = world.hosts[2].name.to_string();
+    assert_eq!(of_table(&silent).silent, [(name.clone(), 2)].into());
+    assert!(
+        silent
+            .notes()
+            .iter()
+            .any(|note| note.contains("restart it"))
+    );
+    world.kill(1);
     world.go_on_for_s(15);
     let after = status(&world);
     let counts = [&after.without_majority, &after.without_leader].map(|some| some.count);
     assert_eq!(counts, [2, 2], "{after:?}");
     let problems = after.problems();
+    let first = &problems[0];
     assert!(
-        problems[0].contains("partition 0 of carts and 1 more: no majority"),
-        "{problems:?}"
+        first.contains("partition 0 of carts and 1 more: no majority"),
+        "{first}"
+    );
+    assert!(
+        first.contains("accept-loss carts") && first.contains(&name),
+        "{first}"
     );
     (1..3).for_each(|host| world.start(host));
     world.go_on_for_s(30);
-    assert_eq!(status(&world), well);
+    assert_eq!(status(&world), before);
     assert_eq!(world.checks.violation, None);
 }

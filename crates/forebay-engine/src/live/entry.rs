@@ -177,7 +177,7 @@ impl LiveShared {
         Ok(slot)
     }
 
-    fn slot_of(&self, id: PartitionId) -> Result<usize, LiveError> {
+    pub fn slot_of(&self, id: PartitionId) -> Result<usize, LiveError> {
         self.parts.find(id).ok_or_else(|| self.no_partition(id))
     }
 

@@ -82,6 +82,7 @@ mod pace;
 mod part;
 mod parts;
 mod pause;
+mod place_anew;
 mod record;
 mod removal;
 mod removed;

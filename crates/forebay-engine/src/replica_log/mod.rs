@@ -188,6 +188,13 @@ impl ReplicaLog {
         self.write(&mut self.ends.lock(), groups)
     }
 
+    /// What the log has of a group now, if anything.
+    pub fn group(&self, group: u64) -> Option<LoggedGroup> {
+        let ends = self.ends.lock();
+        let known = ends.index.groups.get(&group)?;
+        Some(logged((&group, known)).1)
+    }
+
     /// Whether all up to `lsn` is acknowledged: durable, where that is asked for.
     pub fn durable(&self, lsn: Lsn) -> bool {
         self.log.durable(lsn)

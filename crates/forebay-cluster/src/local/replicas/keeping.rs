@@ -193,7 +193,13 @@ impl ReplicaKeeper {
         if !is_from_memory {
             let new = list.iter().filter(|order| order.is_new);
             for order in new {
-                self.maker.make(held, order)?;
+                match self.maker.make(&self.commons, held, order) {
+                    Err(KeepError::Lasts(problem, text)) => {
+                        warn!(table = %name, group = order.group.0, text, "a replica cannot begin");
+                        self.problems.insert(place(order), problem);
+                    }
+                    made => made?,
+                }
             }
         }
         removed
@@ -216,7 +222,8 @@ impl ReplicaKeeper {
             let options = list.first().map(|order| replicated(&order.options));
             held.table.partitions().is_empty() && options.as_ref() == Some(held.table.options())
         };
-        if list.iter().any(|order| note.has(order)) || self.tables.get(name).is_some_and(is_void) {
+        let is_here = |order: &&ReplicaOrder| note.has(order) || note.has_inherited(order);
+        if list.iter().any(is_here) || self.tables.get(name).is_some_and(is_void) {
             return Ok(());
         }
         self.remove_table(name)

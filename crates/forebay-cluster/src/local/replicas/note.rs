@@ -61,6 +61,16 @@ impl NotedPeer {
             peer: order.peer,
         }
     }
+
+    /// The peer that the ordered one goes on from.
+    pub fn inherited(order: &ReplicaOrder) -> Option<Self> {
+        let inherited = order.inherits.filter(|_| order.is_new)?;
+        Some(Self {
+            partition: order.partition,
+            group: inherited.group,
+            peer: inherited.peer,
+        })
+    }
 }
 
 impl PeersNote {
@@ -95,6 +105,11 @@ impl PeersNote {
 
     pub fn has(&self, order: &ReplicaOrder) -> bool {
         self.peers.contains(&NotedPeer::of(order))
+    }
+
+    /// Whether the peer is here that the ordered one goes on from.
+    pub fn has_inherited(&self, order: &ReplicaOrder) -> bool {
+        NotedPeer::inherited(order).is_some_and(|old| self.peers.contains(&old))
     }
 
     pub fn with(&self, peer: NotedPeer) -> Self {

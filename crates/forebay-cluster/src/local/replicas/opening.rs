@@ -9,7 +9,9 @@ use forebay_engine::live::{
 };
 use forebay_engine::replica_log::{ReplicaLog, ReplicaLogError, ReplicaLogOptions, SEGMENT_BYTES};
 use forebay_engine::{Store, TableName};
-use forebay_host::{EngineLog, FoundReplica, OpenError, TableLog, open_replicas};
+use forebay_host::{
+    EngineLog, FoundReplica, HeirError, OpenError, StateError, TableLog, open_replicas,
+};
 use forebay_replica::{GroupId, Start};
 use thiserror::Error;
 use tracing::warn;
@@ -86,6 +88,20 @@ impl From<OpenError> for KeepError {
             OpenError::Group { .. } => Self::Passes(error.to_string()),
             OpenError::Log(error) => error.into(),
             OpenError::Table(error) => error.into(),
+        }
+    }
+}
+
+impl From<HeirError> for KeepError {
+    fn from(error: HeirError) -> Self {
+        match error {
+            HeirError::Open(OpenError::Group { .. }) | HeirError::State(StateError::Never(_)) => {
+                Self::Lasts(ReplicaProblem::Damaged, error.to_string())
+            }
+            HeirError::State(StateError::Later(problem)) => Self::Passes(problem),
+            HeirError::Open(error) => error.into(),
+            HeirError::Table(error) => error.into(),
+            HeirError::Log(error) => error.into(),
         }
     }
 }
@@ -235,7 +251,7 @@ pub fn replicated(options: &LiveOptions) -> LiveOptions {
     }
 }
 
-fn found(peer: &NotedPeer) -> FoundReplica {
+pub fn found(peer: &NotedPeer) -> FoundReplica {
     FoundReplica {
         partition: peer.partition,
         group: peer.group,

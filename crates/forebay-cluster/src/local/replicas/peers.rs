@@ -7,14 +7,14 @@ use std::sync::atomic::AtomicBool;
 use forebay_engine::live::PartitionContent;
 use forebay_engine::replica_log::EntryPlace;
 use forebay_engine::{PartitionId, PartitionRange, Store};
-use forebay_host::{Commands, NewReplica, PartitionState, place_of};
-use forebay_replica::Start;
+use forebay_host::{Commands, Heir, NewReplica, PartitionState, begin_alone, place_of};
+use forebay_replica::{GroupId, Start};
 use tracing::info;
 
 use super::carrier::{CarrierParts, PeerCarrier};
 use super::commons::{ReplicaCommons, RunningReplica};
 use super::note::NotedPeer;
-use super::opening::{HeldTable, KeepError};
+use super::opening::{HeldTable, KeepError, found};
 use super::roster::nodes_of;
 use crate::live::ReplicaOrder;
 use crate::reports::ReplicaProblem;
@@ -37,7 +37,10 @@ impl PeerMaker {
         list: &[&ReplicaOrder],
     ) -> Result<(), KeepError> {
         for peer in held.note.peers.clone() {
-            if !list.iter().any(|order| NotedPeer::of(order) == peer) {
+            let is_wanted = |order: &&ReplicaOrder| {
+                NotedPeer::of(order) == peer || NotedPeer::inherited(order) == Some(peer)
+            };
+            if !list.iter().any(is_wanted) {
                 self.remove(commons, held, peer)?;
             }
         }
@@ -73,9 +76,17 @@ impl PeerMaker {
     }
 
     /// Makes a new peer, if it is not here: it knows nothing, and promised nothing.
-    pub fn make(&self, held: &mut HeldTable, order: &ReplicaOrder) -> Result<(), KeepError> {
+    pub fn make(
+        &self,
+        commons: &ReplicaCommons,
+        held: &mut HeldTable,
+        order: &ReplicaOrder,
+    ) -> Result<(), KeepError> {
         if held.note.has(order) {
             return Ok(());
+        }
+        if let Some(old) = NotedPeer::inherited(order) {
+            return self.inherit(commons, held, order, old);
         }
         let mut others = held.note.peers.iter();
         if others.any(|peer| peer.partition == order.partition || peer.group == order.group) {
@@ -111,6 +122,62 @@ impl PeerMaker {
         Ok(())
     }
 
+    /// Has a new peer go on from one that is here, and whose group is none any more.
+    fn inherit(
+        &self,
+        commons: &ReplicaCommons,
+        held: &mut HeldTable,
+        order: &ReplicaOrder,
+        old: NotedPeer,
+    ) -> Result<(), KeepError> {
+        if !held.note.peers.contains(&old) {
+            let problem = format!("what it was to go on from, peer {}, is not here", old.peer);
+            return Err(KeepError::Lasts(ReplicaProblem::Forgot, problem));
+        }
+        if held.running.remove(&old.group) {
+            commons.end(old.group);
+        }
+        held.starts.remove(&old.group);
+        let state = self.state(held, order, old.group, &Arc::default());
+        let heir = Heir {
+            group: order.group,
+            peer: order.peer,
+        };
+        let (table, log) = (&held.table, &held.engine_log);
+        let start = begin_alone(table, log, &state, &found(&old), heir)?;
+        let note = held.note.without(old).with(NotedPeer::of(order));
+        note.write(&self.cache, held.name())?;
+        held.note = note;
+        held.starts.insert(order.group, start);
+        held.engine_log.forget(old.group)?;
+        let (group, peer) = (order.group.0, order.peer.0);
+        info!(table = %held.name(), group, peer, from = old.group.0, "a replica goes on alone");
+        Ok(())
+    }
+
+    fn state(
+        &self,
+        held: &HeldTable,
+        order: &ReplicaOrder,
+        group: GroupId,
+        is_over: &Arc<AtomicBool>,
+    ) -> Arc<PartitionState> {
+        let carrier = PeerCarrier {
+            parts: self.carrier.clone(),
+            table: held.table.clone(),
+            range: order.bounds.clone(),
+            partition: order.partition,
+            is_over: Arc::clone(is_over),
+        };
+        Arc::new(PartitionState::new(
+            held.table.clone(),
+            order.partition,
+            group,
+            Arc::clone(&self.commands),
+            Arc::new(carrier),
+        ))
+    }
+
     /// Has a peer that is here run, and know where the others are.
     pub fn run(
         &self,
@@ -127,20 +194,7 @@ impl PeerMaker {
             return Ok(());
         };
         let is_over = Arc::new(AtomicBool::new(false));
-        let carrier = PeerCarrier {
-            parts: self.carrier.clone(),
-            table: held.table.clone(),
-            range: order.bounds.clone(),
-            partition: order.partition,
-            is_over: Arc::clone(&is_over),
-        };
-        let state = Arc::new(PartitionState::new(
-            held.table.clone(),
-            order.partition,
-            order.group,
-            Arc::clone(&self.commands),
-            Arc::new(carrier),
-        ));
+        let state = self.state(held, order, order.group, &is_over);
         let added = commons.host.add(NewReplica {
             start: Start { seed, ..start },
             log: Arc::clone(&held.log),

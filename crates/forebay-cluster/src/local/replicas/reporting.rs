@@ -3,7 +3,7 @@
 use forebay_host::GroupFacts;
 
 use super::commons::{ReplicaCommons, ReplicaPlace, ReplicaStanding};
-use crate::reports::{GroupReport, Lead, ReplicaProblem};
+use crate::reports::{GroupReport, Lead, ReplicaProblem, Stranded};
 
 impl ReplicaCommons {
     /// Of all that are ordered and of which something is known.
@@ -22,6 +22,7 @@ impl ReplicaCommons {
             term,
             problem,
             leads: None,
+            stranded: None,
         };
         let log = match standing {
             ReplicaStanding::Made { term } => return plain(*term, None),
@@ -42,9 +43,23 @@ impl ReplicaCommons {
         }
         GroupReport {
             leads: lead(&facts),
+            stranded: stranded(&facts),
             ..plain(facts.term, None)
         }
     }
+}
+
+/// How far a voter is that knows nobody who leads.
+fn stranded(facts: &GroupFacts) -> Option<Stranded> {
+    let is_led = facts.leader.is_some();
+    let members = facts.membership.as_ref();
+    let votes = members.voters.contains(&facts.me) || members.outgoing.contains(&facts.me);
+    (votes && !is_led).then(|| Stranded {
+        members: members.clone(),
+        term: facts.last.term,
+        index: facts.last.index,
+        stamp_ms: facts.stamp_ms,
+    })
 }
 
 /// What a leader knows, once it has applied an entry of its term.

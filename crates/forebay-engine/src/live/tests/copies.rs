@@ -8,7 +8,8 @@ use forebay_run::scan::Direction;
 use super::replicas::entry;
 use super::{collect, create, create_on, open};
 use crate::live::{
-    Batch, Budget, LiveDraft, LiveError, LiveTable, PartitionContent, PartitionCopy, Replication,
+    AppliedPlace, Batch, Budget, LiveDraft, LiveError, LiveTable, PartitionContent, PartitionCopy,
+    Replication,
 };
 use crate::partition::PartitionId;
 
@@ -205,4 +206,24 @@ fn a_copy_that_would_take_a_partition_back_is_refused() {
     let copy = leader.copy_of(FIRST).unwrap();
     table.install(bring(&copy, &from, &table)).unwrap();
     assert_eq!(all_of(&table), up_to(5));
+}
+
+#[test]
+fn a_partition_that_is_placed_anew_is_there_after_a_crash_with_all_it_had() {
+    let (disk, table) = create(draft());
+    apply_to(&table, 3);
+    let place = AppliedPlace {
+        term: 9,
+        members: b"alone".as_slice().into(),
+        ..entry(4, 0, 30).place
+    };
+    table.place_anew(FIRST, place.clone()).unwrap();
+    assert_eq!(table.applied(FIRST).unwrap(), place);
+    let other = table.applied(PartitionId(1)).unwrap();
+    let table = open(&disk.after_kill()).unwrap();
+    assert_eq!(
+        (table.applied(FIRST).unwrap(), all_of(&table)),
+        (place, up_to(3))
+    );
+    assert_eq!(table.applied(PartitionId(1)).unwrap(), other);
 }

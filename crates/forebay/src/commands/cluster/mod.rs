@@ -1,5 +1,6 @@
 //! `forebay cluster`: making a cluster, and operating it.
 
+mod accept_loss;
 mod ask;
 mod create;
 mod disaster;
@@ -59,6 +60,7 @@ enum What {
     Watch(watch::Watch),
     Pause(ask::Pause),
     Remove(ask::Remove),
+    AcceptLoss(accept_loss::AcceptLoss),
     Cancel(ask::Cancel),
     Upgrade(upgrade::Upgrade),
     Restore(disaster::RestoreArgs),
@@ -79,6 +81,7 @@ pub fn run(args: &Cluster, context: &Context) -> anyhow::Result<Outcome> {
         What::Watch(args) => watch::run(args, context),
         What::Pause(args) => ask::pause(args, context),
         What::Remove(args) => ask::remove(args, context),
+        What::AcceptLoss(args) => accept_loss::run(args, context),
         What::Cancel(args) => ask::cancel(args, context),
         What::Upgrade(args) => upgrade::run(args, context),
         What::Restore(args) => disaster::restore(args, context),

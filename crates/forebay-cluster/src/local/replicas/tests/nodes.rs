@@ -221,6 +221,7 @@ impl TestNodes {
             group: GROUP,
             peer: PeerId(*peer),
             is_new: *is_new,
+            inherits: None,
             founders: founders.contains(&PeerId(*peer)).then(|| founders.clone()),
             peers: peers.iter().map(ordered).collect(),
             wanted: WantedPeers {

@@ -1,0 +1,199 @@
+//! Partitions of live tables whose replicas have no majority any more, and what is left of them.
+
+use std::collections::BTreeSet;
+
+use forebay_engine::{PartitionId, TableName};
+use forebay_replica::{GroupId, Membership, PeerId};
+use serde::{Deserialize, Serialize};
+
+use crate::coordinator::GroupWatch;
+use crate::ids::NodeId;
+use crate::model::{GroupEntry, Model, NodeState, PeerEntry, PeerState};
+use crate::reports::Stranded;
+
+/// A partition of which no majority answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostPartition {
+    pub table: TableName,
+    pub partition: PartitionId,
+    pub group: GroupId,
+    /// Voters that do not answer, and why.
+    pub gone: Vec<GoneReplica>,
+    /// Those that do, the one with most first.
+    pub remaining: Vec<RemainingReplica>,
+    /// Nodes that are up, and have not told yet how far their replicas are.
+    pub waits_for: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GoneReplica {
+    pub node: String,
+    pub peer: PeerId,
+    pub why: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemainingReplica {
+    pub node: String,
+    pub peer: PeerId,
+    /// The last entry of its log.
+    pub term: u64,
+    pub index: u64,
+    /// The partition's time as of what it has applied, in milliseconds since 1970-01-01 UTC.
+    pub stamp_ms: u64,
+}
+
+/// A group that is looked at.
+struct LostLook<'a> {
+    model: &'a Model,
+    watch: &'a GroupWatch,
+    group: &'a GroupEntry,
+}
+
+impl LostPartition {
+    /// `None`: a majority is on nodes that are up, and has not lost its files.
+    pub fn of(
+        model: &Model,
+        watch: &GroupWatch,
+        table: &TableName,
+        group: &GroupEntry,
+    ) -> Option<Self> {
+        let look = LostLook {
+            model,
+            watch,
+            group,
+        };
+        if look.is_led() {
+            return None;
+        }
+        let members = look.members();
+        let is_lost = |peers: &[PeerId]| {
+            let answers = peers.iter().filter(|peer| look.why_gone(**peer).is_none());
+            !peers.is_empty() && answers.count() <= peers.len() / 2
+        };
+        if !is_lost(&members.voters) && !is_lost(&members.outgoing) {
+            return None;
+        }
+        let voters = members.voters.iter().chain(&members.outgoing);
+        let voters: BTreeSet<PeerId> = voters.copied().collect();
+        let gone = voters.iter().filter_map(|peer| look.gone(*peer));
+        Some(Self {
+            table: table.clone(),
+            partition: group.partition,
+            group: group.group,
+            gone: gone.collect(),
+            remaining: look.remaining(),
+            waits_for: look.waits_for(&voters),
+        })
+    }
+
+    /// What is lost with the replicas that are gone.
+    pub fn words(&self) -> String {
+        let gone = self
+            .gone
+            .iter()
+            .map(|gone| format!("{} ({})", gone.node, gone.why));
+        let gone: Vec<String> = gone.collect();
+        let Some(best) = self.remaining.first() else {
+            return format!("no replica answers; gone: {}", gone.join(", "));
+        };
+        let has = |one: &RemainingReplica| {
+            format!(
+                "{} up to entry {} of term {}",
+                one.node, one.index, one.term
+            )
+        };
+        let remaining: Vec<String> = self.remaining.iter().map(has).collect();
+        format!(
+            "gone: {}; remaining: {}; it would go on from {}",
+            gone.join(", "),
+            remaining.join(", "),
+            best.node
+        )
+    }
+}
+
+impl LostLook<'_> {
+    fn is_up(&self, node: NodeId) -> bool {
+        self.model.node(node).is_some_and(|node| node.is_up())
+    }
+
+    fn name(&self, node: NodeId) -> String {
+        let entry = self.model.node(node);
+        entry.map_or_else(|| format!("node {node}"), |entry| entry.name.to_string())
+    }
+
+    /// A node that is up says that its replica leads: it would not, without a majority.
+    fn is_led(&self) -> bool {
+        let leading = self.watch.leading(self.group.group);
+        leading.is_some_and(|leading| self.is_up(leading.node))
+    }
+
+    /// Replicas that answer, and how far each is.
+    fn stranded(&self) -> impl Iterator<Item = (&PeerEntry, &Stranded)> {
+        let peers = self.group.peers.iter();
+        peers.filter_map(|peer| {
+            let report = self.watch.report(self.group.group, peer)?;
+            let answers = self.why_gone(peer.peer).is_none() && report.problem.is_none();
+            Some((peer, report.stranded.as_ref().filter(|_| answers)?))
+        })
+    }
+
+    /// The group, by the replica that has most of its log.
+    fn members(&self) -> Membership {
+        let newest = self.stranded().map(|(_, stranded)| stranded);
+        let newest = newest.max_by_key(|stranded| (stranded.term, stranded.index));
+        let leading = self.watch.leading(self.group.group);
+        let known = newest.map(|stranded| &stranded.members);
+        let known = known.or_else(|| leading.map(|leading| &leading.lead.members));
+        // Who is new votes only where it founds the group.
+        let is_new = |peer: &&PeerEntry| peer.state == PeerState::New && self.group.term > 0;
+        let named = self.group.peers.iter().filter(|peer| !is_new(peer));
+        let named = || named.map(|peer| peer.peer).collect();
+        known.cloned().unwrap_or_else(|| Membership {
+            voters: named(),
+            ..Membership::default()
+        })
+    }
+
+    fn why_gone(&self, peer: PeerId) -> Option<&'static str> {
+        let Some(entry) = self.group.peer(peer) else {
+            return Some("it is none of the replicas any more");
+        };
+        match self.model.node(entry.node).map(|node| &node.state) {
+            _ if entry.state == PeerState::Lost => Some("what it had is lost"),
+            None => Some("the node is none any more"),
+            Some(NodeState::Left { .. }) => Some("the node was stopped"),
+            Some(NodeState::Down { .. }) => Some("the node is down"),
+            Some(NodeState::Up) => None,
+        }
+    }
+
+    fn gone(&self, peer: PeerId) -> Option<GoneReplica> {
+        let why = self.why_gone(peer)?.to_owned();
+        let entry = self.group.peer(peer);
+        let node = entry.map_or_else(|| format!("peer {peer}"), |entry| self.name(entry.node));
+        Some(GoneReplica { node, peer, why })
+    }
+
+    fn remaining(&self) -> Vec<RemainingReplica> {
+        let remaining = self.stranded().map(|(entry, stranded)| RemainingReplica {
+            node: self.name(entry.node),
+            peer: entry.peer,
+            term: stranded.term,
+            index: stranded.index,
+            stamp_ms: stranded.stamp_ms,
+        });
+        let mut remaining: Vec<RemainingReplica> = remaining.collect();
+        remaining.sort_by_key(|one| std::cmp::Reverse((one.term, one.index, one.peer)));
+        remaining
+    }
+
+    fn waits_for(&self, voters: &BTreeSet<PeerId>) -> BTreeSet<String> {
+        let told: BTreeSet<PeerId> = self.stranded().map(|(entry, _)| entry.peer).collect();
+        let up = voters.iter().filter(|peer| self.why_gone(**peer).is_none());
+        let silent = up.filter(|peer| !told.contains(peer));
+        let nodes = silent.filter_map(|peer| self.group.peer(*peer));
+        nodes.map(|entry| self.name(entry.node)).collect()
+    }
+}

@@ -1,0 +1,102 @@
+//! A replica whose group has lost its majority for good, and that begins another group with all
+//! that it has.
+//!
+//! All that its log has counts as decided: what a majority had acknowledged, and this replica has,
+//! is there, whether or not the replica was told of the decision. What was never acknowledged may
+//! be there as well. The other group has no member of the old one, so none of them can contest it.
+
+use std::sync::Arc;
+
+use forebay_engine::live::{LiveError, LiveTable};
+use forebay_replica::{
+    Committed, Content, GroupId, LogEntry, Membership, PeerId, Place, Promise, SnapshotFacts, Start,
+};
+use thiserror::Error;
+
+use crate::opening::{FoundReplica, OpenError, start_again};
+use crate::outside::{GroupState, StateError, WriteError};
+use crate::partition_state::{PartitionState, place_of};
+use crate::replica_log::{EngineLog, entry_place};
+
+/// Why a replica does not go on so.
+#[derive(Debug, Error)]
+pub enum HeirError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Table(#[from] LiveError),
+    #[error(transparent)]
+    Log(#[from] WriteError),
+}
+
+/// The peer that it becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heir {
+    pub group: GroupId,
+    pub peer: PeerId,
+}
+
+/// What the first peer of the other group begins with. A crash leaves the old replica, and the same
+/// may be done again, until [`EngineLog::forget`] of the old group.
+///
+/// REQUIRES: the old replica does not run. `state` is its state.
+pub fn begin_alone(
+    table: &LiveTable,
+    log: &EngineLog,
+    state: &PartitionState,
+    old: &FoundReplica,
+    heir: Heir,
+) -> Result<Start, HeirError> {
+    let found = start_again(table, log, old)?;
+    let members = Arc::new(Membership::founders(&[heir.peer]));
+    let last = apply_all(state, &found)?;
+    let term = last.place.term.max(found.promise.term) + 1;
+    let facts = match found.applied.membership == members {
+        // It was done, and the node ended before it was noted.
+        true => last,
+        false => SnapshotFacts {
+            place: Place {
+                term,
+                index: last.place.index + 1,
+            },
+            membership: members,
+            stamp_ms: last.stamp_ms,
+        },
+    };
+    table.place_anew(old.partition, place_of(&facts))?;
+    let promise = Promise {
+        term: facts.place.term,
+        vote: None,
+        committed: facts.place.index,
+    };
+    log.forget(heir.group)?;
+    log.begin(heir.group, entry_place(facts.place), &promise.to_bytes())?;
+    Ok(Start {
+        promise,
+        before: facts.place,
+        applied: facts,
+        ..Start::joiner(heir.group, heir.peer, old.seed)
+    })
+}
+
+/// Applies all entries that the log has; returns what holds behind them.
+fn apply_all(state: &PartitionState, found: &Start) -> Result<SnapshotFacts, StateError> {
+    let mut facts = found.applied.clone();
+    for LogEntry { place, content } in &found.entries {
+        facts.place = *place;
+        if let Content::Batch { stamp_ms, .. } = content {
+            facts.stamp_ms = *stamp_ms;
+        }
+        state.apply(&Committed {
+            entry: LogEntry {
+                place: *place,
+                content: content.clone(),
+            },
+            facts: facts.clone(),
+            is_awaited: false,
+        })?;
+    }
+    Ok(facts)
+}

@@ -1,0 +1,81 @@
+//! `forebay cluster accept-loss`: what only lost replicas had is given up.
+
+use anyhow::bail;
+use clap::Args;
+use forebay_cluster::LostPartition;
+use forebay_cluster::request::Request;
+use forebay_engine::TableName;
+use serde_json::json;
+
+use super::status::seen;
+use crate::context::Context;
+use crate::exit::Outcome;
+
+/// Let the partitions of a live table that lost their majority for good go on from what is left
+///
+/// Without --yes it shows which replicas are gone, which remain and how far each is, changes
+/// nothing, and ends with exit code 2 where there is something to accept. With --yes the replica
+/// that has most of a partition goes on alone, and comes to have others beside it. Writes that
+/// were acknowledged, and that only the replicas that are gone had, are lost then; what nobody
+/// had acknowledged may be there. Replicas that are gone are removed if they come back. Refused
+/// where a majority may answer: start the nodes that are down, if that is possible at all. Do not
+/// start them cut off from the store. With --json one object {table, partitions, accepted};
+/// partitions lists {table, partition, group, gone, remaining, waits_for}.
+#[derive(Debug, Args)]
+pub struct AcceptLoss {
+    table: TableName,
+
+    /// Accept the loss
+    #[arg(long)]
+    yes: bool,
+}
+
+pub fn run(args: &AcceptLoss, context: &Context) -> anyhow::Result<Outcome> {
+    let table = &args.table;
+    let cluster = context.cluster()?;
+    let client = cluster.client();
+    let request = |partitions| Request::AcceptLoss {
+        table: table.clone(),
+        partitions,
+    };
+    client.check(&request(Vec::new()))?;
+    let Some(live) = seen(client)?.live else {
+        bail!(
+            "no node that reaches the coordinator tells how table {table} stands: start one, or wait"
+        );
+    };
+    let lost = live.lost.into_iter().filter(|lost| lost.table == *table);
+    let lost: Vec<LostPartition> = lost.collect();
+    let is_accepted = args.yes && !lost.is_empty();
+    if is_accepted {
+        let partitions = lost.iter().map(|lost| lost.partition).collect();
+        client.carry_out(&request(partitions))?;
+    }
+    let outcome = match lost.is_empty() || is_accepted {
+        true => Outcome::Done,
+        false => Outcome::Unaccepted,
+    };
+    let object = json!({"table": table, "partitions": lost, "accepted": is_accepted});
+    context.print(&object, || text(args, &lost))?;
+    Ok(outcome)
+}
+
+fn text(args: &AcceptLoss, lost: &[LostPartition]) -> String {
+    let table = &args.table;
+    if lost.is_empty() {
+        return format!(
+            "of each partition of {table} a majority may answer: there is nothing to accept"
+        );
+    }
+    let lines = lost
+        .iter()
+        .map(|lost| format!("partition {}: {}\n", lost.partition, lost.words()));
+    let lines: String = lines.collect();
+    let end = match args.yes {
+        true => "they go on from what remains",
+        false => {
+            "acknowledged writes that only the replicas that are gone had are lost if you accept that: --yes"
+        }
+    };
+    format!("{lines}{end}")
+}

@@ -1,0 +1,94 @@
+"""Live tables of a cluster that lost the majority of their replicas for good, by real processes."""
+
+import shutil
+
+import pytest
+import redis
+from harness import Failed, wait_for
+
+TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "4"]
+
+
+@pytest.fixture
+def made(cluster):
+    made = cluster(3)
+    assert made.store.json("create", "t", *TABLE)["led"] == 4
+    return made
+
+
+def takes_writes(node, key, value):
+    try:
+        with node.through_gateway() as client:
+            return client.set(key, value)
+    except redis.RedisError:
+        return False
+
+
+def live(made):
+    heard = made.heard()
+    return heard and heard["live"]
+
+
+def row(made):
+    heard = made.heard()
+    rows = heard["tables"] if heard else []
+    return next((row for row in rows if row["table"] == "t"), None)
+
+
+def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
+    store, first, others = made.store, made["n1"], [made["n2"], made["n3"]]
+    keys = [f"t:{i}" for i in range(300)]
+    with first.through_gateway() as client:
+        assert client.mset({key: key for key in keys})
+    assert row(made)["mode"] == "live" and row(made)["live"]["led"] == 4
+    # Where a majority answers there is nothing to accept.
+    assert store.json("cluster", "accept-loss", "t", "--yes") == {
+        "table": "t",
+        "partitions": [],
+        "accepted": False,
+    }
+    with pytest.raises(Failed, match="no live table"):
+        store.run("cluster", "accept-loss", "u")
+    for node in others:
+        node.kill()
+
+    def all_lost():
+        told = live(made)
+        lost = told["lost"] if told else []
+        return len(lost) == 4 and all(len(one["remaining"]) == 1 for one in lost)
+
+    wait_for(all_lost, lambda: f"all partitions are lost: {live(made)}", 90)
+    problems = "\n".join(made.heard()["problems"])
+    assert "forebay cluster accept-loss t" in problems and "n2, n3" in problems
+    shown = store.json("cluster", "accept-loss", "t", code=2)
+    assert shown["accepted"] is False and len(shown["partitions"]) == 4
+    for lost in shown["partitions"]:
+        assert {gone["node"] for gone in lost["gone"]} == {"n2", "n3"}
+        assert [one["node"] for one in lost["remaining"]] == ["n1"]
+    assert not takes_writes(first, "t:new", "1")
+    # One loses what it had; the other comes back with it, and must not count.
+    shutil.rmtree(others[0].cache)
+    assert store.json("cluster", "accept-loss", "t", "--yes")["accepted"]
+    wait_for(lambda: takes_writes(first, "t:new", "1"), "writes are taken again", 60)
+    with first.through_gateway() as client:
+        wait_for(lambda: client.mget(keys) == keys, "all that was there is there", 60)
+        assert client.set("t:7", "later")
+    for node in others:
+        node.start().comes_up()
+    made.wait_up()
+
+    def is_whole():
+        told = live(made)
+        return told and told["short"]["count"] == 0 and told["without_leader"]["count"] == 0
+
+    wait_for(is_whole, lambda: f"all replicas are there again: {live(made)}", 120)
+    for node in made.nodes:
+        with node.through_gateway() as client:
+            assert client.get("t:7") == "later"
+            assert client.mget([key for key in keys if key != "t:7"]).count(None) == 0
+    # The group that was founded by one survives the death of that one.
+    first.kill()
+    wait_for(lambda: takes_writes(others[0], "t:8", "last"), "the others go on", 60)
+    with others[1].through_gateway() as client:
+        wait_for(lambda: client.get("t:8") == "last", "it is read elsewhere", 30)
+        assert client.get("t:7") == "later"
