@@ -77,6 +77,17 @@ test-clients: ## Clients of Redis Cluster against five nodes that die and come b
 	cargo build --locked -p forebay
 	FOREBAY=$(DEBUG_BINARY) $(PYTHON) tests/clients/run.py $(ARGS)
 
+# Of the replicas' simulator; the slower ones run fewer.
+SEEDS ?= 100000
+SEED_RUNS := sim_tests::runs::all_holds_with_every_seed
+
+.PHONY: test-seeds
+test-seeds: ## Many seeds of the simulators, for the night: half an hour of two cores (SEEDS=n for others than 100000); not part of `make test`
+	scripts/setup build
+	FOREBAY_TEST_SEEDS=$(SEEDS) cargo test --locked -p forebay-replica --lib $(SEED_RUNS) -- --nocapture
+	FOREBAY_TEST_SEEDS=$$(($(SEEDS) / 25)) cargo test --locked -p forebay-replica --lib sim_tests::runs::the_real_engine_keeps_every -- --nocapture
+	FOREBAY_TEST_SEEDS=$$(($(SEEDS) / 10)) cargo test --locked -p forebay-cluster --lib all_holds -- --nocapture
+
 .PHONY: lint
 lint: ## Formatting, clippy, licences and sources of dependencies, house rules, deploy/
 	scripts/setup lint cargo clippy --workspace --all-targets --locked -- -D warnings

@@ -3,7 +3,6 @@ bucket can be away, disks can be full or stand still, and requests to the bucket
 
 import json
 import os
-import socket
 import threading
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,9 +13,8 @@ from data import write
 from disks import Disks
 from harness import wait_for
 from object_store import Proxy, RemoteStore
+from relays import LIMIT_S, Relay
 
-# Longer than anything here is held.
-LIMIT_S = 100
 DISK_MIB = 32
 KEYS = 60
 NAMES = [f"t:{i}" for i in range(KEYS)]
@@ -37,53 +35,6 @@ class Gate:
 
     def open(self):
         self.opened.set()
-
-
-class Relay:
-    """Stands before a node's peer port, knows which node each connection is from, and passes on
-    what is said between nodes that are not cut off from each other."""
-
-    def __init__(self, made, node):
-        self.made, self.node = made, node
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                there, address = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(there, address[1]), daemon=True).start()
-
-    def serve(self, asker, port):
-        source = self.made.owner_of(port, self.listener.getsockname()[1])
-        with asker, suppress(OSError):
-            self.pass_if_whole(source)
-            with socket.create_connection(("127.0.0.1", self.node.peer)) as node:
-                back = partial(self.pump, node, asker, source)
-                threading.Thread(target=back, daemon=True).start()
-                self.pump(asker, node, source)
-
-    def pass_if_whole(self, source):
-        """While the two are cut off nothing comes through, and nobody is told so."""
-        if source is None or self.made.is_cut(source, self.node.name):
-            self.made.healed.wait(LIMIT_S)
-            raise ConnectionError
-
-    def pump(self, here, there, source):
-        with suppress(OSError):
-            while data := here.recv(1 << 16):
-                self.pass_if_whole(source)
-                there.sendall(data)
-        for end in (here, there):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def end(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
 
 
 class StruckCluster(Cluster):
@@ -152,20 +103,6 @@ class StruckCluster(Cluster):
     def heal(self):
         self.cut, self.is_away, self.damaged = set(), False, None
         self.healed.set()
-
-    def owner_of(self, port, to):
-        """The node whose connection this is, from this port to that one."""
-        ends = [f"0100007F:{port:04X}", f"0100007F:{to:04X}"]
-        with open("/proc/net/tcp") as table:
-            lines = [line.split() for line in table]
-        sockets = {f"socket:[{line[9]}]" for line in lines if line[1:3] == ends}
-        for node in self.alive():
-            with suppress(OSError):
-                for entry in os.scandir(f"/proc/{node.process.pid}/fd"):
-                    with suppress(OSError):
-                        if os.readlink(entry.path) in sockets:
-                            return node.name
-        return None
 
     def stall(self, node, table):
         """A disk that stands still when the node is about to write down what serves: it is up,

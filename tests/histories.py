@@ -1,0 +1,192 @@
+"""Clients that write and read live tables of a cluster, and note all that they are told."""
+
+import contextlib
+import json
+import random
+import subprocess
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import redis
+from harness import wait_for
+from linear import Operation, show, violations
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+IOREDIS = Path(__file__).parent / "node/history.mjs"
+# So often a client asks.
+PAUSE_S = 0.01
+# With these words a write was certainly not done.
+REFUSED = ("NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN", "MOVED", "LOADING")
+KINDS = ["get", "get", "get", "set", "set", "cas", "del"]
+
+
+def gateway(node):
+    return node.through_gateway(socket_timeout=8)
+
+
+def of_cluster(node):
+    """It is led to who leads, and sends nothing again."""
+    options = {"retry": Retry(NoBackoff(), 0), "socket_timeout": 8, "socket_connect_timeout": 2}
+    return node.cluster_client(**options)
+
+
+class Recorder(threading.Thread):
+    """One client. `history` has keys and operations; what was refused for certain is not in it, so
+    that no read may show it."""
+
+    def __init__(self, name, connect, seed, keys):
+        super().__init__(daemon=True)
+        self.name, self.connect, self.keys = name, connect, keys
+        self.chance = random.Random(f"{seed} {name}")
+        self.history, self.errors, self.is_over = [], [], False
+        self.written, self.last_seen, self.answered = 0, {}, 0
+
+    def run(self):
+        client = None
+        while not self.is_over:
+            time.sleep(PAUSE_S)
+            try:
+                client = client or self.connect()
+            except (redis.RedisError, OSError):
+                continue
+            try:
+                self.once(client)
+            except (redis.ConnectionError, redis.TimeoutError):
+                with contextlib.suppress(Exception):
+                    client.close()
+                client = None
+
+    def once(self, client):
+        kind, key = self.chance.choice(["incr", "get"]), f"t:n{self.chance.randrange(self.keys)}"
+        if self.chance.random() < 0.75:
+            kind, key = self.chance.choice(KINDS), f"t:r{self.chance.randrange(self.keys)}"
+        self.written += 1
+        new = f"{self.name}-{self.written}"
+        args = {"get": (), "set": (new,), "incr": (1,), "del": ()}.get(kind)
+        if kind == "cas":
+            if self.last_seen.get(key) is None:
+                return
+            args = (self.last_seen[key], new)
+        begin = time.time()
+        try:
+            result = ask(client, kind, key, args)
+        except redis.RedisError as error:
+            self.failed(kind, key, args, begin, error)
+            if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
+                raise
+            return
+        self.answered += kind != "get"
+        if kind == "get":
+            self.last_seen[key] = result
+        self.history.append((key, Operation(kind, args, result, begin, time.time())))
+
+    def failed(self, kind, key, args, begin, error):
+        text = str(error)
+        self.errors.append((begin, f"{type(error).__name__} {text}"))
+        if kind != "get" and not is_refused(text, error):
+            self.history.append((key, Operation(kind, args, None, begin)))
+
+
+def ask(client, kind, key, args):
+    if kind == "get":
+        return client.get(key)
+    if kind == "set":
+        return bool(client.set(key, *args))
+    if kind == "incr":
+        return client.incr(key)
+    if kind == "del":
+        return client.delete(key)
+    return bool(client.execute_command("SET", key, args[1], "IFEQ", args[0]))
+
+
+def is_refused(text, error=None):
+    """Whether nothing was written for certain."""
+    if isinstance(error, redis.ConnectionError) and "refused" in text.lower():
+        return True
+    words = text.split(": ", 1)[-1] if text.startswith("Command #") else text
+    is_told = isinstance(error, redis.ResponseError) and words.startswith(REFUSED)
+    return is_told or "nothing was written" in text
+
+
+class NodeRecorder:
+    """The same by ioredis, a process of its own, which writes down what it is told line by line."""
+
+    def __init__(self, name, node, seed, keys):
+        words = ["node", str(IOREDIS), str(node.port), name, str(seed), str(keys)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
+        self.name, self.history, self.errors, self.answered = name, [], [], 0
+        self.listener = threading.Thread(target=self.listen, daemon=True)
+        self.last_seen = {}
+
+    def start(self):
+        self.listener.start()
+
+    def listen(self):
+        for line in self.process.stdout:
+            told = json.loads(line)
+            kind, key, args = told["kind"], told["key"], tuple(told["args"])
+            if "error" not in told:
+                result = bool(told["result"]) if kind in ("set", "cas") else told["result"]
+                one = Operation(kind, args, result, told["begin"], told["end"])
+                self.history.append((key, one))
+                self.answered += kind != "get"
+                continue
+            self.errors.append((told["begin"], told["error"]))
+            is_certain = told["error"].startswith(REFUSED) or is_refused(told["error"])
+            if kind != "get" and not is_certain:
+                self.history.append((key, Operation(kind, args, None, told["begin"])))
+
+    def end(self):
+        self.process.stdin.close()
+        self.listener.join(30)
+        self.process.kill()
+        self.process.wait()
+
+
+class Clients:
+    """All clients of a test."""
+
+    def __init__(self, nodes, seed, keys):
+        self.all = [
+            *(Recorder(f"gw{one.name}", partial(gateway, one), seed, keys) for one in nodes),
+            *(Recorder(f"cl{one.name}", partial(of_cluster, one), seed, keys) for one in nodes[:2]),
+            NodeRecorder("io", nodes[-1], seed, keys),
+        ]
+
+    def __enter__(self):
+        for one in self.all:
+            one.start()
+        return self
+
+    def __exit__(self, *_):
+        for one in self.all:
+            one.is_over = True
+        for one in self.all:
+            one.end() if isinstance(one, NodeRecorder) else one.join(30)
+
+    def answered(self):
+        return sum(one.answered for one in self.all)
+
+    def resume(self, count=60, seconds=30):
+        """Waits until so many more writes are answered. It takes their time, in seconds."""
+        seen = self.answered()
+        said = lambda: f"writes are answered: {[one.errors[-1:] for one in self.all]}"  # noqa: E731
+        return wait_for(lambda: self.answered() >= seen + count, said, seconds)
+
+    def history(self):
+        return [one for client in self.all for one in list(client.history)]
+
+    def check(self, seed, final):
+        """What all of them were told can be what one server did, with what it holds in the end."""
+        end = time.time()
+        history = self.history()
+        history += [(key, Operation("get", (), value, end, end)) for key, value in final.items()]
+        found = violations(history)
+        for key, why in found.items():
+            print(f"seed {seed}, {key}: {why}\n{show(history, key)}")
+        assert not found, (seed, found)
+        return len(history)
