@@ -27,6 +27,10 @@ pub(crate) struct Crew {
 #[derive(Debug, Default)]
 struct Due {
     groups: VecDeque<Arc<dyn StateKeeper>>,
+    /// What had no room, and waits for the next try.
+    short: Vec<Arc<dyn StateKeeper>>,
+    /// A thread sleeps until that is due. The others go on with what has room.
+    is_awaited: bool,
     is_closed: bool,
 }
 
@@ -53,7 +57,10 @@ impl Crew {
     pub fn close(&self) {
         let mut due = self.due.lock();
         due.is_closed = true;
-        let left = std::mem::take(&mut due.groups);
+        let left = (
+            std::mem::take(&mut due.groups),
+            std::mem::take(&mut due.short),
+        );
         drop(due);
         self.came.notify_all();
         // Without the lock: the last of them closes its log, whose thread may line up others.
@@ -67,8 +74,8 @@ impl Crew {
     /// What one of its threads does.
     pub fn run(&self) {
         while let Some(group) = self.take() {
-            while !Arc::clone(&group).work() && !self.is_closed() {
-                self.clock.sleep(RETRY);
+            if !Arc::clone(&group).work() {
+                self.try_later(group);
             }
         }
     }
@@ -84,5 +91,86 @@ impl Crew {
             }
             self.came.wait(&mut due);
         }
+    }
+
+    /// Puts a group behind the others that had no room. One thread waits for all of them.
+    fn try_later(&self, group: Arc<dyn StateKeeper>) {
+        {
+            let mut due = self.due.lock();
+            if due.is_closed {
+                // Its lock is let go of first, as above.
+                drop(due);
+                return;
+            }
+            due.short.push(group);
+            if std::mem::replace(&mut due.is_awaited, true) {
+                return;
+            }
+        }
+        self.clock.sleep(RETRY);
+        let mut due = self.due.lock();
+        due.is_awaited = false;
+        let short = std::mem::take(&mut due.short);
+        due.groups.extend(short);
+        drop(due);
+        self.came.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::mpsc::{Sender, channel};
+
+    use forebay_io::{SystemClock, start_thread};
+
+    use super::*;
+
+    /// Has no room until it is told.
+    #[derive(Debug)]
+    struct Short {
+        has_room: Arc<AtomicBool>,
+        tries: Arc<AtomicUsize>,
+        done: Sender<()>,
+    }
+
+    impl StateKeeper for Short {
+        fn work(self: Arc<Self>) -> bool {
+            self.tries.fetch_add(1, Ordering::SeqCst);
+            let has_room = self.has_room.load(Ordering::SeqCst);
+            if has_room {
+                self.done.send(()).unwrap();
+            }
+            has_room
+        }
+    }
+
+    #[test]
+    fn groups_without_room_hold_up_no_others() {
+        let crew = Arc::new(Crew::new(Arc::new(SystemClock)));
+        let runs = [(); 2].map(|()| {
+            let crew = Arc::clone(&crew);
+            start_thread("crew", move || crew.run()).unwrap()
+        });
+        let (done, is_done) = channel();
+        let (has_room, tries) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let group = |has_room: &Arc<AtomicBool>| {
+            Arc::new(Short {
+                has_room: Arc::clone(has_room),
+                tries: Arc::clone(&tries),
+                done: done.clone(),
+            })
+        };
+        // More of them than threads.
+        (0..5).for_each(|_| crew.line_up(group(&has_room)));
+        while tries.load(Ordering::SeqCst) < 20 {
+            std::thread::yield_now();
+        }
+        crew.line_up(group(&Arc::new(AtomicBool::new(true))));
+        is_done.recv().unwrap();
+        has_room.store(true, Ordering::SeqCst);
+        (0..5).for_each(|_| is_done.recv().unwrap());
+        crew.close();
+        runs.into_iter().for_each(|run| run.join().unwrap());
     }
 }

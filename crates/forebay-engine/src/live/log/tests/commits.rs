@@ -81,7 +81,8 @@ fn threads_that_write_and_wait_are_all_told_the_truth() {
         }
     });
     drop((log, sender));
-    // The log's thread may be calling still. Each call ends a sender; behind the last one nothing comes.
+    // The log's thread may be calling still. Each call ends a sender: behind the last one nothing
+    // comes.
     assert_eq!(called.iter().count(), 40);
     let (_log, found) = open(&disk, Durability::Sync).unwrap();
     for thread in 0..4 {
