@@ -48,9 +48,7 @@ fn a_load_lies_between_what_is_applied_before_and_after_and_is_added_once() {
     append(&table, 1, b"1");
     let new = run(&disk, &table);
     let second = entry(2, 1, 2);
-    table
-        .apply_load(FIRST, &second, 0, LOAD, &[new.clone()])
-        .unwrap();
+    table.apply_load(FIRST, &second, 0, LOAD, &[new]).unwrap();
     let place = table.applied(FIRST).unwrap();
     assert_eq!((place.index, place.loaded), (2, LOAD));
     assert_eq!(table.applied_in_runs(FIRST).unwrap(), place);
