@@ -20,8 +20,8 @@ use crate::partition::PartitionId;
 impl LiveTable {
     /// Applies a proposal that adds the runs of a load, with ids of here ([`LiveTable::new_run`]),
     /// to its partition: what was applied before is older. `load` is the load's number; a load that
-    /// was added already, or an older one, adds nothing, and its files go. Proposals come in their order, as with
-    /// [`LiveTable::entry`].
+    /// was added already, or an older one, adds nothing, and its files go. Proposals come in their
+    /// order, as with [`LiveTable::entry`].
     ///
     /// After an error the proposal is not applied. The runs' files are removed then, but for an
     /// error that [may pass](LiveError::may_pass): the same may be tried again.
