@@ -122,6 +122,7 @@ fn entry(index: u64, stamp_ms: u64) -> DecidedEntry {
             stamp_ms,
             members: Arc::from([]),
             done: 0,
+            loaded: 0,
         },
         proposals: 1,
     }

@@ -29,12 +29,16 @@ pub struct AppliedPlace {
     /// How many proposals of the entry behind are applied.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub done: u32,
+    /// The newest load that was added, by its number in the cluster's catalog; 0: none. It never
+    /// falls, and moves with the runs of a load, so that none is added twice.
+    #[serde(default, skip_serializing_if = "is_no_load")]
+    pub loaded: u64,
 }
 
 /// A decided entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecidedEntry {
-    /// What holds once it is applied as a whole. Its `done` does not count.
+    /// What holds once it is applied as a whole. Its `done` and `loaded` do not count.
     pub place: AppliedPlace,
     /// How many proposals it has; none where it has no operations.
     pub proposals: u32,
@@ -95,6 +99,7 @@ impl DecidedEntry {
             false => AppliedPlace {
                 stamp_ms,
                 done: 0,
+                loaded: before.loaded,
                 ..self.place.clone()
             },
         }
@@ -107,6 +112,10 @@ fn is_empty(members: &Arc<[u8]>) -> bool {
 
 fn is_zero(done: &u32) -> bool {
     *done == 0
+}
+
+fn is_no_load(loaded: &u64) -> bool {
+    *loaded == 0
 }
 
 /// Bytes as pairs of hex digits.
@@ -135,6 +144,7 @@ mod tests {
             stamp_ms: 10 * index,
             members: Arc::from(&[1u8, 0xff][..]),
             done,
+            loaded: 3,
         }
     }
 
@@ -160,8 +170,16 @@ mod tests {
         let half = entry.place_after(0, &before);
         assert_eq!((half.position(), half.stamp_ms), ((7, 1), 80));
         assert!(entry.follows(&half, 1) && !entry.follows(&half, 0));
-        let whole = entry.place_after(1, &half);
-        assert_eq!(whole, at(8, 0));
+        let loaded = AppliedPlace { loaded: 5, ..half };
+        let whole = entry.place_after(1, &loaded);
+        assert_eq!(
+            whole,
+            AppliedPlace {
+                loaded: 5,
+                ..at(8, 0)
+            },
+            "an entry says nothing of loads"
+        );
         assert!(!entry.follows(&whole, 0));
         let older_term = AppliedPlace { term: 3, ..before };
         assert!(!entry.follows(&older_term, 0));

@@ -113,7 +113,10 @@ impl LiveShared {
         }
     }
 
-    fn open_ingested(&self, runs: &[IngestRun]) -> Result<Vec<(usize, Arc<LiveRun>)>, LiveError> {
+    pub fn open_ingested(
+        &self,
+        runs: &[IngestRun],
+    ) -> Result<Vec<(usize, Arc<LiveRun>)>, LiveError> {
         let open = |new: &IngestRun| -> Result<(usize, Arc<LiveRun>), LiveError> {
             let place = self.parts.find(new.partition);
             let place = place.ok_or_else(|| self.no_partition(new.partition))?;

@@ -15,7 +15,7 @@
 //! | `parts`, `holding`, `split` | the partitions that are here; giving one up, taking one in, cutting one in two |
 //! | `access`         | getting at a partition that may be given up meanwhile                   |
 //! | `write`, `transact`, `batch`, `commit`, `log` | the way of a write                      |
-//! | `applied`, `entry`, `copies` | partitions as replicas: applying what was decided, copies |
+//! | `applied`, `entry`, `entry_load`, `copies` | partitions as replicas: applying what was decided, copies |
 //! | `removal`, `removed` | deleting ranges of keys by one record                         |
 //! | `snapshot`, `many`, `scan`, `watch` | reading; hearing of writes                        |
 //! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
@@ -63,6 +63,7 @@ mod copies;
 mod cursor;
 mod drop;
 mod entry;
+mod entry_load;
 mod error;
 mod expiry;
 mod flush;

@@ -60,6 +60,7 @@ pub fn decided(log: &[LogEntry], index: u64) -> DecidedEntry {
             stamp_ms: entry.stamp_ms,
             members: Arc::from((index / 7).to_le_bytes()),
             done: 0,
+            loaded: 0,
         },
         proposals: entry.commands.len() as u32,
     }

@@ -267,6 +267,7 @@ pub(super) fn place_of(facts: &SnapshotFacts) -> AppliedPlace {
         stamp_ms: facts.stamp_ms,
         members: facts.membership.to_bytes().as_ref().into(),
         done: 0,
+        loaded: 0,
     }
 }
 

@@ -4,6 +4,7 @@ mod basic;
 mod by_hand;
 mod copies;
 mod divided;
+mod entry_load;
 mod expiry;
 mod files;
 mod holding;

@@ -34,6 +34,7 @@ pub fn entry(index: u64, proposals: u32, stamp_ms: u64) -> DecidedEntry {
             stamp_ms,
             members: Arc::from(index.to_le_bytes()),
             done: 0,
+            loaded: 0,
         },
         proposals,
     }

@@ -1,0 +1,111 @@
+//! A load that is a decided entry: runs that take their place in a partition as a write would.
+//!
+//! Nobody but whoever applies the partition's entries writes to it, so that nothing comes in
+//! between: what was applied before is written to runs, and one replacement of the manifest names
+//! the new runs along with the place behind the entry. After a crash the load is in with its
+//! place, or the entry is applied again.
+
+use std::sync::Arc;
+
+use crate::live::applied::DecidedEntry;
+use crate::live::error::LiveError;
+use crate::live::ingest::IngestRun;
+use crate::live::part::PartView;
+use crate::live::run::LiveRun;
+use crate::live::shared::LiveShared;
+use crate::live::{AppliedPlace, LiveTable};
+use crate::name::RunId;
+use crate::partition::PartitionId;
+
+impl LiveTable {
+    /// Applies a proposal that adds the runs of a load, with ids of here ([`LiveTable::new_run`]),
+    /// to its partition: what was applied before is older. `load` is the load's number; a load that
+    /// was added already, or an older one, adds nothing, and its files go. Proposals come in their
+    /// order, as with [`LiveTable::entry`].
+    ///
+    /// After an error the proposal is not applied. The runs' files are removed then, but for an
+    /// error that [may pass](LiveError::may_pass): the same may be tried again.
+    pub fn apply_load(
+        &self,
+        id: PartitionId,
+        entry: &DecidedEntry,
+        number: u32,
+        load: u64,
+        runs: &[RunId],
+    ) -> Result<(), LiveError> {
+        let handle = self.entry(id, entry, number)?;
+        if self.applied(id)?.loaded >= load {
+            handle.finish()?;
+            self.discard_runs(runs.iter());
+            return Ok(());
+        }
+        let added = self.shared().add_load(id, entry, number, load, runs);
+        if added.as_ref().is_err_and(|error| !error.may_pass()) {
+            self.shared().remove_runs_unless_named(runs.iter());
+        }
+        added
+    }
+}
+
+impl LiveShared {
+    fn add_load(
+        &self,
+        id: PartitionId,
+        entry: &DecidedEntry,
+        number: u32,
+        load: u64,
+        runs: &[RunId],
+    ) -> Result<(), LiveError> {
+        let _one_at_a_time = self.ingesting.lock();
+        self.check_new(runs.iter())?;
+        let slot = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
+        let runs = runs.iter().map(|run| IngestRun {
+            partition: id,
+            id: run.clone(),
+        });
+        let opened = self.open_ingested(&runs.collect::<Vec<_>>())?;
+        let opened: Vec<Arc<LiveRun>> = opened.into_iter().map(|(_, run)| run).collect();
+        if self.parts.at(slot).lock().has_memory() {
+            self.flush()?;
+        }
+        let place = {
+            let part = self.parts.at(slot).lock();
+            let applied = part.applied.as_ref().map(|applied| AppliedPlace {
+                loaded: load,
+                ..entry.place_after(number, &applied.place)
+            });
+            applied.ok_or_else(|| self.no_partition(id))?
+        };
+        self.closing(self.name_load(id, slot, &place, opened))
+    }
+
+    fn name_load(
+        &self,
+        id: PartitionId,
+        slot: usize,
+        place: &AppliedPlace,
+        new: Vec<Arc<LiveRun>>,
+    ) -> Result<(), LiveError> {
+        let mut manifest = self.structure.lock();
+        let mut next = manifest.clone();
+        let runs = next.runs_of(id).ok_or_else(|| self.no_partition(id))?;
+        runs.extend(new.iter().map(|run| run.reference.clone()));
+        next.raise(id, place);
+        self.replace_manifest(&next)?;
+        *manifest = next;
+        let mut part = self.parts.at(slot).lock();
+        part.view = Arc::new(PartView {
+            runs: part.view.runs.iter().cloned().chain(new).collect(),
+            ..(*part.view).clone()
+        });
+        if let Some(applied) = &mut part.applied {
+            applied.place = place.clone();
+        }
+        part.watchers.all_written();
+        drop(part);
+        self.count_runs(&manifest);
+        drop(manifest);
+        self.tell(|_| ());
+        Ok(())
+    }
+}
