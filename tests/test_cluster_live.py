@@ -17,7 +17,8 @@ class Writers:
     """Threads that write keys of their own through gateways, and note what is acknowledged."""
 
     def __init__(self, nodes):
-        self.acknowledged, self.refused = {}, []
+        self.acknowledged, self.refused, self.errors = {}, [], []
+        self.longest_s = 0
         self.is_over = False
         self.threads = [threading.Thread(target=self.write, args=(node,)) for node in nodes]
 
@@ -26,10 +27,13 @@ class Writers:
             number = 0
             while not self.is_over:
                 key, number = f"t:{node.name}-{number}", number + 1
+                begun = time.monotonic()
                 try:
                     client.set(key, key)
                     self.acknowledged[key] = time.monotonic()
+                    self.longest_s = max(self.longest_s, self.acknowledged[key] - begun)
                 except redis.RedisError as error:
+                    self.errors.append(str(error))
                     if "nothing was written" in str(error):
                         self.refused.append(key)
 
@@ -109,6 +113,18 @@ def test_no_acknowledged_write_is_lost_as_nodes_die_and_hang(made):
         assert sorted(lost(node, writers.refused)) == sorted(writers.refused)
 
 
+def test_a_node_that_is_stopped_hands_its_partitions_over(made):
+    with Writers([made["n1"], made["n2"]]) as writers:
+        writers.resume()
+        made["n3"].stop()
+        writers.resume()
+        made["n3"].start().comes_up()
+        writers.resume()
+    assert writers.errors == []
+    print(f"the longest write took {writers.longest_s:.2f} s")
+    assert lost(made["n1"], writers.acknowledged) == []
+
+
 def test_writes_survive_the_end_of_all_nodes(made):
     with made["n1"].through_gateway() as client:
         assert client.mset({f"t:{i}": f"t:{i}" for i in range(200)})
@@ -170,3 +186,27 @@ def refuses(client):
         return client.get("t:1") and False
     except redis.RedisError as error:
         return "no table" in str(error)
+
+
+def test_a_pipeline_is_answered_in_order(made):
+    with made["n1"].through_gateway() as client:
+        pipeline = client.pipeline(transaction=False)
+        for i in range(700):
+            pipeline.set(f"t:{i}", i).incr("t:count").rpush("t:0", "x").set("t:last", i)
+        pipeline.get("t:last").get("t:count").set("t:last", "end").get("t:last").get("t:nosuch")
+        replies = pipeline.execute(raise_on_error=False)
+        for i in range(700):
+            done, count, wrong, last = replies[4 * i : 4 * i + 4]
+            assert (done, count, last) == (True, i + 1, True)
+            assert "WRONGTYPE" in str(wrong)
+        assert replies[2800:] == ["699", "700", True, "end", None]
+        assert client.mget([f"t:{i}" for i in range(700)]) == [str(i) for i in range(700)]
+    with made["n2"].client() as client:
+        # MOVED for what is led elsewhere, each for its own slot.
+        pipeline = client.pipeline(transaction=False)
+        for i in range(60):
+            pipeline.set(f"t:{i}", "new")
+        replies = pipeline.execute(raise_on_error=False)
+        moved = [reply for reply in replies if isinstance(reply, redis.exceptions.MovedError)]
+        assert 0 < len(moved) < 60 and len(set(map(str, moved))) > 3
+        assert all(reply is True for reply in replies if reply not in moved)

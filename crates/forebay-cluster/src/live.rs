@@ -8,7 +8,7 @@ use forebay_engine::{Bounds, PartitionId, TableName};
 use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
 
 use crate::ids::{HostPort, NodeId};
-use crate::model::{GroupEntry, Model, PeerState};
+use crate::model::{GroupEntry, Model, NodeEntry, PeerState};
 
 /// A replica that a node is to have, and what its group is to be.
 ///
@@ -88,7 +88,7 @@ pub fn orders(model: &Model, me: NodeId) -> Vec<ReplicaOrder> {
                     is_new: peer.state == PeerState::New,
                     founders: is_founder.then(|| group.founders.clone()),
                     peers: ordered_peers(model, group),
-                    wanted: wanted_peers(group, wanted, entry.holding()),
+                    wanted: wanted_peers(model, group, (wanted, entry.holding())),
                 });
             }
         }
@@ -110,13 +110,18 @@ fn ordered_peers(model: &Model, group: &GroupEntry) -> Vec<OrderedPeer> {
 }
 
 /// What a group is to become, by the catalog.
-fn wanted_peers(group: &GroupEntry, wanted: &[NodeId], replicas: usize) -> WantedPeers {
+fn wanted_peers(
+    model: &Model,
+    group: &GroupEntry,
+    (wanted, replicas): (&[NodeId], usize),
+) -> WantedPeers {
     let place = |node: NodeId| wanted.iter().position(|wanted| *wanted == node);
     let mut staying: Vec<_> = group.staying().collect();
     staying.sort_by_key(|peer| (place(peer.node).unwrap_or(usize::MAX), peer.peer));
     let peers = staying.iter().map(|peer| WantedPeer {
         peer: peer.peer,
         is_ready: peer.state == PeerState::Made,
+        may_lead: model.node(peer.node).is_some_and(NodeEntry::is_up),
     });
     WantedPeers {
         peers: peers.collect(),

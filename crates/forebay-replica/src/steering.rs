@@ -27,6 +27,8 @@ pub struct WantedPeer {
     pub peer: PeerId,
     /// Whether its node has said that it is there. Before that it is not taken in.
     pub is_ready: bool,
+    /// Whether its node is to lead: not while it is being stopped, or is away.
+    pub may_lead: bool,
 }
 
 /// How the peers of a group stand, as its leader knows them.
@@ -51,6 +53,17 @@ impl WantedPeers {
     fn ready(&self) -> impl Iterator<Item = PeerId> {
         let ready = self.peers.iter().filter(|wanted| wanted.is_ready);
         ready.map(|wanted| wanted.peer)
+    }
+
+    /// Who is to lead, the first of them first.
+    fn leading(&self) -> impl Iterator<Item = PeerId> {
+        let leading = self.peers.iter().filter(|wanted| wanted.is_ready);
+        let leading = leading.filter(|wanted| wanted.may_lead);
+        leading.map(|wanted| wanted.peer)
+    }
+
+    fn may_lead(&self, peer: PeerId) -> bool {
+        self.leading().any(|leading| leading == peer)
     }
 }
 
@@ -108,7 +121,7 @@ pub fn next_change(
 }
 
 /// To whom the leader `me` hands the lead over: to the first voter that is wanted, where that is
-/// close; a leader that is to leave to any that is.
+/// close; a leader that is not to lead to any that is.
 pub fn next_leader(
     me: PeerId,
     wanted: &WantedPeers,
@@ -120,8 +133,8 @@ pub fn next_leader(
     }
     let is_voter = |peer: &PeerId| members.voters.contains(peer);
     let is_close = |peer: &PeerId| standing.active.contains(peer) && standing.close.contains(peer);
-    let mut voters = wanted.ready().filter(is_voter);
-    let to = match wanted.is_old(me) {
+    let mut voters = wanted.leading().filter(is_voter);
+    let to = match wanted.is_old(me) || !wanted.may_lead(me) {
         true => voters.find(is_close),
         false => voters.next().filter(is_close),
     };
@@ -203,6 +216,7 @@ mod tests {
         let ready = |peer| WantedPeer {
             peer,
             is_ready: true,
+            may_lead: true,
         };
         WantedPeers {
             peers: peers(ids).into_iter().map(ready).collect(),
@@ -328,5 +342,14 @@ mod tests {
         assert_eq!(lead(2, &[1, 2, 3], &[2, 3]), None, "it does not answer");
         assert_eq!(lead(2, &[4, 1, 2], &[1, 2, 3]), Some(PeerId(1)));
         assert_eq!(lead(3, &[1, 2, 4], &[2, 3]), Some(PeerId(2)), "it leaves");
+
+        let mut to = wanted(&[1, 2, 3], 3);
+        to.peers[0].may_lead = false;
+        let all = standing(&[1, 2, 3]);
+        let lead = |me: u64, standing: &Standing| next_leader(PeerId(me), &to, &of, standing);
+        assert_eq!(lead(1, &all), Some(PeerId(2)), "it is being stopped");
+        assert_eq!(lead(1, &standing(&[1, 3])), Some(PeerId(3)));
+        assert_eq!(lead(3, &all), Some(PeerId(2)), "and does not get it back");
+        assert_eq!(lead(2, &all), None);
     }
 }

@@ -47,6 +47,16 @@ pub enum Task {
     Gets(OwnedGets),
     /// What was queued since MULTI.
     Exec(Queued),
+    /// Commands that write to a live table of a cluster.
+    Writes(OwnedWrites),
+}
+
+/// Commands that follow each other, each of which writes to one key of the same live table of a
+/// cluster.
+#[derive(Debug, Default)]
+pub struct OwnedWrites {
+    /// With their places in the command table.
+    pub commands: Vec<(usize, OwnedArgs)>,
 }
 
 /// What such a thread answers.
@@ -57,6 +67,8 @@ pub struct Done {
     pub answered: usize,
     /// How many of these with an error.
     pub failed: usize,
+    /// Which of them, where they are commands of several kinds.
+    pub failures: Vec<usize>,
     /// The first table that was read or written to.
     pub table: Option<TableName>,
     /// What was written and is not durable yet.
@@ -81,6 +93,7 @@ impl Work {
         let (outcome, table) = match &self.task {
             Task::One(place, args) => view.run(*place, args.borrow(), &mut reply, &mut commits),
             Task::Exec(queued) => view.exec(queued, &mut reply, &mut commits),
+            Task::Writes(_) => return Worked::Elsewhere(self),
             Task::Gets(gets) => {
                 let gets = gets.answer(&view, &mut reply);
                 if gets.not_here && gets.answered == 0 {
@@ -129,6 +142,7 @@ impl Done {
             replies,
             answered: 1,
             failed: usize::from(outcome == Outcome::Failed),
+            failures: Vec::new(),
             table,
             commits: Commits::default(),
             elsewhere: false,

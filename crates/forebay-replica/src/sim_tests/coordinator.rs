@@ -48,6 +48,7 @@ impl World {
         let ready = |peer| WantedPeer {
             peer,
             is_ready: true,
+            may_lead: true,
         };
         let last = self.peers.keys().last().map_or(0, |peer| peer.0);
         WantedPeers {

@@ -37,6 +37,9 @@ pub struct Asker<'w> {
     pub tables: TableView,
     /// On the monotonic clock.
     pub deadline: Duration,
+    /// Until then it is tried again; once more in any case.
+    retry_until: Duration,
+    has_retried: bool,
     /// What is here of keys that others have, too, could not be read.
     is_damaged_here: bool,
 }
@@ -86,26 +89,38 @@ impl PeerReplies {
 impl<'w> Asker<'w> {
     pub fn new(work: &'w Work, cluster: &'w Cluster) -> Self {
         let now = work.shared.store.clock().monotonic();
+        let limits = cluster.limits();
         Self {
             work,
             cluster,
             map: cluster.map(),
             tables: work.tables.keep(),
-            deadline: now + cluster.limits().total_time,
+            deadline: now + limits.total_time,
+            retry_until: now + limits.total_time.saturating_sub(limits.hop_time) / 2,
+            has_retried: false,
             is_damaged_here: false,
         }
     }
 
-    /// The same command once more, with the map and the versions as they are then.
-    pub async fn again(&mut self, why: &Unanswered) {
+    /// Prepares another try, with the map and the versions as they are then. `false`: there is
+    /// none.
+    pub async fn tries_again(&mut self, why: &Unanswered) -> bool {
         let clock = Arc::clone(self.work.shared.store.clock());
+        let is_late = || self.has_retried && clock.monotonic() >= self.retry_until;
         match why {
-            Unanswered::OtherVersion(_) => clock.wait(VERSION_PAUSE).await,
+            Unanswered::Told(_) => return false,
+            Unanswered::Damaged(_) if self.is_damaged_here => return false,
             Unanswered::Damaged(_) => self.is_damaged_here = true,
-            _ => self.cluster.newer_map(&*clock, self.map.revision).await,
+            _ if is_late() => return false,
+            Unanswered::OtherVersion(_) => clock.wait(VERSION_PAUSE).await,
+            Unanswered::OtherMap(_) => {
+                self.cluster.newer_map(&*clock, self.map.revision).await;
+            }
         }
+        self.has_retried = true;
         self.map = self.cluster.map();
         self.tables = self.work.shared.tables().keep();
+        true
     }
 
     /// Whether keys are read here that are here: not when that failed and others have them as well.
@@ -406,11 +421,6 @@ impl From<CommandError> for Unanswered {
 }
 
 impl Unanswered {
-    /// Whether another try may go better.
-    pub fn is_passing(&self) -> bool {
-        !matches!(self, Unanswered::Told(_))
-    }
-
     /// What the client is told when there is no other try.
     pub fn into_words(self) -> String {
         match self {

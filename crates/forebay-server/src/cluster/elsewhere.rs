@@ -33,8 +33,9 @@ pub async fn elsewhere(work: Work) -> Done {
             Some(done) => done,
             None => gets::answer(&work, cluster, collected).await,
         },
+        Task::Writes(writes) => live::answer_writes(&work, cluster, writes).await,
         Task::One(..) | Task::Exec(_) => {
-            let (reply, outcome) = twice(&work, cluster).await;
+            let (reply, outcome) = patiently(&work, cluster).await;
             cluster.counts.led(Led::of(reply.bytes()));
             Done::of(reply, outcome, None)
         }
@@ -52,10 +53,10 @@ pub async fn elsewhere(work: Work) -> Done {
 fn first_table(work: &Work, cluster: &Cluster) -> Option<TableName> {
     let name = match &work.task {
         Task::Gets(gets) => gets.table(),
-        Task::One(place, args) => {
-            let args = args.borrow();
-            let key = COMMANDS[*place].key_places(args.len()).next()?;
-            split_key(args.get(key)).ok()?.0
+        Task::One(place, args) => table_of(*place, args)?,
+        Task::Writes(writes) => {
+            let (place, args) = writes.commands.first()?;
+            table_of(*place, args)?
         }
         Task::Exec(_) => return None,
     };
@@ -71,19 +72,23 @@ fn first_table(work: &Work, cluster: &Cluster) -> Option<TableName> {
     (is_known || is_live()).then_some(name)
 }
 
-/// Tries, and once more where nodes have different maps or versions.
-async fn twice(work: &Work, cluster: &Cluster) -> (Reply, Outcome) {
+fn table_of(place: usize, args: &OwnedArgs) -> Option<&[u8]> {
+    let args = args.borrow();
+    let key = COMMANDS[place].key_places(args.len()).next()?;
+    Some(split_key(args.get(key)).ok()?.0)
+}
+
+/// Tries, and for a while again where nodes have different maps or versions.
+async fn patiently(work: &Work, cluster: &Cluster) -> (Reply, Outcome) {
     let mut asker = Asker::new(work, cluster);
-    let mut outcome = once(&asker).await;
-    if let Err(why) = &outcome
-        && why.is_passing()
-    {
-        asker.again(why).await;
-        outcome = once(&asker).await;
-    }
-    match outcome {
-        Ok(done) => done,
-        Err(unanswered) => asker.fail(&unanswered.into_words()),
+    loop {
+        let why = match once(&asker).await {
+            Ok(done) => return done,
+            Err(why) => why,
+        };
+        if !asker.tries_again(&why).await {
+            return asker.fail(&why.into_words());
+        }
     }
 }
 
@@ -94,7 +99,9 @@ async fn once(asker: &Asker<'_>) -> Result<(Reply, Outcome), Unanswered> {
     match &asker.work.task {
         Task::One(place, args) => one(asker, *place, args).await,
         Task::Exec(queued) => exec(asker, queued).await,
-        Task::Gets(_) => Ok(asker.fail("ERR internal error: GETs are answered together")),
+        Task::Gets(_) | Task::Writes(_) => {
+            Ok(asker.fail("ERR internal error: they are answered together"))
+        }
     }
 }
 

@@ -63,16 +63,14 @@ struct Tried {
 /// Answers some of them, the first in any case.
 pub async fn answer(work: &Work, cluster: &Cluster, gets: &OwnedGets) -> Done {
     let mut asker = Asker::new(work, cluster);
-    let mut tried = answer_once(&asker, gets).await;
-    if let Some(why) = &tried.differ {
-        asker.again(why).await;
-        tried = answer_once(&asker, gets).await;
-    }
-    match tried.differ {
-        None => tried.done,
-        Some(differ) => {
+    loop {
+        let tried = answer_once(&asker, gets).await;
+        let Some(differ) = tried.differ else {
+            return tried.done;
+        };
+        if !asker.tries_again(&differ).await {
             let (reply, outcome) = asker.fail(&differ.into_words());
-            Done::of(reply, outcome, None)
+            return Done::of(reply, outcome, None);
         }
     }
 }

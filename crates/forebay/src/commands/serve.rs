@@ -282,6 +282,7 @@ fn run_node(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     // Clients are led elsewhere before it stops.
     node.handle.leave(LEAVE);
     let replicas = node.replicas.clone();
+    replicas.hand_over(LEAVE);
     drop((pacing, node));
     running.shutdown();
     replicas.close();

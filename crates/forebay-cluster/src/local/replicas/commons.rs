@@ -47,6 +47,8 @@ pub struct ReplicaCommons {
     pub standings: Mutex<BTreeMap<ReplicaPlace, ReplicaStanding>>,
     pub running: Mutex<BTreeMap<GroupId, RunningReplica>>,
     pub shelf: CopyShelf,
+    /// The node is being stopped: others are to lead its groups.
+    pub hands_over: AtomicBool,
 }
 
 impl ReplicaCommons {

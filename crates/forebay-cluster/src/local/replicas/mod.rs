@@ -34,14 +34,16 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, TableName};
 use forebay_host::{Commands, HostParts, ReplicaHost};
-use forebay_io::{Disk, Random, Throttle};
-use forebay_replica::GroupId;
+use forebay_io::{Clock, Disk, Random, Throttle};
+use forebay_replica::{GroupId, TICK};
 use parking_lot::Mutex;
 
 use crate::ids::NodeId;
@@ -55,7 +57,7 @@ use copy_wire::CopyQuestion;
 use keeping::ReplicaKeeper;
 use opening::TableOpener;
 use peers::PeerMaker;
-use roster::RosterPost;
+use roster::{RosterPost, SharedRoster};
 use shelf::CopyShelf;
 use worker::ReplicaWorker;
 
@@ -95,6 +97,7 @@ pub struct LocalReplicas {
     commons: Arc<ReplicaCommons>,
     keeper: Arc<Mutex<ReplicaKeeper>>,
     worker: ReplicaWorker,
+    clock: Arc<dyn Clock>,
 }
 
 impl LocalReplicas {
@@ -104,17 +107,8 @@ impl LocalReplicas {
             Arc::clone(parts.cache.clock()),
         );
         let random = Arc::clone(parts.cache.random());
-        let roster = Arc::default();
-        let host = ReplicaHost::start(HostParts {
-            clock: Arc::clone(&clock),
-            post: Arc::new(RosterPost {
-                roster: Arc::clone(&roster),
-                peers: Arc::clone(&parts.peers),
-            }),
-            appliers: parts.appliers,
-            // So many requests that no process comes to those of the next.
-            first_request: random.next_u64() >> 1,
-        })?;
+        let roster = Arc::<SharedRoster>::default();
+        let host = start_host(&parts, &clock, &roster)?;
         let commons = Arc::new(ReplicaCommons {
             host,
             tables: Arc::default(),
@@ -122,6 +116,7 @@ impl LocalReplicas {
             standings: Mutex::default(),
             running: Mutex::default(),
             shelf: CopyShelf::new(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&random)),
+            hands_over: AtomicBool::new(false),
         });
         let keeper = ReplicaKeeper {
             opener: TableOpener {
@@ -151,6 +146,7 @@ impl LocalReplicas {
             commons,
             keeper,
             worker,
+            clock,
         })
     }
 
@@ -200,12 +196,38 @@ impl LocalReplicas {
         })
     }
 
+    /// Has others lead the groups that are led here, before the node stops. Returns when they do,
+    /// or after that time; writes go on meanwhile.
+    pub fn hand_over(&self, within: Duration) {
+        let end = self.clock.monotonic() + within;
+        while self.commons.hand_over() > 0 && self.clock.monotonic() < end {
+            self.clock.sleep(TICK);
+        }
+    }
+
     /// Ends all replicas, and leaves what they promised so that it is known to be whole after a
     /// restart of the machine. Nothing is carried out afterwards.
     pub fn close(&self) {
         self.worker.stop();
         self.keeper.lock().close();
     }
+}
+
+fn start_host(
+    parts: &ReplicaParts,
+    clock: &Arc<dyn Clock>,
+    roster: &Arc<SharedRoster>,
+) -> io::Result<ReplicaHost> {
+    ReplicaHost::start(HostParts {
+        clock: Arc::clone(clock),
+        post: Arc::new(RosterPost {
+            roster: Arc::clone(roster),
+            peers: Arc::clone(&parts.peers),
+        }),
+        appliers: parts.appliers,
+        // So many requests that no process comes to those of the next.
+        first_request: parts.cache.random().next_u64() >> 1,
+    })
 }
 
 impl Drop for LocalReplicas {

@@ -1,6 +1,9 @@
 //! Having the groups that are led here become what the catalog wants.
 
-use forebay_replica::{next_change, next_leader};
+use std::sync::atomic::Ordering;
+
+use forebay_host::GroupStanding;
+use forebay_replica::{PeerId, next_change, next_leader};
 
 use super::commons::ReplicaCommons;
 use crate::live::ReplicaOrder;
@@ -8,6 +11,10 @@ use crate::live::ReplicaOrder;
 impl ReplicaCommons {
     /// One step of each group. REQUIRES: the catalog is certain to want this.
     pub fn steer(&self, orders: &[ReplicaOrder]) {
+        // Who hands its groups over neither takes one nor changes one.
+        if self.hands_over.load(Ordering::Relaxed) {
+            return;
+        }
         for order in orders.iter().filter(|order| !order.is_new) {
             let group = self.host.standing(order.group);
             let Some(group) = group.filter(|group| group.me == order.peer) else {
@@ -21,4 +28,22 @@ impl ReplicaCommons {
             }
         }
     }
+
+    /// Has others lead the groups that are led here, as far as they can. Returns how many are left
+    /// that somebody else could lead.
+    pub fn hand_over(&self) -> usize {
+        self.hands_over.store(true, Ordering::Relaxed);
+        let groups = self.host.groups().into_iter();
+        let led = groups.filter_map(|group| Some((group, heir(&self.host.standing(group)?)?)));
+        led.map(|(group, to)| self.host.transfer(group, to)).count()
+    }
+}
+
+/// Who of a group could lead it in place of its leader: one that answers and has nearly all.
+fn heir(group: &GroupStanding) -> Option<PeerId> {
+    let standing = &group.standing;
+    let mut voters = group.members.voters.iter().copied();
+    voters.find(|peer| {
+        *peer != group.me && standing.active.contains(peer) && standing.close.contains(peer)
+    })
 }

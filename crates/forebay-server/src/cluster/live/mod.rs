@@ -9,6 +9,7 @@
 //! | `read` | reading by leave |
 //! | `parts` | commands on keys of several partitions |
 //! | `gets` | GETs that follow each other |
+//! | `writes` | commands that write a key each and follow each other |
 //! | `walks` | what is refused for now |
 
 mod gets;
@@ -18,6 +19,7 @@ mod read;
 mod spot;
 mod walks;
 mod write;
+mod writes;
 
 use crate::applying::check_proposed;
 use crate::command::{
@@ -33,6 +35,7 @@ use forebay_engine::TableName;
 use super::ask::{Asker, Unanswered};
 pub use gets::answer as answer_gets;
 use parts::Whole;
+pub use writes::answer as answer_writes;
 
 /// What a command came to; `None`: it is about no live table.
 type Answered = Option<Result<(Reply, Outcome), Unanswered>>;
@@ -41,7 +44,7 @@ type Answered = Option<Result<(Reply, Outcome), Unanswered>>;
 pub async fn answer(asker: &Asker<'_>) -> Answered {
     let live = asker.cluster.member().live();
     let checked = match &asker.work.task {
-        Task::Gets(_) => return None,
+        Task::Gets(_) | Task::Writes(_) => return None,
         Task::One(place, args) if COMMANDS[*place].is_of_all_tables() => {
             return walks::refused(asker, &live, *place, &args.borrow());
         }
@@ -66,7 +69,7 @@ pub async fn answer(asker: &Asker<'_>) -> Answered {
     Some(match &asker.work.task {
         Task::One(place, args) => parts::answer(asker, *place, args).await,
         Task::Exec(queued) => Whole::exec(asker, queued).answer().await,
-        Task::Gets(_) => return None,
+        Task::Gets(_) | Task::Writes(_) => return None,
     })
 }
 

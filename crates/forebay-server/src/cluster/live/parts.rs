@@ -13,7 +13,7 @@ use super::super::frame::command as framed;
 use super::super::split;
 use super::read::{PartRead, last_of};
 use super::spot::{CommandPart, LiveSpot, divide};
-use super::write::PartWrite;
+use super::write::{PartWrite, WriteItem};
 use crate::command::{COMMANDS, Queued, Run, split as split_key};
 use crate::execute::Outcome;
 use crate::proposal::{MOST_PROPOSAL_BYTES, WireProposal};
@@ -78,6 +78,18 @@ pub async fn answer(
     put_together(asker, joined, &parts, answers)
 }
 
+/// Refuses a proposal that no entry of the log has room for.
+pub fn check_size(proposal: Bytes) -> Result<Bytes, Unanswered> {
+    match proposal.len() <= MOST_PROPOSAL_BYTES {
+        true => Ok(proposal),
+        false => Err(Unanswered::Told(format!(
+            "ERR a command of {} bytes: a live table of a cluster takes commands of at most \
+             {MOST_PROPOSAL_BYTES}",
+            proposal.len()
+        ))),
+    }
+}
+
 fn is_live(live: &LivePlaces, wire: &[u8]) -> bool {
     split_key(wire).is_ok_and(|(table, _)| live.table(table).is_some())
 }
@@ -136,7 +148,7 @@ impl<'a> Whole<'a> {
         let first = spots
             .as_deref()
             .and_then(|spots| Some((spots, spots.first()?)));
-        let Some((spots, first)) = first else {
+        let Some((spots, first)) = first.filter(|_| !keys.is_empty()) else {
             let words =
                 "CROSSSLOT a MULTI on keys of a live table of a cluster is on keys of it alone";
             return Err(Unanswered::Told(words.to_owned()));
@@ -150,7 +162,7 @@ impl<'a> Whole<'a> {
             .iter()
             .any(|(place, _)| COMMANDS[*place].writes());
         match writes {
-            true => self.write(keys, may_move).await,
+            true => self.write(spots, &keys[0], may_move).await,
             false => self.read(keys, may_move).await,
         }
     }
@@ -172,26 +184,28 @@ impl<'a> Whole<'a> {
         (commands, self.commands.len() + more)
     }
 
-    async fn write(&self, keys: Vec<Vec<u8>>, may_move: bool) -> Result<Bytes, Unanswered> {
+    async fn write(
+        &self,
+        spots: &[LiveSpot],
+        wire: &[u8],
+        may_move: bool,
+    ) -> Result<Bytes, Unanswered> {
         let asker = self.asker;
         let proposal = WireProposal::encode(asker.work.resp3, self.is_multi, self.args());
-        if proposal.len() > MOST_PROPOSAL_BYTES {
-            return Err(Unanswered::Told(format!(
-                "ERR a command of {} bytes: a live table of a cluster takes commands of at most \
-                 {MOST_PROPOSAL_BYTES}",
-                proposal.len()
-            )));
-        }
         let (commands, count) = self.framed();
-        let write = PartWrite {
-            asker,
-            wire: keys.into_iter().next().unwrap_or_default(),
-            may_move,
-            proposal,
+        let slot = spots.first().and_then(|spot| spot.slot);
+        let item = WriteItem {
+            slot: slot.filter(|_| may_move),
+            proposal: check_size(proposal)?,
             commands,
             count,
         };
-        write.done().await
+        let write = PartWrite {
+            asker,
+            wire: wire.to_vec(),
+            items: vec![item],
+        };
+        write.one().await
     }
 
     async fn read(&self, keys: Vec<Vec<u8>>, may_move: bool) -> Result<Bytes, Unanswered> {

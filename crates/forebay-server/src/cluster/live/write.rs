@@ -1,10 +1,14 @@
 //! Proposing commands that write to the replicas of one partition.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use forebay_cluster::map::MapNode;
+use forebay_host::WriteDone;
 use forebay_io::within;
 use forebay_replica::{GroupId, Refusal};
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::super::ask::{Asker, Unanswered};
 use super::super::counts::Proposed;
@@ -18,14 +22,20 @@ use super::spot::LiveSpot;
 /// The error of a partition whose replicas do not answer. Nothing was written.
 const NO_REPLICAS: &str = "NOREPLICAS";
 
-/// Commands on keys of one partition.
+/// What is proposed to one partition together, in this order. Each is answered for itself.
 #[derive(Debug)]
 pub struct PartWrite<'a> {
     pub asker: &'a Asker<'a>,
     /// One of the keys.
     pub wire: Vec<u8>,
-    /// All keys have one slot.
-    pub may_move: bool,
+    pub items: Vec<WriteItem>,
+}
+
+/// A command, or those of a MULTI.
+#[derive(Debug)]
+pub struct WriteItem {
+    /// Where a client may be led to: the slot of all keys, where they have one.
+    pub slot: Option<u16>,
     pub proposal: Bytes,
     /// As clients send them, the last of whose replies is the answer.
     pub commands: Vec<u8>,
@@ -33,6 +43,7 @@ pub struct PartWrite<'a> {
 }
 
 /// Why a try did not write.
+#[derive(Debug, Clone)]
 enum NotWritten {
     /// It certainly did not: why.
     Certain(String),
@@ -40,13 +51,26 @@ enum NotWritten {
     Told(String),
 }
 
+type Tried = Result<Bytes, NotWritten>;
+
 impl PartWrite<'_> {
-    /// The reply, when a majority has it. What was certainly not written is tried again while there
-    /// is time.
-    pub async fn done(&self) -> Result<Bytes, Unanswered> {
-        let answer = self.tries().await;
+    /// The replies, when a majority has what was written. What was certainly not written is tried
+    /// again while there is time.
+    pub async fn done(&self) -> Vec<Result<Bytes, Unanswered>> {
+        let answers = self.tries().await;
+        answers.iter().for_each(|answer| self.count(answer));
+        answers
+    }
+
+    /// The only reply. REQUIRES: there is one item.
+    pub async fn one(&self) -> Result<Bytes, Unanswered> {
+        let none = || Unanswered::Told("ERR internal error: nothing was proposed".to_owned());
+        self.done().await.pop().ok_or_else(none)?
+    }
+
+    fn count(&self, answer: &Result<Bytes, Unanswered>) {
         let counts = &self.asker.cluster.counts;
-        match &answer {
+        match answer {
             Ok(_) => counts.proposed(Proposed::Answered),
             Err(Unanswered::Told(words)) if words.starts_with("UNCERTAIN ") => {
                 counts.proposed(Proposed::Uncertain);
@@ -54,50 +78,87 @@ impl PartWrite<'_> {
             Err(Unanswered::Told(words)) if words.starts_with("MOVED ") => {}
             Err(_) => counts.proposed(Proposed::Refused),
         }
-        answer
     }
 
-    async fn tries(&self) -> Result<Bytes, Unanswered> {
-        let asker = self.asker;
+    async fn tries(&self) -> Vec<Result<Bytes, Unanswered>> {
+        let mut answers: Vec<Option<Result<Bytes, Unanswered>>> = Vec::new();
+        answers.resize_with(self.items.len(), || None);
+        let mut left: Vec<usize> = (0..self.items.len()).collect();
         let mut attempt = 0;
         loop {
-            let why = match self.once(attempt).await {
-                Ok(bytes) => return Ok(bytes),
-                Err(NotWritten::Told(words)) => return Err(Unanswered::Told(words)),
-                Err(NotWritten::Certain(why)) => why,
-            };
-            if asker.is_last() && !why.starts_with(NO_REPLICAS) {
-                return Err(asker.not_leading());
+            let tried = self.once(&left, attempt).await;
+            let is_last = self.asker.is_last();
+            // What was refused is not written behind what came after it.
+            let is_certain = |tried: &Tried| matches!(tried, Err(NotWritten::Certain(_)));
+            let behind = tried.iter().rposition(|tried| !is_certain(tried));
+            let mut again = Vec::new();
+            for (number, (at, tried)) in left.into_iter().zip(tried).enumerate() {
+                answers[at] = Some(match tried {
+                    Ok(bytes) => Ok(bytes),
+                    Err(NotWritten::Told(words)) => Err(Unanswered::Told(words)),
+                    Err(NotWritten::Certain(why)) if Some(number) < behind => {
+                        Err(self.given_up(why, is_last))
+                    }
+                    Err(NotWritten::Certain(why)) => {
+                        again.push((at, why));
+                        continue;
+                    }
+                });
             }
-            if asker.is_last() || !asker.waits_for_lead().await {
-                return Err(Unanswered::Told(match why.starts_with(NO_REPLICAS) {
-                    true => why,
-                    false => format!("TRYAGAIN nothing was written: {why}"),
-                }));
+            if again.is_empty() {
+                break;
             }
+            if is_last || !self.asker.waits_for_lead().await {
+                for (at, why) in again {
+                    answers[at] = Some(Err(self.given_up(why, is_last)));
+                }
+                break;
+            }
+            left = again.into_iter().map(|(at, _)| at).collect();
             attempt += 1;
+        }
+        let lost = || Err(Unanswered::Told("ERR internal error: no answer".to_owned()));
+        answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or_else(lost))
+            .collect()
+    }
+
+    fn given_up(&self, why: String, is_last: bool) -> Unanswered {
+        match why.starts_with(NO_REPLICAS) {
+            true => Unanswered::Told(why),
+            false if is_last => self.asker.not_leading(),
+            false => Unanswered::Told(format!("TRYAGAIN nothing was written: {why}")),
         }
     }
 
-    async fn once(&self, attempt: usize) -> Result<Bytes, NotWritten> {
+    /// One try of these items; an answer for each.
+    async fn once(&self, items: &[usize], attempt: usize) -> Vec<Tried> {
         let asker = self.asker;
+        let all = |why: &NotWritten| vec![Err(why.clone()); items.len()];
         let Some(spot) = LiveSpot::now(asker.cluster, &self.wire) else {
             let why = "where the table's partitions are is not known here yet".to_owned();
-            return Err(NotWritten::Certain(why));
+            return all(&NotWritten::Certain(why));
         };
-        match asker.lead(&spot, self.may_move, attempt) {
-            Lead::Here => propose(asker, spot.group, self.proposal.clone()).await,
-            _ if asker.is_last() => Err(NotWritten::Certain(String::new())),
-            Lead::Moved(address) => {
-                Err(NotWritten::Told(moved_to(spot.slot.unwrap_or(0), &address)))
+        let may_move = items.iter().all(|at| self.items[*at].slot.is_some());
+        match asker.lead(&spot, may_move, attempt) {
+            Lead::Here => {
+                let proposals = items.iter().map(|at| self.items[*at].proposal.clone());
+                propose(asker, spot.group, proposals.collect()).await
             }
-            Lead::Node(node) => self.forward(&node).await,
-            Lead::Unknown(why) => Err(NotWritten::Certain(why)),
+            _ if asker.is_last() => all(&NotWritten::Certain(String::new())),
+            Lead::Moved(address) => {
+                let slots = items.iter().map(|at| self.items[*at].slot.unwrap_or(0));
+                let moved = slots.map(|slot| Err(NotWritten::Told(moved_to(slot, &address))));
+                moved.collect()
+            }
+            Lead::Node(node) => self.forward(&node, items).await,
+            Lead::Unknown(why) => all(&NotWritten::Certain(why)),
         }
     }
 
     /// Has another node propose them. They are sent once at most.
-    async fn forward(&self, node: &MapNode) -> Result<Bytes, NotWritten> {
+    async fn forward(&self, node: &MapNode, items: &[usize]) -> Vec<Tried> {
         let asker = self.asker;
         let header = ForwardHeader {
             cluster: asker.map.cluster,
@@ -108,14 +169,16 @@ impl PartWrite<'_> {
             versions: "",
         };
         let links = asker.cluster.links(asker.work.worker);
-        let frame = header.frame(&self.commands);
+        let commands = items.iter().map(|at| &self.items[*at].commands[..]);
+        let frame = header.frame(&commands.collect::<Vec<_>>().concat());
+        let all = |why: &NotWritten| vec![Err(why.clone()); items.len()];
         let bytes = match links.ask_once(&node.peer, frame, asker.left()).await {
             Ok(PeerAnswer::Bytes(bytes)) => bytes,
-            Ok(PeerAnswer::Refused(text)) => return Err(NotWritten::Told(text)),
+            Ok(PeerAnswer::Refused(text)) => return all(&NotWritten::Told(text)),
             Err(failure) => {
                 asker.cluster.suspect(node.id);
                 let why = format!("node {} ({}): {}", node.name, node.peer, failure.error);
-                return Err(match failure.was_sent {
+                return all(&match failure.was_sent {
                     true => uncertain(&why),
                     false => NotWritten::Certain(why),
                 });
@@ -124,50 +187,95 @@ impl PartWrite<'_> {
         if !node.is_available {
             asker.cluster.member().trust(node.id);
         }
-        self.taken(node, &bytes)
-    }
-
-    /// The reply among those of another node.
-    fn taken(&self, node: &MapNode, bytes: &Bytes) -> Result<Bytes, NotWritten> {
-        let garbled = || uncertain(&format!("what node {} answers is no reply", node.name));
-        let replies = split::replies(bytes).ok_or_else(garbled)?;
-        let (Some(last), true) = (replies.get(self.count - 1), replies.len() == self.count) else {
-            return Err(match (self.count, replies.is_empty()) {
-                // Its EXEC was not looked at.
-                (2.., false) => NotWritten::Told(
-                    "ERR this MULTI has more commands than another node takes at a time".to_owned(),
-                ),
-                _ => garbled(),
-            });
+        let Some(replies) = split::replies(&bytes) else {
+            return all(&garbled(node));
         };
-        let reply = &bytes[last.clone()];
-        if split::is_error(reply, NOT_HERE) || split::is_error(reply, NO_REPLICAS) {
-            let why = split::error(reply).unwrap_or_default();
-            return Err(NotWritten::Certain(why));
-        }
-        // A command that was refused says why; EXEC does not.
-        let before = replies[..self.count - 1].iter();
-        match before
-            .filter_map(|range| split::error(&bytes[range.clone()]))
-            .next()
-        {
-            Some(words) => Err(NotWritten::Told(words)),
-            None => Ok(bytes.slice(last.clone())),
-        }
+        let mut at = 0;
+        let taken = items.iter().map(|item| {
+            let count = self.items[*item].count;
+            let its = &replies[at.min(replies.len())..(at + count).min(replies.len())];
+            at += count;
+            taken(node, &bytes, (its, count), at > count)
+        });
+        taken.collect()
     }
 }
 
-/// Proposes to the replica here. It must lead to take it.
-async fn propose(asker: &Asker<'_>, group: GroupId, proposal: Bytes) -> Result<Bytes, NotWritten> {
-    let Some(replicas) = asker.cluster.member().replicas() else {
-        return Err(NotWritten::Certain("no replica is here".to_owned()));
+/// The reply among those of another node to an item. `is_behind`: others came before it.
+fn taken(
+    node: &MapNode,
+    bytes: &Bytes,
+    (replies, count): (&[Range<usize>], usize),
+    is_behind: bool,
+) -> Tried {
+    let Some(last) = replies.get(count - 1) else {
+        return Err(match (count, replies.is_empty()) {
+            // It stopped before it came to this.
+            (1, true) if is_behind => {
+                NotWritten::Certain(format!("node {} did not come to it", node.name))
+            }
+            // Its EXEC was not looked at.
+            (2.., false) => NotWritten::Told(
+                "ERR this MULTI has more commands than another node takes at a time".to_owned(),
+            ),
+            _ => garbled(node),
+        });
     };
-    let (done, answered) = oneshot::channel();
-    // Who gave up is told nothing.
-    let done = Box::new(move |answer| drop(done.send(answer)));
-    replicas.host().propose(group, vec![(proposal, done)]);
+    let reply = &bytes[last.clone()];
+    if split::is_error(reply, NOT_HERE) || split::is_error(reply, NO_REPLICAS) {
+        let why = split::error(reply).unwrap_or_default();
+        return Err(NotWritten::Certain(why));
+    }
+    // A command that was refused says why; EXEC does not.
+    let before = replies[..count - 1].iter();
+    match before
+        .filter_map(|range| split::error(&bytes[range.clone()]))
+        .next()
+    {
+        Some(words) => Err(NotWritten::Told(words)),
+        None => Ok(bytes.slice(last.clone())),
+    }
+}
+
+fn garbled(node: &MapNode) -> NotWritten {
+    uncertain(&format!("what node {} answers is no reply", node.name))
+}
+
+/// Proposes to the replica here, in this order. It must lead to take them.
+async fn propose(asker: &Asker<'_>, group: GroupId, proposals: Vec<Bytes>) -> Vec<Tried> {
+    let Some(replicas) = asker.cluster.member().replicas() else {
+        let why = NotWritten::Certain("no replica is here".to_owned());
+        return vec![Err(why); proposals.len()];
+    };
+    let mut answers = Vec::with_capacity(proposals.len());
+    let proposals = proposals.into_iter().map(|proposal| -> (Bytes, WriteDone) {
+        let (done, answered) = oneshot::channel();
+        answers.push(answered);
+        // Who gave up is told nothing.
+        (proposal, Box::new(move |answer| drop(done.send(answer))))
+    });
+    let proposals = proposals.collect();
+    replicas.host().propose(group, proposals);
     let clock = asker.work.shared.store.clock();
-    match within(&**clock, asker.left(), answered).await {
+    let mut tried = Vec::with_capacity(answers.len());
+    for mut answered in answers {
+        // Those behind the first are mostly there when that is.
+        let answer = match answered.try_recv() {
+            Ok(answer) => Some(Ok(answer)),
+            Err(TryRecvError::Closed) => Some(Err(())),
+            Err(TryRecvError::Empty) => {
+                let answer = within(&**clock, asker.left(), answered).await;
+                answer.map(|answer| answer.map_err(drop))
+            }
+        };
+        tried.push(outcome(answer));
+    }
+    tried
+}
+
+/// What became of a proposal; `None`: it is not known in time.
+fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> Tried {
+    match answer {
         Some(Ok(Ok(bytes))) => Ok(bytes),
         Some(Ok(Err(Refusal::NotLeader(_)))) => Err(NotWritten::Certain(
             "the replica here leads no more".to_owned(),
@@ -176,7 +284,7 @@ async fn propose(asker: &Asker<'_>, group: GroupId, proposal: Bytes) -> Result<B
             "{NO_REPLICAS} no majority of the replicas of the key's partition answers, or another one \
              is to lead: nothing was written"
         ))),
-        Some(Ok(Err(Refusal::Uncertain)) | Err(_)) => {
+        Some(Ok(Err(Refusal::Uncertain)) | Err(())) => {
             Err(uncertain("the replica that led leads no more"))
         }
         None => Err(uncertain("no majority of the replicas answered in time")),
@@ -185,10 +293,13 @@ async fn propose(asker: &Asker<'_>, group: GroupId, proposal: Bytes) -> Result<B
 
 /// Moves a partition's time on, by an entry that does nothing.
 pub async fn move_time(asker: &Asker<'_>, group: GroupId) -> Result<(), String> {
-    let moved = propose(asker, group, Bytes::new()).await;
-    moved.map(drop).map_err(|why| match why {
+    let moved = propose(asker, group, vec![Bytes::new()]).await;
+    let why = |why| match why {
         NotWritten::Certain(why) | NotWritten::Told(why) => why,
-    })
+    };
+    moved
+        .into_iter()
+        .try_for_each(|tried| tried.map(drop).map_err(why))
 }
 
 fn uncertain(why: &str) -> NotWritten {

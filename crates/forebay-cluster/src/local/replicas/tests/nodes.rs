@@ -208,6 +208,7 @@ impl TestNodes {
         let wanted = |(_, peer, is_new): &(usize, u64, bool)| WantedPeer {
             peer: PeerId(*peer),
             is_ready: !is_new,
+            may_lead: true,
         };
         let range: PartitionRange = LiveDraft::hashed().partitions(1).partitions.remove(0);
         let mine = peers.iter().filter(|(node, _, _)| *node == at);

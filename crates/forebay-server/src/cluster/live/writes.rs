@@ -1,0 +1,116 @@
+//! Commands that write one key each and follow each other: those of a partition are proposed
+//! together.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use forebay_replica::GroupId;
+
+use super::super::ask::{Asker, Unanswered, all};
+use super::super::counts::Led;
+use super::super::frame::command as framed;
+use super::super::node::Cluster;
+use super::check;
+use super::parts::check_size;
+use super::spot::LiveSpot;
+use super::write::{PartWrite, WriteItem};
+use crate::command::COMMANDS;
+use crate::execute::Outcome;
+use crate::proposal::WireProposal;
+use crate::resp::OwnedArgs;
+use crate::work::{Done, OwnedWrites, Work};
+
+type Answers = Vec<Result<Bytes, Unanswered>>;
+type PartWriting<'a> = Pin<Box<dyn Future<Output = Answers> + Send + 'a>>;
+
+/// What is proposed to one partition, and which of the commands these are.
+struct GroupWrites<'a> {
+    group: GroupId,
+    write: PartWrite<'a>,
+    commands: Vec<usize>,
+}
+
+/// Answers all of them, in their order.
+pub async fn answer(work: &Work, cluster: &Cluster, writes: &OwnedWrites) -> Done {
+    let asker = Asker::new(work, cluster);
+    let mut answers: Vec<Option<Result<Bytes, Unanswered>>> = Vec::new();
+    let mut groups: Vec<GroupWrites<'_>> = Vec::new();
+    for (number, (place, args)) in writes.commands.iter().enumerate() {
+        let refused = put(&asker, &mut groups, number, *place, args);
+        answers.push(refused.err().map(Err));
+    }
+    let works = groups
+        .iter()
+        .map(|group| -> PartWriting<'_> { Box::pin(group.write.done()) });
+    let written = all(works.collect()).await;
+    for (group, written) in groups.iter().zip(written) {
+        for (number, answer) in group.commands.iter().zip(written) {
+            answers[*number] = Some(answer);
+        }
+    }
+    let (mut reply, mut failures) = (work.reply(), Vec::new());
+    for (number, answer) in answers.into_iter().enumerate() {
+        let before = reply.len();
+        match answer {
+            Some(Ok(bytes)) => reply.append(&bytes),
+            Some(Err(why)) => reply.error(&why.into_words()),
+            None => reply.error("ERR internal error: it was not proposed"),
+        }
+        let one = &reply.bytes()[before..];
+        cluster.counts.led(Led::of(one));
+        if one.first() == Some(&b'-') {
+            failures.push(number);
+        }
+    }
+    Done {
+        answered: writes.commands.len(),
+        failed: failures.len(),
+        failures,
+        ..Done::of(reply, Outcome::Answered, None)
+    }
+}
+
+/// Puts a command to those of its partition, or says why it is refused.
+fn put<'a>(
+    asker: &'a Asker<'a>,
+    groups: &mut Vec<GroupWrites<'a>>,
+    number: usize,
+    place: usize,
+    args: &OwnedArgs,
+) -> Result<(), Unanswered> {
+    let live = asker.cluster.member().live();
+    check(asker, &live, &[(place, args.borrow())], false)?;
+    let mut keys = COMMANDS[place].key_places(args.borrow().len());
+    let wire = keys.next().map(|at| args.borrow().get(at).to_vec());
+    let wire = wire.unwrap_or_default();
+    let spot = LiveSpot::of(&live, &wire).ok_or_else(|| {
+        let words =
+            "TRYAGAIN nothing was written: where the table's partitions are is not known here yet";
+        Unanswered::Told(words.to_owned())
+    })?;
+    let one = std::iter::once(args.borrow());
+    let item = WriteItem {
+        slot: spot.slot,
+        proposal: check_size(WireProposal::encode(asker.work.resp3, false, one))?,
+        commands: framed(args.borrow().iter()),
+        count: 1,
+    };
+    let known = groups.iter().position(|known| known.group == spot.group);
+    let index = known.unwrap_or_else(|| {
+        let write = PartWrite {
+            asker,
+            wire,
+            items: Vec::new(),
+        };
+        groups.push(GroupWrites {
+            group: spot.group,
+            write,
+            commands: Vec::new(),
+        });
+        groups.len() - 1
+    });
+    groups[index].write.items.push(item);
+    groups[index].commands.push(number);
+    Ok(())
+}
