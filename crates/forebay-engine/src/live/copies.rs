@@ -71,7 +71,8 @@ impl LiveTable {
     ///
     /// A copy of a later epoch may have narrower bounds: its partition was cut, and what is here of
     /// the rest goes. Refused are a copy with other bounds, of an earlier epoch, or of an earlier
-    /// place in the log than what is here. After an error nothing was replaced. The runs' files are removed
+    /// place in the log than what is here.
+    /// After an error nothing was replaced. The runs' files are removed
     /// then, but for one that [may pass](LiveError::may_pass): the same copy may be installed
     /// again, or given up by [`LiveTable::discard_runs`].
     pub fn install(&self, copy: PartitionContent) -> Result<(), LiveError> {

@@ -8,14 +8,15 @@ use forebay_engine::live::{
     AppliedPlace, DecidedCut, DecidedEntry, LiveDraft, LiveError, LiveTable, Replication,
 };
 use forebay_engine::{Bound, PartitionId, Store};
-use forebay_io::replace_file;
-use forebay_io::sim::SimDisk;
+use forebay_io::sim::{Dice, SimDisk};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
 use crate::common::{name, store_on};
 use crate::faults::at_every_call;
 use crate::life::{budget, collect, open_on};
+use crate::replicas::bring;
+use crate::{for_seeds, one_of};
 
 const LEFT: PartitionId = PartitionId(0);
 const RIGHT: PartitionId = PartitionId(77);
@@ -196,16 +197,7 @@ fn a_copy_of_the_left_half_takes_the_place_of_the_whole() {
     let of_whole = whole.copy_of(LEFT).unwrap();
     apply_cut(&whole, Order::Ordered).unwrap();
     let of_half = whole.copy_of(LEFT).unwrap();
-    let bring = |copy: &forebay_engine::live::PartitionCopy| {
-        let mut content = copy.content().clone();
-        for run in &mut content.runs {
-            let new = behind.new_run();
-            let bytes = forebay_io::Disk::read(&from, &copy.run_file(&run.id)).unwrap();
-            replace_file(&to, &new.path, &bytes).unwrap();
-            run.id = new.id;
-        }
-        content
-    };
+    let bring = |copy| bring(copy, &from, &behind, &to).unwrap();
     behind.install(bring(&of_half)).unwrap();
     assert_eq!(behind.partitions()[0].bounds, whole.partitions()[0].bounds);
     assert_eq!(behind.partition_of(b"k7"), None);
@@ -223,4 +215,184 @@ fn a_copy_of_the_left_half_takes_the_place_of_the_whole() {
     assert_eq!(again.applied(LEFT).unwrap().index, CUT + 1);
     assert_eq!(again.get(b"k1").unwrap().as_deref(), Some(&b"xxx"[..]));
     assert_eq!(again.partition_of(b"k7"), None);
+}
+
+#[test]
+fn a_half_is_put_in_the_place_of_the_whole_or_it_is_not() {
+    for order in [Order::Ordered, Order::Hashed] {
+        let from = base(order);
+        let whole = open_on(&from).unwrap();
+        apply_cut(&whole, order).unwrap();
+        let half = whole.copy_of(LEFT).unwrap();
+        let left: BTreeMap<Vec<u8>, Vec<u8>> = all(&whole)
+            .into_iter()
+            .filter(|(key, _)| whole.partition_of(key) == Some(LEFT))
+            .collect();
+        let install = |store: &Store| {
+            let table = store.live_table(&name("t"), &budget());
+            let table = table.map_err(|error| error.to_string())?;
+            let content = bring(&half, &from, &table, &**store.disk());
+            let content = content.map_err(|error| error.to_string())?;
+            let installed = table.install(content);
+            installed.map_err(|error| error.to_string())
+        };
+        at_every_call(&base(order), install, |store, done, words| {
+            let table = store.live_table(&name("t"), &budget());
+            let table = table.unwrap_or_else(|error| panic!("{words}: {error}"));
+            let content = table.content(LEFT).unwrap();
+            let is_new = content.range == half.content().range;
+            assert!(
+                is_new || !done,
+                "{words}: it had said that it was put in place"
+            );
+            let at = content.applied.unwrap().index;
+            assert_eq!(at, if is_new { CUT } else { 12 }, "{words}");
+            match is_new {
+                true => assert_eq!(all(&table), left, "{words}"),
+                // The entry is applied in place of the copy.
+                false => apply_cut(&table, order).unwrap(),
+            }
+            assert_eq!(table.content(RIGHT).is_some(), !is_new, "{words}");
+            assert!(table.verify(&mut |_| ()).unwrap().1.is_empty(), "{words}");
+        });
+    }
+}
+
+/// What the logs of both halves add, and where the cut is among the left one's.
+struct Logs {
+    order: Order,
+    cut: u64,
+    /// The key of each entry, from entry 1 of the left half's log, and 2 of the right half's.
+    left: Vec<Vec<u8>>,
+    right: Vec<Vec<u8>>,
+}
+
+impl Logs {
+    fn new(dice: &mut Dice, order: Order, is_left: impl Fn(&[u8]) -> bool) -> Self {
+        let keys: Vec<Vec<u8>> = (0..10).map(key).collect();
+        let (left, right): (Vec<_>, Vec<_>) = keys.iter().cloned().partition(|key| is_left(key));
+        let cut = 2 + dice.below(30);
+        let some = |count: u64, of: &[Vec<u8>], dice: &mut Dice| {
+            let keys = (0..count).map(|_| of[dice.below(of.len() as u64) as usize].clone());
+            keys.collect::<Vec<_>>()
+        };
+        let mut entries = some(cut, &keys, dice);
+        entries.extend(some(20, &left, dice));
+        Self {
+            order,
+            cut,
+            left: entries,
+            right: some(20, &right, dice),
+        }
+    }
+
+    /// Applies the next entry of a half; `false`: there is none.
+    fn apply_next(&self, table: &LiveTable, half: PartitionId) -> bool {
+        let Ok(applied) = table.applied(half) else {
+            return false;
+        };
+        let index = applied.index + 1;
+        if half == LEFT && index == self.cut {
+            let cut = cut_at(self.order);
+            assert!(table.split_by(LEFT, &entry(index, 0), &cut).unwrap());
+            return true;
+        }
+        let (log, first) = if half == LEFT {
+            (&self.left, 1)
+        } else {
+            (&self.right, 2)
+        };
+        let Some(key) = log.get((index - first) as usize) else {
+            return false;
+        };
+        let write = table.entry(half, &entry(index, 1), 0).unwrap();
+        let said = format!("{half}-{index};").into_bytes();
+        write.delta(key, &said).unwrap().wait().unwrap();
+        write.finish().unwrap();
+        true
+    }
+
+    fn expected(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let left = (1..).zip(&self.left).map(|entry| (LEFT, entry));
+        let left = left.filter(|(_, (index, _))| *index != self.cut);
+        let right = (2..).zip(&self.right).map(|entry| (RIGHT, entry));
+        for (half, (index, key)) in left.chain(right) {
+            let said = format!("{half}-{index};");
+            all.entry(key.clone()).or_default().extend(said.as_bytes());
+        }
+        all
+    }
+}
+
+/// A replica's disk and table.
+type Node = (SimDisk, LiveTable);
+
+/// Brings a half to the other node, where that has no more of it.
+fn copy_over(dice: &mut Dice, nodes: &[Node; 2], half: PartitionId) {
+    let [from, to] = one_of(dice, &[[0, 1], [1, 0]]).map(|place| &nodes[place]);
+    // As long as all is one partition there, the right half has no place.
+    let is_cut = to.1.partitions()[0].bounds.upper.is_some();
+    let is_ready = half == LEFT || is_cut;
+    if let Ok(copy) = from.1.copy_of(half)
+        && is_ready
+    {
+        let content = bring(&copy, &from.0, &to.1, &to.0).unwrap();
+        let brought = content.applied.as_ref().map(AppliedPlace::position);
+        let here = to.1.applied(half).ok().map(|here| here.position());
+        let installed = to.1.install(content);
+        assert_eq!(installed.is_ok(), brought >= here, "{installed:?}");
+    }
+}
+
+fn cut_among_others(seed: u64) {
+    let dice = &mut Dice(seed);
+    let order = one_of(dice, &[Order::Ordered, Order::Hashed]);
+    let mut nodes = [1, 2].map(|node| {
+        let disk = SimDisk::new();
+        let made = store_on(&disk, node).create_live(&name("t"), draft(order), &budget());
+        (disk, made.unwrap())
+    });
+    let hasher = nodes[0].1.hasher().clone();
+    let cut = cut_at(order).at;
+    let is_left = |key: &[u8]| match &cut {
+        Bound::Slot(slot) => hasher.slot(key) < *slot,
+        Bound::Key(at) => key < &at[..],
+    };
+    let logs = Logs::new(dice, order, is_left);
+    for _ in 0..150 {
+        let half = one_of(dice, &[LEFT, RIGHT]);
+        let (disk, table) = &mut nodes[dice.below(2) as usize];
+        match dice.below(16) {
+            0 => table.flush().unwrap(),
+            1 => table.compact().unwrap(),
+            2 => {
+                *disk = disk.after_kill();
+                *table = open_on(disk).unwrap();
+            }
+            3 => copy_over(dice, &nodes, half),
+            _ => drop(logs.apply_next(table, half)),
+        }
+    }
+    for (_, table) in &nodes {
+        while logs.apply_next(table, LEFT) || logs.apply_next(table, RIGHT) {}
+    }
+    for _ in 0..8 {
+        copy_over(dice, &nodes, RIGHT);
+    }
+    let wanted = logs.expected();
+    for (disk, table) in nodes {
+        table.flush().unwrap();
+        drop(table);
+        let table = open_on(&disk.after_kill()).unwrap();
+        let here = table.partitions().len();
+        let mut wanted = wanted.clone();
+        wanted.retain(|key, _| here == 2 || is_left(key));
+        assert_eq!(all(&table), wanted, "seed {seed}");
+    }
+}
+
+#[test]
+fn replicas_that_cut_at_other_moments_come_to_the_same_halves() {
+    for_seeds(60, cut_among_others);
 }
