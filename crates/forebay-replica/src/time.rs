@@ -29,8 +29,8 @@ pub const PROMISE: Duration = Duration::from_secs(1);
 pub const LEASE: Duration = Duration::from_millis(900);
 /// A read that is not confirmed for so long is refused.
 pub const READ_PATIENCE: Duration = Duration::from_secs(2);
-/// A leader that has announced a copy to a peer, and has not heard that it is there, looks again what
-/// the peer has: it may not need one, and what it said of that be lost.
+/// A leader that has announced a copy to a peer, and has not heard that it is there, looks again
+/// what the peer has: it may not need one, and what it said of that be lost.
 pub const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
 /// A copy that has not come after so long is asked for again.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);

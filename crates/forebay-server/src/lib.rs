@@ -23,6 +23,7 @@ mod decided;
 mod descriptors;
 mod dispatch;
 mod execute;
+mod following;
 mod gets;
 mod glob;
 mod http;

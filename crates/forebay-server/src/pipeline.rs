@@ -15,28 +15,26 @@ use forebay_engine::TableName;
 use forebay_engine::live::LiveError;
 
 use crate::client::Client;
-use crate::command::{COMMANDS, KeyNames, Run, find, live_error, split};
+use crate::command::{COMMANDS, KeyNames, Run, live_error};
 use crate::commits::Commits;
 use crate::config::HIGH_WATER;
 use crate::dispatch::{Dispatch, admit};
 use crate::execute::{Outcome, View, settle};
+use crate::following::Following;
 use crate::gets::{CollectedGets, GET};
 use crate::metrics::{Drop, TableMetrics};
 use crate::reply_memory::Charge;
-use crate::resp::{Args, Parser, ProtocolError, Reply};
+use crate::resp::{Parser, ProtocolError, Reply};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::slow_log::{self, SlowEntry};
 use crate::table_view::TableView;
 use crate::users::User;
 use crate::wait::{Wait, Waited};
-use crate::work::{Done, OwnedWrites, Task, Work};
+use crate::work::{Done, Task, Work};
 
 /// GETs that other nodes are asked for together.
 const FORWARDED_AT_ONCE: usize = 512;
-/// Commands that are proposed to replicas together, and their bytes, the last one's beside.
-const PROPOSED_AT_ONCE: usize = 512;
-const PROPOSED_BYTES: usize = 1 << 20;
 
 /// While the connections that were dropped for their memory give it back.
 const MEMORY_PAUSE: Duration = Duration::from_millis(1);
@@ -92,23 +90,6 @@ struct Waiting {
     ends: Vec<usize>,
     since: Duration,
     replies_before: Replies,
-}
-
-/// The live table of the cluster to one key of which a command writes; `None`: it does something
-/// else.
-fn written_table<'a>(shared: &Shared, place: usize, args: &Args<'a>) -> Option<&'a [u8]> {
-    let command = &COMMANDS[place];
-    let is_proposed = matches!(
-        command.run,
-        Run::Edit { .. } | Run::Many { .. } | Run::Together(_)
-    );
-    let mut keys = command.key_places(args.len());
-    let (key, None) = (keys.next()?, keys.next()) else {
-        return None;
-    };
-    let (table, _) = split(args.get(key)).ok()?;
-    let live = shared.cluster.as_ref()?.member().live();
-    (is_proposed && live.table(table).is_some()).then_some(table)
 }
 
 impl Pipeline {
@@ -511,49 +492,22 @@ impl Pipeline {
     /// proposed together.
     #[cold]
     fn with_writes(&mut self, tables: &TableView, task: Task, waiting: &mut Waiting) -> Task {
-        let (place, first) = match task {
-            Task::One(place, args) => (place, args),
-            task => return task,
+        let (place, first) = match (task, self.session.is_plain()) {
+            (Task::One(place, args), true) => (place, args),
+            (task, _) => return task,
         };
-        let shared = Arc::clone(&self.shared);
-        let table = written_table(&shared, place, &first.borrow()).map(<[u8]>::to_vec);
-        let Some(table) = table.filter(|_| self.session.is_plain()) else {
-            return Task::One(place, first);
+        let following = Following {
+            shared: &self.shared,
+            tables,
+            user: self.session.user.as_deref(),
+            limits: &self.session.limits(&self.shared),
+            input: &self.input,
         };
-        let mut writes = OwnedWrites::default();
-        let mut bytes = first.memory_bytes();
-        writes.commands.push((place, first));
-        let mut at = waiting.ends[0];
-        while writes.commands.len() < PROPOSED_AT_ONCE && bytes < PROPOSED_BYTES {
-            self.parser.restart();
-            let limits = self.session.limits(&shared);
-            let Ok(Some(len)) = self.parser.advance(&self.input[at..], &limits) else {
-                break;
-            };
-            let args = self.parser.args(&self.input[at..at + len]);
-            let found = (!args.is_empty()).then(|| find(args.get(0))).flatten();
-            let Some(place) = found.filter(|place| COMMANDS[*place].takes(args.len())) else {
-                break;
-            };
-            let user = self.session.user.as_deref();
-            let names = user.and_then(|user| KeyNames::of(&shared, tables, user));
-            let completed = names.and_then(|names| names.complete(&COMMANDS[place], &args));
-            let args = completed.unwrap_or_else(|| args.to_owned());
-            if written_table(&shared, place, &args.borrow()) != Some(&table[..]) {
-                break;
-            }
-            at += len;
-            bytes += args.memory_bytes();
-            writes.commands.push((place, args));
-            waiting.ends.push(at);
+        let task = following.collect(&mut self.parser, place, first, &mut waiting.ends);
+        if let Task::Writes(writes) = &task {
+            waiting.places = writes.commands.iter().map(|(place, _)| *place).collect();
         }
-        if let [_] = writes.commands[..]
-            && let Some((place, args)) = writes.commands.pop()
-        {
-            return Task::One(place, args);
-        }
-        waiting.places = writes.commands.iter().map(|(place, _)| *place).collect();
-        Task::Writes(writes)
+        task
     }
 
     /// Everything up to `end` is answered.

@@ -1,8 +1,9 @@
 //! Commands as they are proposed to the replicas of a partition, and lie in their log.
 //!
 //! A byte that is the format, a byte of flags, a head in RESP where the flags say so, then the
-//! commands in RESP: one, or those of a MULTI. The head of a command that deletes a range says where
-//! in the table's order the partition has to be that does its part of it.
+//! commands in RESP: one, or those of a MULTI. The head of a command that deletes a range says
+//! where in the table's order the partition has to be that does its part of it.
+//!
 //! What the commands of a format do never changes: a change that would have replicas of two
 //! programs differ is another format.
 

@@ -69,8 +69,10 @@ impl LiveTable {
     /// [`LiveTable::new_run`]. Readers see all of the old one or all of the new one, and so does
     /// whoever opens the table after a crash. Writes to the partition wait while memory is flushed.
     ///
-    /// Refused are a copy with other bounds, of an earlier epoch, or of an earlier place in the
-    /// log than what is here. After an error nothing was replaced. The runs' files are removed
+    /// A copy of a later epoch may have narrower bounds: its partition was cut, and what is here of
+    /// the rest goes. Refused are a copy with other bounds, of an earlier epoch, or of an earlier
+    /// place in the log than what is here.
+    /// After an error nothing was replaced. The runs' files are removed
     /// then, but for one that [may pass](LiveError::may_pass): the same copy may be installed
     /// again, or given up by [`LiveTable::discard_runs`].
     pub fn install(&self, copy: PartitionContent) -> Result<(), LiveError> {
@@ -135,6 +137,8 @@ impl LiveShared {
         let here = self.content(copy.range.id);
         let here = here.ok_or_else(|| self.no_partition(copy.range.id))?;
         self.check_later(place, &here, &copy)?;
+        let room = self.parts.check_room();
+        room.map_err(|problem| self.not_taken_in(copy.range.id, &problem))?;
         let runs = self.open_adopted(&copy.range, &copy.runs)?;
         self.flush()?;
         let _no_merges = self.compacting.lock();
@@ -158,7 +162,8 @@ impl LiveShared {
         let (Some(applied), Some(brought)) = (applied, &copy.applied) else {
             return refused("it is not replicated".to_owned());
         };
-        if here.range != copy.range {
+        let is_cut = copy.epoch > here.epoch && here.range.bounds.covers(&copy.range.bounds);
+        if here.range != copy.range && !is_cut {
             let (here, copy) = (&here.range.bounds, &copy.range.bounds);
             return refused(format!("it goes {copy}, and what is here goes {here}"));
         }
@@ -187,9 +192,10 @@ impl LiveShared {
         let applied = self.not_before(place, copy.applied);
         let mut manifest = self.structure.lock();
         let mut next = manifest.clone();
+        let range = copy.range;
         let new = LivePartition {
             id,
-            bounds: copy.range.bounds,
+            bounds: range.bounds.clone(),
             epoch: copy.epoch,
             applied: applied.clone(),
             runs: runs.iter().map(|run| run.reference.clone()).collect(),
@@ -199,7 +205,11 @@ impl LiveShared {
         checked.map_err(|problem| self.not_taken_in(id, &problem))?;
         self.replace_manifest(&next)?;
         let part = LivePart::new(runs.into(), self.parts.places(), self.budget());
-        self.parts.replace(place, part.at_place(applied));
+        let part = part.at_place(applied);
+        match range.bounds == old.bounds {
+            true => self.parts.replace(place, part),
+            false => self.parts.exchange(&self.shape, place, vec![(range, part)]),
+        }
         self.changed_partitions(&mut manifest, next);
         drop(manifest);
         self.remove_unnamed(old.runs.iter().map(|run| &run.id));

@@ -177,6 +177,20 @@ impl LiveShared {
         Ok(slot)
     }
 
+    /// Where a partition is once an entry without operations, which comes next, is applied.
+    pub fn place_behind(
+        &self,
+        id: PartitionId,
+        entry: &DecidedEntry,
+    ) -> Result<AppliedPlace, LiveError> {
+        let part = self.parts.at(self.slot_of(id)?).lock();
+        let next = part.expect_next(entry, 0);
+        next.map_err(|source| self.entry_error(id, source))?;
+        let applied = part.applied.as_ref();
+        let applied = applied.ok_or_else(|| self.entry_error(id, EntryError::NotReplicated))?;
+        Ok(entry.place_after(0, &applied.place))
+    }
+
     pub fn slot_of(&self, id: PartitionId) -> Result<usize, LiveError> {
         self.parts.find(id).ok_or_else(|| self.no_partition(id))
     }

@@ -130,6 +130,7 @@ pub use self::many::KeySnapshot;
 pub use self::options::{LiveDraft, LiveOptions, Replication};
 pub use self::scan::LiveScan;
 pub use self::snapshot::{LiveLookup, Snapshot};
+pub use self::split::DecidedCut;
 pub use self::stats::LiveStats;
 pub use self::stored::LiveInfo;
 pub use self::transact::LockedKeys;

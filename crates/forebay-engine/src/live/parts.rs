@@ -165,11 +165,13 @@ impl LiveParts {
         self.reroute(shape, &parts);
     }
 
-    /// Puts two partitions in the place of one, in one moment for all readers and writers.
-    /// REQUIRES: they have its bounds between them, it has nothing in memory, and the structure's
-    /// lock.
-    pub fn split(&self, shape: &Shape, place: usize, halves: [(PartitionRange, LivePart); 2]) {
+    /// Puts partitions with bounds of their own in the place of one, in one moment for all readers
+    /// and writers. REQUIRES: their bounds lie within its, it has nothing in memory, and the
+    /// structure's lock.
+    pub fn exchange(&self, shape: &Shape, place: usize, halves: Vec<(PartitionRange, LivePart)>) {
+        let halves = halves.into_iter();
         let halves = halves.map(|(range, part)| (self.reserve(range), part));
+        let halves: Vec<(usize, LivePart)> = halves.collect();
         let mut parts = self.lock_all();
         let waiting = parts[place].view.frozen.len();
         let mut whole = std::mem::replace(&mut *parts[place], LivePart::released());

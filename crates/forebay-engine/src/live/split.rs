@@ -6,6 +6,10 @@
 //!    as they have records for them, with their own bounds where the file has others' as well.
 //! 3. With all partitions locked, keys are led to the two from then on. Who was led to the one
 //!    before asks again.
+//!
+//! A replicated partition is cut by an entry of its group's log, on every replica at the same place
+//! of its history. The left half goes on in that log behind the entry; the right half begins one of
+//! its own.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,6 +17,8 @@ use std::sync::Arc;
 use forebay_run::RunError;
 
 use crate::bound::Bound;
+use crate::live::LiveTable;
+use crate::live::applied::{AppliedPlace, DecidedEntry};
 use crate::live::error::LiveError;
 use crate::live::manifest::{LiveManifest, LivePartition, LiveRunRef};
 use crate::live::part::LivePart;
@@ -22,30 +28,101 @@ use crate::live::shared::LiveShared;
 use crate::name::RunId;
 use crate::partition::{Bounds, PartitionId, PartitionRange};
 
+/// Where an entry cuts a partition in two, and what the new one begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecidedCut {
+    pub at: Bound,
+    /// No partition has, or had, this id.
+    pub right: PartitionId,
+    /// Where the log of the right half's group begins. Its time is the partition's.
+    pub right_place: AppliedPlace,
+}
+
 /// Where a partition is to be cut, and the new one's id.
 struct Cut<'a> {
     id: PartitionId,
     at: &'a Bound,
     right: PartitionId,
+    /// The places of both halves, where the partition is replicated.
+    places: Option<[AppliedPlace; 2]>,
+}
+
+impl LiveTable {
+    /// Applies an entry that cuts its partition in two: see [`LiveTable::split`]. It keeps what
+    /// comes before, at the entry's place; the new one has the rest. Returns whether it did: where
+    /// the cut does not lie within the partition, as another entry cut it before, the entry does
+    /// nothing else than move the place.
+    ///
+    /// After an error nothing is cut. One that [may pass](LiveError::may_pass) may be tried again.
+    pub fn split_by(
+        &self,
+        id: PartitionId,
+        entry: &DecidedEntry,
+        cut: &DecidedCut,
+    ) -> Result<bool, LiveError> {
+        match self.cuts(id, &cut.at)? {
+            true => self.shared().split_by(id, entry, cut).map(|()| true),
+            false => self.pass(id, entry).map(|()| false),
+        }
+    }
+
+    /// Whether a place lies within a partition, so that it can be cut there.
+    pub fn cuts(&self, id: PartitionId, at: &Bound) -> Result<bool, LiveError> {
+        let ranges = self.partitions();
+        let range = ranges.iter().find(|range| range.id == id);
+        let range = range.ok_or_else(|| self.shared().no_partition(id))?;
+        Ok(lies_within(at, &range.bounds))
+    }
 }
 
 impl LiveShared {
     /// See [`LiveTable::split`](crate::live::LiveTable::split).
     pub fn split(&self, id: PartitionId, at: &Bound, right: PartitionId) -> Result<(), LiveError> {
         self.refuse_replicated("a cut of a partition")?;
-        let cut = Cut { id, at, right };
+        self.split_at(&Cut {
+            id,
+            at,
+            right,
+            places: None,
+        })
+    }
+
+    fn split_by(
+        &self,
+        id: PartitionId,
+        entry: &DecidedEntry,
+        cut: &DecidedCut,
+    ) -> Result<(), LiveError> {
+        // Whoever applies the partition's entries is here: nothing moves its place meanwhile.
+        let left = self.place_behind(id, entry)?;
+        let right = AppliedPlace {
+            stamp_ms: left.stamp_ms.max(cut.right_place.stamp_ms),
+            // Of loads that are in the partition, both halves have their part.
+            loaded: left.loaded,
+            ..cut.right_place.clone()
+        };
+        self.split_at(&Cut {
+            id,
+            at: &cut.at,
+            right: cut.right,
+            places: Some([left, right]),
+        })
+    }
+
+    fn split_at(&self, cut: &Cut<'_>) -> Result<(), LiveError> {
+        let id = cut.id;
         let _one_at_a_time = self.ingesting.lock();
         self.parts
             .check_room()
             .map_err(|why| self.uncut(id, &why))?;
         // Before anything is written for it.
-        self.halves_of(&self.structure.lock(), &cut)?;
+        self.halves_of(&self.structure.lock(), cut)?;
         self.flush()?;
         let _no_merges = self.compacting.lock();
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
         let paused = Pause::new(self, vec![place]);
         paused.flush()?;
-        self.closing(self.cut(&cut, place))
+        self.closing(self.cut(cut, place))
     }
 
     fn cut(&self, cut: &Cut<'_>, place: usize) -> Result<(), LiveError> {
@@ -55,16 +132,23 @@ impl LiveShared {
         let of_halves = self.runs_of_halves(&manifest, &runs, cut.id, &halves);
         let of_halves = of_halves.map_err(|source| self.shape.run_error(source))?;
         let mut next = manifest.clone();
-        replace(&mut next, cut.id, &halves, &of_halves);
+        let places = places_of(cut);
+        replace(&mut next, cut.id, &halves, &of_halves, &places);
         let checked = next.check_partitions();
         checked.map_err(|why| self.uncut(cut.id, &why))?;
         self.replace_manifest(&next)?;
         let partitions = self.parts.places() + 1;
         let [left_runs, right_runs] = of_halves;
-        let part = |runs: Vec<_>| LivePart::new(runs.into(), partitions, self.budget());
-        let [left, right] = halves;
-        let halves = [(left, part(left_runs)), (right, part(right_runs))];
-        self.parts.split(&self.shape, place, halves);
+        let part = |runs: Vec<_>, at| {
+            let part = LivePart::new(runs.into(), partitions, self.budget());
+            part.at_place(at)
+        };
+        let ([left, right], [left_at, right_at]) = (halves, places);
+        let halves = vec![
+            (left, part(left_runs, left_at)),
+            (right, part(right_runs, right_at)),
+        ];
+        self.parts.exchange(&self.shape, place, halves);
         // Runs of which neither has a record are nobody's.
         self.changed_partitions(&mut manifest, next);
         drop(manifest);
@@ -83,8 +167,7 @@ impl LiveShared {
         let whole = partitions.find(|partition| partition.id == id);
         let whole = whole.ok_or_else(|| self.no_partition(id))?;
         let bounds = &whole.bounds;
-        let is_within = bounds.holds(at) && *at != bounds.lower;
-        if !is_within || std::mem::discriminant(at) != std::mem::discriminant(&bounds.lower) {
+        if !lies_within(at, bounds) {
             return Err(self.uncut(
                 id,
                 &format!("{at} does not lie within it: it goes {bounds}"),
@@ -141,12 +224,25 @@ impl LiveShared {
     }
 }
 
+fn lies_within(at: &Bound, bounds: &Bounds) -> bool {
+    let is_of_order = std::mem::discriminant(at) == std::mem::discriminant(&bounds.lower);
+    is_of_order && bounds.holds(at) && *at != bounds.lower
+}
+
+fn places_of(cut: &Cut<'_>) -> [Option<AppliedPlace>; 2] {
+    match cut.places.clone() {
+        Some(places) => places.map(Some),
+        None => [None, None],
+    }
+}
+
 /// Puts two partitions in the place of one. REQUIRES: it is there.
 fn replace(
     manifest: &mut LiveManifest,
     id: PartitionId,
     halves: &[PartitionRange; 2],
     runs: &[Vec<Arc<LiveRun>>; 2],
+    places: &[Option<AppliedPlace>; 2],
 ) {
     let found = manifest.partitions.iter().position(|part| part.id == id);
     let Some(place) = found else { return };
@@ -157,11 +253,12 @@ fn replace(
     let parts: Vec<LivePartition> = halves
         .iter()
         .zip(runs)
-        .map(|(range, runs)| LivePartition {
+        .zip(places)
+        .map(|((range, runs), applied)| LivePartition {
             id: range.id,
             bounds: range.bounds.clone(),
             epoch: whole.epoch + 1,
-            applied: whole.applied.clone(),
+            applied: applied.clone(),
             runs: references(runs),
         })
         .collect();

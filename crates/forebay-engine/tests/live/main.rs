@@ -8,6 +8,7 @@
 mod common;
 
 mod applying;
+mod cut_by_entry;
 mod damage;
 mod divide;
 mod faults;

@@ -304,7 +304,7 @@ fn draft(dice: &mut Dice) -> LiveDraft {
 }
 
 /// Writes a copy's files for another table.
-fn bring(
+pub fn bring(
     copy: &PartitionCopy,
     from: &SimDisk,
     to: &LiveTable,

@@ -50,7 +50,7 @@ enum NotWritten {
     Told(String),
 }
 
-type Tried = Result<Bytes, NotWritten>;
+type Attempted = Result<Bytes, NotWritten>;
 
 impl PartWrite<'_> {
     /// The replies, when a majority has what was written. What was certainly not written is tried
@@ -88,7 +88,7 @@ impl PartWrite<'_> {
             let tried = self.once(&left, attempt).await;
             let is_last = self.asker.is_last();
             // What was refused is not written behind what came after it.
-            let is_certain = |tried: &Tried| matches!(tried, Err(NotWritten::Certain(_)));
+            let is_certain = |tried: &Attempted| matches!(tried, Err(NotWritten::Certain(_)));
             let behind = tried.iter().rposition(|tried| !is_certain(tried));
             let mut again = Vec::new();
             for (number, (at, tried)) in left.into_iter().zip(tried).enumerate() {
@@ -132,7 +132,7 @@ impl PartWrite<'_> {
     }
 
     /// One try of these items; an answer for each.
-    async fn once(&self, items: &[usize], attempt: usize) -> Vec<Tried> {
+    async fn once(&self, items: &[usize], attempt: usize) -> Vec<Attempted> {
         let asker = self.asker;
         let all = |why: &NotWritten| vec![Err(why.clone()); items.len()];
         let Some(spot) = self.at.now(asker.cluster) else {
@@ -157,7 +157,7 @@ impl PartWrite<'_> {
     }
 
     /// Has another node propose them. They are sent once at most.
-    async fn forward(&self, node: &MapNode, items: &[usize]) -> Vec<Tried> {
+    async fn forward(&self, node: &MapNode, items: &[usize]) -> Vec<Attempted> {
         let asker = self.asker;
         let header = ForwardHeader {
             cluster: asker.map.cluster,
@@ -206,7 +206,7 @@ fn taken(
     bytes: &Bytes,
     (replies, count): (&[Range<usize>], usize),
     is_behind: bool,
-) -> Tried {
+) -> Attempted {
     let Some(last) = replies.get(count - 1) else {
         return Err(match (count, replies.is_empty()) {
             // It stopped before it came to this.
@@ -241,7 +241,7 @@ fn garbled(node: &MapNode) -> NotWritten {
 }
 
 /// Proposes to the replica here, in this order. It must lead to take them.
-async fn propose(asker: &Asker<'_>, group: GroupId, proposals: Vec<Bytes>) -> Vec<Tried> {
+async fn propose(asker: &Asker<'_>, group: GroupId, proposals: Vec<Bytes>) -> Vec<Attempted> {
     let Some(replicas) = asker.cluster.member().replicas() else {
         let why = NotWritten::Certain("no replica is here".to_owned());
         return vec![Err(why); proposals.len()];
@@ -273,7 +273,7 @@ async fn propose(asker: &Asker<'_>, group: GroupId, proposals: Vec<Bytes>) -> Ve
 }
 
 /// What became of a proposal; `None`: it is not known in time.
-fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> Tried {
+fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> Attempted {
     match answer {
         Some(Ok(Ok(bytes))) => Ok(bytes),
         Some(Ok(Err(Refusal::NotLeader(_)))) => Err(NotWritten::Certain(

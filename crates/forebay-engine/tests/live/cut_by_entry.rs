@@ -1,0 +1,399 @@
+//! Replicated partitions that an entry of their log cuts in two: whenever it ends, there is the
+//! partition as before, or both halves, and entries are applied once in each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forebay_engine::live::{
+    AppliedPlace, DecidedCut, DecidedEntry, LiveDraft, LiveError, LiveTable, Replication,
+};
+use forebay_engine::{Bound, PartitionId, Store};
+use forebay_io::sim::{Dice, SimDisk};
+use forebay_run::Order;
+use forebay_run::operation::DeltaKind;
+
+use crate::common::{name, store_on};
+use crate::faults::at_every_call;
+use crate::life::{budget, collect, open_on};
+use crate::replicas::bring;
+use crate::{for_seeds, one_of};
+
+const LEFT: PartitionId = PartitionId(0);
+const RIGHT: PartitionId = PartitionId(77);
+/// The entry that cuts the partition; those before it add to one of ten keys each.
+const CUT: u64 = 21;
+
+fn entry(index: u64, proposals: u32) -> DecidedEntry {
+    DecidedEntry {
+        place: AppliedPlace {
+            term: 1,
+            index,
+            stamp_ms: 1_000 + index,
+            members: Arc::from(&[1, 2, 3][..]),
+            done: 0,
+            loaded: 0,
+        },
+        proposals,
+    }
+}
+
+fn founded() -> AppliedPlace {
+    AppliedPlace {
+        members: Arc::from(&[4, 5, 6][..]),
+        stamp_ms: 0,
+        ..entry(1, 0).place
+    }
+}
+
+fn draft(order: Order) -> LiveDraft {
+    let draft = match order {
+        Order::Hashed => LiveDraft::hashed().partitions(1),
+        Order::Ordered => LiveDraft::ordered(Vec::new()),
+    };
+    let draft = draft.delta(DeltaKind::Append);
+    draft.replicated(Replication::Leader)
+}
+
+fn cut_at(order: Order) -> DecidedCut {
+    DecidedCut {
+        at: match order {
+            Order::Hashed => Bound::Slot(8000),
+            Order::Ordered => Bound::Key(b"k5".to_vec()),
+        },
+        right: RIGHT,
+        right_place: founded(),
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("k{}", number % 10).into_bytes()
+}
+
+fn append(table: &LiveTable, id: PartitionId, index: u64, key: &[u8]) -> Result<(), LiveError> {
+    let write = table.entry(id, &entry(index, 1), 0)?;
+    write.delta(key, b"x")?.wait()?;
+    write.finish()
+}
+
+/// Applies what comes before the cut, up to that entry.
+fn apply_before(table: &LiveTable, last: u64) -> Result<(), LiveError> {
+    for index in table.applied(LEFT)?.index + 1..=last {
+        append(table, LEFT, index, &key(index))?;
+    }
+    Ok(())
+}
+
+/// Applies all up to the cut, and that.
+fn apply_cut(table: &LiveTable, order: Order) -> Result<(), LiveError> {
+    if table.applied(LEFT)?.index >= CUT {
+        return Ok(());
+    }
+    apply_before(table, CUT - 1)?;
+    let is_cut = table.split_by(LEFT, &entry(CUT, 0), &cut_at(order))?;
+    assert!(is_cut);
+    Ok(())
+}
+
+/// A table with entries in runs; what it had in memory is gone.
+fn base(order: Order) -> SimDisk {
+    let disk = SimDisk::new();
+    let table = store_on(&disk, 1).create_live(&name("t"), draft(order), &budget());
+    let table = table.unwrap();
+    apply_before(&table, 6).unwrap();
+    table.flush().unwrap();
+    apply_before(&table, 12).unwrap();
+    table.flush().unwrap();
+    apply_before(&table, 15).unwrap();
+    disk.after_kill()
+}
+
+/// One more entry for each half, to a key that it has.
+fn go_on(table: &LiveTable) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut wanted: BTreeMap<Vec<u8>, Vec<u8>> = (0..10)
+        .map(|number| (key(number), b"xx".to_vec()))
+        .collect();
+    for (half, index) in [(LEFT, CUT + 1), (RIGHT, 2)] {
+        assert_eq!(table.applied(half).unwrap().position(), (index - 1, 0));
+        let of_half = wanted
+            .keys()
+            .find(|key| table.partition_of(key) == Some(half));
+        let of_half = of_half.unwrap().clone();
+        append(table, half, index, &of_half).unwrap();
+        wanted.insert(of_half, b"xxx".to_vec());
+    }
+    wanted
+}
+
+fn all(table: &LiveTable) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    collect(table.entries())
+}
+
+#[test]
+fn an_entry_cuts_a_partition_in_two_or_it_is_applied_again() {
+    for order in [Order::Ordered, Order::Hashed] {
+        let cut = |store: &Store| {
+            let table = store.live_table(&name("t"), &budget());
+            let cut = table.and_then(|table| apply_cut(&table, order));
+            cut.map_err(|error| error.to_string())
+        };
+        at_every_call(&base(order), cut, |store, done, words| {
+            let table = store.live_table(&name("t"), &budget());
+            let table = table.unwrap_or_else(|error| panic!("{words}: {error}"));
+            let in_runs = |id| table.content(id).and_then(|content| content.applied);
+            let left = in_runs(LEFT).unwrap();
+            let right = in_runs(RIGHT);
+            assert!(right.is_some() || !done, "{words}: it had said that it cut");
+            assert_eq!(right.is_some(), left.index == CUT, "{words}");
+            let failed = |error| panic!("{words}: {error}");
+            apply_cut(&table, order).unwrap_or_else(failed);
+            let right = in_runs(RIGHT).unwrap();
+            let time = AppliedPlace {
+                stamp_ms: 1_000 + CUT,
+                ..founded()
+            };
+            assert_eq!(right, time, "{words}");
+            let wanted = go_on(&table);
+            assert_eq!(all(&table), wanted, "{words}");
+            table.compact().unwrap();
+            assert_eq!(table.stats().cut_runs, 0, "{words}");
+            assert_eq!(all(&table), wanted, "{words}");
+            assert!(table.verify(&mut |_| ()).unwrap().1.is_empty(), "{words}");
+        });
+    }
+}
+
+#[test]
+fn a_cut_elsewhere_moves_the_place_alone() {
+    let table = open_on(&base(Order::Ordered)).unwrap();
+    apply_cut(&table, Order::Ordered).unwrap();
+    let cut = cut_at(Order::Ordered);
+    assert!(!table.cuts(LEFT, &cut.at).unwrap());
+    assert!(!table.split_by(LEFT, &entry(CUT + 1, 0), &cut).unwrap());
+    assert_eq!(table.applied(LEFT).unwrap().index, CUT + 1);
+    assert_eq!(table.partitions().len(), 2);
+    // Neither out of its order, nor with an id that was given before.
+    let at = Bound::Key(b"k2".to_vec());
+    let again = DecidedCut { at, ..cut };
+    assert!(table.split_by(LEFT, &entry(CUT + 3, 0), &again).is_err());
+    assert!(table.split_by(LEFT, &entry(CUT + 2, 0), &again).is_err());
+    assert_eq!(table.applied(LEFT).unwrap().index, CUT + 1);
+}
+
+#[test]
+fn a_key_of_the_right_half_takes_no_proposal_of_the_left() {
+    let table = open_on(&base(Order::Ordered)).unwrap();
+    apply_cut(&table, Order::Ordered).unwrap();
+    let write = table.entry(LEFT, &entry(CUT + 1, 1), 0).unwrap();
+    assert!(write.is_of_entry(b"k1") && !write.is_of_entry(b"k7"));
+    assert!(write.delta(b"k7", b"y").is_err());
+    write.finish().unwrap();
+    assert_eq!(table.get(b"k7").unwrap().as_deref(), Some(&b"xx"[..]));
+}
+
+#[test]
+fn a_copy_of_the_left_half_takes_the_place_of_the_whole() {
+    let (from, to) = (base(Order::Ordered), base(Order::Ordered));
+    let (whole, behind) = (open_on(&from).unwrap(), open_on(&to).unwrap());
+    apply_before(&whole, CUT - 1).unwrap();
+    let of_whole = whole.copy_of(LEFT).unwrap();
+    apply_cut(&whole, Order::Ordered).unwrap();
+    let of_half = whole.copy_of(LEFT).unwrap();
+    let bring = |copy| bring(copy, &from, &behind, &to).unwrap();
+    behind.install(bring(&of_half)).unwrap();
+    assert_eq!(behind.partitions()[0].bounds, whole.partitions()[0].bounds);
+    assert_eq!(behind.partition_of(b"k7"), None);
+    assert!(behind.get(b"k7").is_err());
+    let left: BTreeMap<Vec<u8>, Vec<u8>> =
+        (0..5).map(|number| (key(number), b"xx".to_vec())).collect();
+    assert_eq!(all(&behind), left);
+    append(&behind, LEFT, CUT + 1, b"k1").unwrap();
+    behind.flush().unwrap();
+    // What was copied before the cut takes nothing back.
+    let refused = behind.install(bring(&of_whole)).unwrap_err().to_string();
+    assert!(refused.contains("it goes"), "{refused}");
+    drop(behind);
+    let again = open_on(&to.after_kill()).unwrap();
+    assert_eq!(again.applied(LEFT).unwrap().index, CUT + 1);
+    assert_eq!(again.get(b"k1").unwrap().as_deref(), Some(&b"xxx"[..]));
+    assert_eq!(again.partition_of(b"k7"), None);
+}
+
+#[test]
+fn a_half_is_put_in_the_place_of_the_whole_or_it_is_not() {
+    for order in [Order::Ordered, Order::Hashed] {
+        let from = base(order);
+        let whole = open_on(&from).unwrap();
+        apply_cut(&whole, order).unwrap();
+        let half = whole.copy_of(LEFT).unwrap();
+        let left: BTreeMap<Vec<u8>, Vec<u8>> = all(&whole)
+            .into_iter()
+            .filter(|(key, _)| whole.partition_of(key) == Some(LEFT))
+            .collect();
+        let install = |store: &Store| {
+            let table = store.live_table(&name("t"), &budget());
+            let table = table.map_err(|error| error.to_string())?;
+            let content = bring(&half, &from, &table, &**store.disk());
+            let content = content.map_err(|error| error.to_string())?;
+            let installed = table.install(content);
+            installed.map_err(|error| error.to_string())
+        };
+        at_every_call(&base(order), install, |store, done, words| {
+            let table = store.live_table(&name("t"), &budget());
+            let table = table.unwrap_or_else(|error| panic!("{words}: {error}"));
+            let content = table.content(LEFT).unwrap();
+            let is_new = content.range == half.content().range;
+            assert!(
+                is_new || !done,
+                "{words}: it had said that it was put in place"
+            );
+            let at = content.applied.unwrap().index;
+            assert_eq!(at, if is_new { CUT } else { 12 }, "{words}");
+            match is_new {
+                true => assert_eq!(all(&table), left, "{words}"),
+                // The entry is applied in place of the copy.
+                false => apply_cut(&table, order).unwrap(),
+            }
+            assert_eq!(table.content(RIGHT).is_some(), !is_new, "{words}");
+            assert!(table.verify(&mut |_| ()).unwrap().1.is_empty(), "{words}");
+        });
+    }
+}
+
+/// What the logs of both halves add, and where the cut is among the left one's.
+struct Logs {
+    order: Order,
+    cut: u64,
+    /// The key of each entry, from entry 1 of the left half's log, and 2 of the right half's.
+    left: Vec<Vec<u8>>,
+    right: Vec<Vec<u8>>,
+}
+
+impl Logs {
+    fn new(dice: &mut Dice, order: Order, is_left: impl Fn(&[u8]) -> bool) -> Self {
+        let keys: Vec<Vec<u8>> = (0..10).map(key).collect();
+        let (left, right): (Vec<_>, Vec<_>) = keys.iter().cloned().partition(|key| is_left(key));
+        let cut = 2 + dice.below(30);
+        let some = |count: u64, of: &[Vec<u8>], dice: &mut Dice| {
+            let keys = (0..count).map(|_| of[dice.below(of.len() as u64) as usize].clone());
+            keys.collect::<Vec<_>>()
+        };
+        let mut entries = some(cut, &keys, dice);
+        entries.extend(some(20, &left, dice));
+        Self {
+            order,
+            cut,
+            left: entries,
+            right: some(20, &right, dice),
+        }
+    }
+
+    /// Applies the next entry of a half; `false`: there is none.
+    fn apply_next(&self, table: &LiveTable, half: PartitionId) -> bool {
+        let Ok(applied) = table.applied(half) else {
+            return false;
+        };
+        let index = applied.index + 1;
+        if half == LEFT && index == self.cut {
+            let cut = cut_at(self.order);
+            assert!(table.split_by(LEFT, &entry(index, 0), &cut).unwrap());
+            return true;
+        }
+        let (log, first) = if half == LEFT {
+            (&self.left, 1)
+        } else {
+            (&self.right, 2)
+        };
+        let Some(key) = log.get((index - first) as usize) else {
+            return false;
+        };
+        let write = table.entry(half, &entry(index, 1), 0).unwrap();
+        let said = format!("{half}-{index};").into_bytes();
+        write.delta(key, &said).unwrap().wait().unwrap();
+        write.finish().unwrap();
+        true
+    }
+
+    fn expected(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let left = (1..).zip(&self.left).map(|entry| (LEFT, entry));
+        let left = left.filter(|(_, (index, _))| *index != self.cut);
+        let right = (2..).zip(&self.right).map(|entry| (RIGHT, entry));
+        for (half, (index, key)) in left.chain(right) {
+            let said = format!("{half}-{index};");
+            all.entry(key.clone()).or_default().extend(said.as_bytes());
+        }
+        all
+    }
+}
+
+/// A replica's disk and table.
+type Node = (SimDisk, LiveTable);
+
+/// Brings a half to the other node, where that has no more of it.
+fn copy_over(dice: &mut Dice, nodes: &[Node; 2], half: PartitionId) {
+    let [from, to] = one_of(dice, &[[0, 1], [1, 0]]).map(|place| &nodes[place]);
+    // As long as all is one partition there, the right half has no place.
+    let is_cut = to.1.partitions()[0].bounds.upper.is_some();
+    let is_ready = half == LEFT || is_cut;
+    if let Ok(copy) = from.1.copy_of(half)
+        && is_ready
+    {
+        let content = bring(&copy, &from.0, &to.1, &to.0).unwrap();
+        let brought = content.applied.as_ref().map(AppliedPlace::position);
+        let here = to.1.applied(half).ok().map(|here| here.position());
+        let installed = to.1.install(content);
+        assert_eq!(installed.is_ok(), brought >= here, "{installed:?}");
+    }
+}
+
+fn cut_among_others(seed: u64) {
+    let dice = &mut Dice(seed);
+    let order = one_of(dice, &[Order::Ordered, Order::Hashed]);
+    let mut nodes = [1, 2].map(|node| {
+        let disk = SimDisk::new();
+        let made = store_on(&disk, node).create_live(&name("t"), draft(order), &budget());
+        (disk, made.unwrap())
+    });
+    let hasher = nodes[0].1.hasher().clone();
+    let cut = cut_at(order).at;
+    let is_left = |key: &[u8]| match &cut {
+        Bound::Slot(slot) => hasher.slot(key) < *slot,
+        Bound::Key(at) => key < &at[..],
+    };
+    let logs = Logs::new(dice, order, is_left);
+    for _ in 0..150 {
+        let half = one_of(dice, &[LEFT, RIGHT]);
+        let (disk, table) = &mut nodes[dice.below(2) as usize];
+        match dice.below(16) {
+            0 => table.flush().unwrap(),
+            1 => table.compact().unwrap(),
+            2 => {
+                *disk = disk.after_kill();
+                *table = open_on(disk).unwrap();
+            }
+            3 => copy_over(dice, &nodes, half),
+            _ => drop(logs.apply_next(table, half)),
+        }
+    }
+    for (_, table) in &nodes {
+        while logs.apply_next(table, LEFT) || logs.apply_next(table, RIGHT) {}
+    }
+    for _ in 0..8 {
+        copy_over(dice, &nodes, RIGHT);
+    }
+    let wanted = logs.expected();
+    for (disk, table) in nodes {
+        table.flush().unwrap();
+        drop(table);
+        let table = open_on(&disk.after_kill()).unwrap();
+        let here = table.partitions().len();
+        let mut wanted = wanted.clone();
+        wanted.retain(|key, _| here == 2 || is_left(key));
+        assert_eq!(all(&table), wanted, "seed {seed}");
+    }
+}
+
+#[test]
+fn replicas_that_cut_at_other_moments_come_to_the_same_halves() {
+    for_seeds(60, cut_among_others);
+}
