@@ -127,20 +127,20 @@ class Gateway:
 
 
 class OfCluster:
-    """One RedisCluster for all writers, as a program has it. It sends nothing again by itself."""
+    """Each writer has a RedisCluster of its own: where a connection ends under several threads,
+    redis-py 8.1.0 has others of them fail with ValueError."""
 
     def __init__(self, nodes):
-        self.nodes, self.lock, self.client = nodes, threading.Lock(), None
+        self.nodes = nodes
 
-    def connect(self, *_):
-        with self.lock:
-            self.client = self.client or redis.RedisCluster(
-                startup_nodes=[ClusterNode("127.0.0.1", node.port) for node in self.nodes],
-                retry=Retry(NoBackoff(), 0),
-                socket_timeout=CLIENT_LIMIT_S,
-                socket_connect_timeout=CLIENT_LIMIT_S,
-            )
-        return self.client, None
+    def connect(self, client, _):
+        client = client or redis.RedisCluster(
+            startup_nodes=[ClusterNode("127.0.0.1", node.port) for node in self.nodes],
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=CLIENT_LIMIT_S,
+            socket_connect_timeout=CLIENT_LIMIT_S,
+        )
+        return client, None
 
 
 class NodeWriters(Told):
