@@ -22,7 +22,7 @@ from pathlib import Path
 
 import redis
 from harness import BINARY, wait_for
-from histories import is_refused
+from histories import FAILED, is_refused
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
 from redis.retry import Retry
@@ -92,14 +92,14 @@ class PythonWriters(Told):
             time.sleep(PAUSE_S)
             try:
                 client, at = self.connect(client, at)
-            except (redis.RedisError, OSError):
+            except (*FAILED, OSError):
                 continue
             number += 1
             key = f"t:{{{tag}}}{self.name}-{number}"
             begin = time.time()
             try:
                 client.set(key, key)
-            except redis.RedisError as error:
+            except FAILED as error:
                 text = f"{type(error).__name__} {error}"
                 self.note(place, key, begin, 0, text, is_refused(str(error), error))
                 continue
