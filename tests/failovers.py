@@ -278,7 +278,8 @@ def row(name, pauses):
 
 def report(done, wrong, took_s, head):
     """The results as a page."""
-    lines = [head, "", "| library | failovers | median s | worst s |", "| --- | ---: | ---: | ---: |"]
+    lines = [head, "| library | failovers | median s | worst s |"]
+    lines += ["| --- | ---: | ---: | ---: |"]
     lines += [
         row(one.name, [pause for _, name, pause in done.rows if name == one.name])
         for one in done.writers
@@ -305,15 +306,20 @@ def said_first(seed, load):
     installed = json.loads((HERE / "node/node_modules/ioredis/package.json").read_text())
     build = Path(BINARY).parent.name if "target" in BINARY else os.environ.get("FOREBAY_BUILD", "")
     node = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout.strip()
+    targets = f"median {TARGETS['median']} s, worst {TARGETS['worst']} s"
     return f"""# Failovers of live tables under clients
 
-{time.strftime("%Y-%m-%d")}, `make test-failovers` at {commit}, a {build} build, seed {seed}. redis-py {redis.__version__}, ioredis
-{installed["version"]} on Node.js {node}. Machine: {os.cpu_count()} cores, shared with other work (load {load:.1f} before the run).
+{time.strftime("%Y-%m-%d")}, `make test-failovers` at {commit}, a {build} build, seed {seed}.
+redis-py {redis.__version__}, ioredis {installed["version"]} on Node.js {node}.
+Machine: {os.cpu_count()} cores, shared with other work (load {load:.1f} before the run).
 
-Three nodes on loopback, a live table with 3 replicas, 6 partitions and `--durability os`. Each library has a writer for each partition, which writes a new key every
-{PAUSE_S * 1000:.0f} ms and sends nothing again. Limits of the clients: {CLIENT_LIMIT_S} s, at the gateway {GATEWAY_LIMIT_S} s; ioredis asks for the slots every second. The gateway is never
-that of the struck node, as behind a load balancer. The pause is the longest time between two acknowledged writes to a partition that the struck node led, and of
-several partitions the longest. Targets: median {TARGETS["median"]} s, worst {TARGETS["worst"]} s, nothing lost, nothing that was refused appears. A pause of {LONGEST_S} s did not end while the fault lasted.
+Three nodes on loopback, a live table with 3 replicas, 6 partitions and `--durability os`. Each
+library has a writer for each partition, which writes a new key every {PAUSE_S * 1000:.0f} ms and
+sends nothing again. Limits of the clients: {CLIENT_LIMIT_S} s, at the gateway {GATEWAY_LIMIT_S} s;
+ioredis asks for the slots every second. The gateway is never that of the struck node, as behind a
+load balancer. The pause is the longest time between two acknowledged writes to a partition that the
+struck node led, and of several partitions the longest. Targets: {targets}, nothing
+lost, nothing that was refused appears. A pause of {LONGEST_S} s did not end while the fault lasted.
 """
 
 

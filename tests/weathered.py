@@ -3,8 +3,8 @@
 import redis
 from cluster import Cluster
 from harness import Store, wait_for
-from relays import FrameRelay, Weather
 from redis.crc import key_slot
+from relays import FrameRelay, Weather
 
 TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
 
