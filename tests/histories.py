@@ -183,6 +183,12 @@ class Clients:
     def history(self):
         return [one for client in self.all for one in list(client.history)]
 
+    def troubled(self):
+        """How many writes were uncertain, and how many commands the cluster refused."""
+        uncertain = sum(one.is_uncertain for _, one in self.history())
+        errors = [text for client in self.all for _, text in list(client.errors)]
+        return uncertain, sum(any(word in text for word in REFUSED) for text in errors)
+
     def check(self, seed, final):
         """What all of them were told can be what one server did, with what it holds in the end."""
         end = time.time()
