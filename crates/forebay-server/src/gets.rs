@@ -7,6 +7,7 @@ use forebay_engine::{Source, TableName};
 use crate::command::{CommandError, Held, KEYS_AT_ONCE, Reading, find_source, reply_values, split};
 use crate::config::HIGH_WATER;
 use crate::execute::{Outcome, View, settle};
+use crate::leaves::Leaves;
 use crate::resp::{Args, OwnedArgs, Reply};
 
 /// The place of GET in the command table.
@@ -158,39 +159,69 @@ impl<'t> View<'t> {
         self.gets_of(source, keys, reply)
     }
 
-    /// GETs of keys of replicas, as far as there is leave to read them.
+    /// GETs of keys of replicas, as far as there is leave to read them: together where there is for
+    /// all, else one by one.
     #[cold]
     fn replica_gets(&self, table: &[u8], keys: &[&[u8]], reply: &mut Reply) -> AnsweredGets<'t> {
+        let wires: Vec<Vec<u8>> = keys.iter().map(|key| [table, b":", key].concat()).collect();
+        let wires = wires.iter().map(Vec::as_slice);
+        match self.leaves(wires) {
+            Ok(leaves) => self.gets_by_leave(&leaves, table, keys, reply),
+            Err(stop) if keys.len() == 1 => self.refuse_replica_get(stop, reply),
+            Err(_) => self.each_replica_get(table, keys, reply),
+        }
+    }
+
+    fn each_replica_get(
+        &self,
+        table: &[u8],
+        keys: &[&[u8]],
+        reply: &mut Reply,
+    ) -> AnsweredGets<'t> {
         let mut all = AnsweredGets::default();
         for key in keys {
-            let (before, wire) = (reply.len(), [table, b":", key].concat());
-            let leaves = match self.leaves(std::iter::once(&wire[..])) {
-                Ok(leaves) => leaves,
-                Err(stop) => match settle(Err(stop), before, reply) {
-                    Outcome::Failed => {
-                        (all.answered, all.failed) = (all.answered + 1, all.failed + 1);
-                        continue;
-                    }
-                    outcome => {
-                        all.not_here = outcome == Outcome::Replicas;
-                        break;
-                    }
-                },
-            };
-            let with_leave = View {
-                has_leave: true,
-                ..*self
-            };
-            let one = with_leave.gets(table, &[key], reply);
-            let outcome = leaves.check(Outcome::Answered, before, reply);
+            let one = self.replica_gets(table, &[key], reply);
             all.table = all.table.or(one.table);
-            all.not_here = one.not_here || outcome == Outcome::Replicas;
-            if all.not_here || one.answered == 0 {
+            (all.answered, all.failed) = (all.answered + one.answered, all.failed + one.failed);
+            all.not_here = one.not_here;
+            if one.answered == 0 {
                 break;
             }
-            (all.answered, all.failed) = (all.answered + 1, all.failed + one.failed);
         }
         all
+    }
+
+    fn gets_by_leave(
+        &self,
+        leaves: &Leaves,
+        table: &[u8],
+        keys: &[&[u8]],
+        reply: &mut Reply,
+    ) -> AnsweredGets<'t> {
+        let before = reply.len();
+        let with_leave = View {
+            has_leave: true,
+            ..*self
+        };
+        let all = with_leave.gets(table, keys, reply);
+        match leaves.check(Outcome::Answered, before, reply) {
+            Outcome::Replicas => AnsweredGets {
+                not_here: true,
+                ..AnsweredGets::default()
+            },
+            _ => all,
+        }
+    }
+
+    fn refuse_replica_get(&self, stop: CommandError, reply: &mut Reply) -> AnsweredGets<'t> {
+        let outcome = settle(Err(stop), reply.len(), reply);
+        let is_refused = usize::from(outcome == Outcome::Failed);
+        AnsweredGets {
+            answered: is_refused,
+            failed: is_refused,
+            not_here: outcome == Outcome::Replicas,
+            ..AnsweredGets::default()
+        }
     }
 
     /// Replies to GETs of keys of a table that may be read.

@@ -1,8 +1,11 @@
 //! Proposing commands that write to the replicas of one partition.
 
+use std::future::Future;
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_cluster::NodeId;
 use forebay_cluster::map::MapNode;
 use forebay_host::WriteDone;
 use forebay_io::within;
@@ -19,6 +22,10 @@ use super::super::split;
 use super::lead::Lead;
 use super::spot::LiveAt;
 
+/// Between two looks who leads while another node is waited for, and after how many it is not
+/// waited for any more: its answer may be on its way.
+const LEADER_LOOK: Duration = Duration::from_millis(100);
+const LEADER_LOOKS: usize = 3;
 /// The error of a partition whose replicas do not answer. Nothing was written.
 const NO_REPLICAS: &str = "NOREPLICAS";
 
@@ -156,6 +163,40 @@ impl PartWrite<'_> {
         }
     }
 
+    /// The answer of a node, or `None` once another one has led the partition for a while: a node
+    /// that hangs is not waited for to the end.
+    async fn unless_another_leads<T>(
+        &self,
+        asked: NodeId,
+        answer: impl Future<Output = T>,
+    ) -> Option<T> {
+        let clock = self.asker.work.shared.store.clock();
+        let mut answer = std::pin::pin!(answer);
+        let mut looks = 0;
+        loop {
+            if let Some(answer) = within(&**clock, LEADER_LOOK, answer.as_mut()).await {
+                return Some(answer);
+            }
+            looks = match self.is_led_by_another(asked) {
+                true => looks + 1,
+                false => 0,
+            };
+            if looks >= LEADER_LOOKS {
+                return None;
+            }
+        }
+    }
+
+    /// Whether the replica here knows of a leader on another node.
+    fn is_led_by_another(&self, node: NodeId) -> bool {
+        let cluster = self.asker.cluster;
+        let spot = self.at.now(cluster);
+        let replicas = cluster.member().replicas();
+        let leader = spot.zip(replicas);
+        let leader = leader.and_then(|(spot, replicas)| replicas.leader(spot.group));
+        leader.is_some_and(|leader| leader != node)
+    }
+
     /// Has another node propose them. They are sent once at most.
     async fn forward(&self, node: &MapNode, items: &[usize]) -> Vec<Attempted> {
         let asker = self.asker;
@@ -171,7 +212,15 @@ impl PartWrite<'_> {
         let commands = items.iter().map(|at| &self.items[*at].commands[..]);
         let frame = header.frame(&commands.collect::<Vec<_>>().concat());
         let all = |why: &NotWritten| vec![Err(why.clone()); items.len()];
-        let bytes = match links.ask_once(&node.peer, frame, asker.left()).await {
+        let asked = links.ask_once(&node.peer, frame, asker.left());
+        let Some(answer) = self.unless_another_leads(node.id, asked).await else {
+            asker.cluster.suspect(node.id);
+            return all(&uncertain(&format!(
+                "node {} did not answer, and another one leads now",
+                node.name
+            )));
+        };
+        let bytes = match answer {
             Ok(PeerAnswer::Bytes(bytes)) => bytes,
             Ok(PeerAnswer::Refused(text)) => return all(&NotWritten::Told(text)),
             Err(failure) => {
