@@ -15,7 +15,7 @@ use forebay_engine::TableName;
 use forebay_engine::live::LiveError;
 
 use crate::client::Client;
-use crate::command::{COMMANDS, KeyNames, Run, live_error};
+use crate::command::{COMMANDS, KeyNames, Run, Watches, live_error};
 use crate::commits::Commits;
 use crate::config::HIGH_WATER;
 use crate::dispatch::{Dispatch, admit};
@@ -134,6 +134,11 @@ impl Pipeline {
         self.rewind();
     }
 
+    /// What the commands begun watch.
+    pub fn watch(&mut self, watches: Watches) {
+        self.session.watches = watches;
+    }
+
     /// Whether part of a command has arrived.
     pub fn has_partial_input(&self) -> bool {
         self.start < self.input.len()
@@ -226,6 +231,7 @@ impl Pipeline {
             }
         }
         self.commits.merge(done.commits);
+        self.session.watches.join(done.watches);
         self.mute(waiting.replies_before, start);
         self.hold_reply(start);
         let answered = done.answered.clamp(1, waiting.ends.len().max(1));
