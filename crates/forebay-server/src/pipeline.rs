@@ -15,7 +15,7 @@ use forebay_engine::TableName;
 use forebay_engine::live::LiveError;
 
 use crate::client::Client;
-use crate::command::{COMMANDS, KeyNames, Run, Watches, live_error};
+use crate::command::{COMMANDS, KeyNames, Run, live_error};
 use crate::commits::Commits;
 use crate::config::HIGH_WATER;
 use crate::dispatch::{Dispatch, admit};
@@ -57,7 +57,7 @@ pub enum Next {
 pub struct Pipeline {
     shared: Arc<Shared>,
     worker: usize,
-    session: Session,
+    pub session: Session,
     parser: Parser,
     /// What was read; the connection appends to it.
     pub input: Vec<u8>,
@@ -132,11 +132,6 @@ impl Pipeline {
         self.input.extend_from_slice(commands);
         (self.start, self.at) = (0, 0);
         self.rewind();
-    }
-
-    /// What the commands begun watch.
-    pub fn watch(&mut self, watches: Watches) {
-        self.session.watches = watches;
     }
 
     /// Whether part of a command has arrived.
@@ -518,8 +513,7 @@ impl Pipeline {
 
     /// Everything up to `end` is answered.
     fn pass(&mut self, end: usize) {
-        self.start = end;
-        self.at = end;
+        (self.start, self.at) = (end, end);
     }
 
     /// Takes back a reply that CLIENT REPLY said is not wanted.

@@ -173,7 +173,7 @@ async fn forwarded(
         None => (Watches::default(), commands),
     };
     pipeline.begin(commands, user, header.resp3, pinned);
-    pipeline.watch(watches);
+    pipeline.session.watches = watches;
     // When it would send, what is not answered is asked for again.
     while let Next::Wait(wait) = pipeline.advance() {
         pipeline.resume(wait.end().await);

@@ -5,8 +5,8 @@
 //! EXEC finds out under the lock of the partition that it writes to, so that no write comes
 //! between: which is why the keys watched then have to lie in that partition.
 //!
-//! Of a key of a live table of a cluster its version is remembered, as KV.GETV tells it, and compared
-//! where EXEC runs: by each replica that does a MULTI that writes, or by leave of the partition's
+//! Of a key of a live table of a cluster its version is remembered, as KV.GETV tells it, and
+//! compared where EXEC runs: by each replica that does a MULTI that writes, or by leave of the partition's
 //! leader. What was changed and changed back has the same version again.
 //!
 //! A key of the default table that was named without it changes as well when it comes to name

@@ -12,7 +12,8 @@
 //! | `piece` | what is asked of one partition as a whole, for walks |
 //! | `deletes` | ranges of keys |
 //! | `writes` | commands that write a key each and follow each other |
-//! | `watch` | versions of keys that are watched |
+//! | `watch` | WATCH: versions of keys are read |
+//! | `watched` | what is watched, as nodes tell each other |
 
 mod deletes;
 mod gets;
@@ -22,6 +23,7 @@ mod piece;
 mod read;
 mod spot;
 mod watch;
+mod watched;
 mod write;
 mod writes;
 
@@ -41,7 +43,8 @@ use super::ask::{Asker, Unanswered};
 pub use gets::answer as answer_gets;
 use parts::Whole;
 pub use piece::{PartAsk, PartWanted};
-pub use watch::{answer as answer_watch, parse as parse_watched};
+pub use watch::answer as answer_watch;
+pub use watched::parse as parse_watched;
 pub use writes::answer as answer_writes;
 
 /// What a command came to; `None`: it is about no live table.

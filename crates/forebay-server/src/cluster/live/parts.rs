@@ -13,7 +13,7 @@ use super::super::frame::command as framed;
 use super::super::split;
 use super::read::{PartRead, last_of};
 use super::spot::{CommandPart, LiveAt, LiveSpot, divide};
-use super::watch::framed as framed_watches;
+use super::watched::framed as framed_watches;
 use super::write::{PartWrite, WriteItem};
 use crate::command::{COMMANDS, Queued, Run, Watches, split as split_key};
 use crate::execute::Outcome;

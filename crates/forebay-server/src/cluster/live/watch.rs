@@ -1,29 +1,19 @@
 //! Keys of live tables of a cluster that WATCH names: their versions are read by leave.
-//!
-//! The node that asks another one for a MULTI sends those before it, within the frame:
-//!
-//! ```text
-//! fb.watched KEY VERSION [KEY VERSION ...]
-//! ```
-//!
-//! It has no reply.
 
 use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 
 use super::super::ask::{Asker, Unanswered, all};
-use super::super::frame::command;
 use super::super::node::Cluster;
 use super::super::split;
 use super::parts::Whole;
 use super::spot::LiveSpot;
-use crate::command::{CommandError, KeyVersion, Watches, find};
+use crate::command::{KeyVersion, find};
 use crate::execute::Outcome;
-use crate::resp::{OwnedArgs, Parser, RequestLimits};
+use crate::resp::OwnedArgs;
 use crate::work::{Done, Task, Work};
 
-const WATCHED: &str = "fb.watched";
 const GETV: &[u8] = b"kv.getv";
 
 type KeyRead<'a> = Pin<Box<dyn Future<Output = Result<KeyVersion, Unanswered>> + Send + 'a>>;
@@ -93,48 +83,4 @@ async fn version(asker: &Asker<'_>, wire: &[u8], may_move: bool) -> Result<KeyVe
     let first = items.into_iter().next().ok_or_else(garbled)?;
     let text = split::bulk(&reply[first]).ok_or_else(garbled)?;
     KeyVersion::parse(text).map_err(|_| garbled())
-}
-
-/// As a frame has what is watched: keys, each with its version behind it.
-pub fn framed(versions: &OwnedArgs) -> Vec<u8> {
-    let versions = versions.borrow();
-    command(std::iter::once(WATCHED.as_bytes()).chain(versions.iter()))
-}
-
-/// What the commands of a frame watch, and those behind it; `None`: nothing.
-pub fn parse(commands: &[u8]) -> Option<Result<(Watches, &[u8]), CommandError>> {
-    let limits = RequestLimits {
-        bulk_bytes: commands.len(),
-        arguments: commands.len(),
-        command_bytes: commands.len(),
-    };
-    let mut parser = Parser::default();
-    let len = parser.advance(commands, &limits).ok()??;
-    let (its, behind) = commands.split_at(len);
-    let args = parser.args(its);
-    let watches = || Watches::of_versions(&args.skip(1));
-    args.is(0, WATCHED)
-        .then(|| watches().map(|watches| (watches, behind)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_watched_is_read_as_it_was_written() {
-        let version = "0".repeat(32);
-        let words: [&str; 4] = ["t:a", &version, "u:b\r\n", &version];
-        let versions: OwnedArgs = words.iter().collect();
-        let multi = command([&b"MULTI"[..]].into_iter());
-        let sent = [framed(&versions), multi.clone()].concat();
-        let (watches, behind) = parse(&sent).unwrap().unwrap();
-        assert_eq!(watches.versions(), versions);
-        assert_eq!(behind, multi);
-        assert!(parse(&multi).is_none() && parse(b"").is_none());
-        for words in [&["t:a"][..], &["t:a", "x"], &["a", &version]] {
-            let sent = framed(&words.iter().collect());
-            assert!(parse(&sent).unwrap().is_err(), "{words:?}");
-        }
-    }
 }
