@@ -6,8 +6,8 @@
 //! between: which is why the keys watched then have to lie in that partition.
 //!
 //! Of a key of a live table of a cluster its version is remembered, as KV.GETV tells it, and
-//! compared where EXEC runs: by each replica that does a MULTI that writes, or by leave of the partition's
-//! leader. What was changed and changed back has the same version again.
+//! compared where EXEC runs: by each replica that does a MULTI that writes, or by leave of the
+//! partition's leader. What was changed and changed back has the same version again.
 //!
 //! A key of the default table that was named without it changes as well when it comes to name
 //! another table: see [`KeyNames`].
