@@ -77,6 +77,11 @@ test-clients: ## Clients of Redis Cluster against five nodes that die and come b
 	cargo build --locked -p forebay
 	FOREBAY=$(DEBUG_BINARY) $(PYTHON) tests/clients/run.py $(ARGS)
 
+.PHONY: test-failovers
+test-failovers: ## 50 failovers of a live table under three client libraries, ten minutes; not part of `make test` (ARGS='--failovers 6 --seed 1')
+	scripts/setup test cargo build --release --locked -p forebay
+	FOREBAY=$(RELEASE_BINARY) $(PYTHON) tests/failovers.py --results bench/results/$$(date +%F)-live-failovers.md $(ARGS)
+
 # Of the replicas' simulator; the slower ones run fewer.
 SEEDS ?= 100000
 SEED_RUNS := sim_tests::runs::all_holds_with_every_seed

@@ -13,6 +13,7 @@ import redis
 from harness import wait_for
 from linear import Operation, show, violations
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
 IOREDIS = Path(__file__).parent / "node/history.mjs"
@@ -20,6 +21,8 @@ IOREDIS = Path(__file__).parent / "node/history.mjs"
 PAUSE_S = 0.01
 # With these words a write was certainly not done.
 REFUSED = ("NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN", "MOVED", "LOADING")
+# The one of the cluster is none of the other.
+FAILED = (redis.RedisError, RedisClusterException)
 KINDS = ["get", "get", "get", "set", "set", "cas", "del"]
 
 
@@ -50,7 +53,7 @@ class Recorder(threading.Thread):
             time.sleep(PAUSE_S)
             try:
                 client = client or self.connect()
-            except (redis.RedisError, OSError):
+            except (*FAILED, OSError):
                 continue
             try:
                 self.once(client)
@@ -73,7 +76,7 @@ class Recorder(threading.Thread):
         begin = time.time()
         try:
             result = ask(client, kind, key, args)
-        except redis.RedisError as error:
+        except FAILED as error:
             self.failed(kind, key, args, begin, error)
             if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
                 raise
@@ -179,6 +182,12 @@ class Clients:
 
     def history(self):
         return [one for client in self.all for one in list(client.history)]
+
+    def troubled(self):
+        """How many writes were uncertain, and how many commands the cluster refused."""
+        uncertain = sum(one.is_uncertain for _, one in self.history())
+        errors = [text for client in self.all for _, text in list(client.errors)]
+        return uncertain, sum(any(word in text for word in REFUSED) for text in errors)
 
     def check(self, seed, final):
         """What all of them were told can be what one server did, with what it holds in the end."""

@@ -11,6 +11,8 @@ from collections import defaultdict
 
 # More ways than this are not followed: a test's history is to have fewer uncertain operations.
 MOST_WAYS = 200_000
+# Stands for values that nobody has seen.
+UNSEEN = "(unseen)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,21 +56,22 @@ def does(operation, value):
     raise ValueError(kind)
 
 
-def matters(operations):
-    """Without uncertain writes of values that nobody has seen: those may never have been done. What
-    is written has to be written once; counters have no such values."""
+def merged(operations):
+    """With one name for all values that nobody has seen and that uncertain writes wrote, so that
+    one of these may stand for all. They matter all the same: a deletion may have found one, and a
+    comparison may have failed by it. What is written has to be written once."""
     if any(one.kind == "incr" for one in operations):
         return operations
     seen = {one.result for one in operations if one.kind == "get"}
-    seen |= {one.args[0] for one in operations if one.kind == "cas" and one.result}
+    # What a comparison was with, somebody saw.
+    seen |= {one.args[0] for one in operations if one.kind == "cas"}
 
-    def is_needed(one):
-        written = {"set": 0, "cas": 1}.get(one.kind)
-        return not one.is_uncertain or (written is not None and one.args[written] in seen)
+    def named(one):
+        if not one.is_uncertain or one.kind not in ("set", "cas") or one.args[-1] in seen:
+            return one
+        return dataclasses.replace(one, args=(*one.args[:-1], UNSEEN))
 
-    kept = [one for one in operations if is_needed(one)]
-    # A deletion that nobody saw end may be why something was absent.
-    return kept + [one for one in operations if one.is_uncertain and one.kind == "del"]
+    return [named(one) for one in operations]
 
 
 def steps(operations):
@@ -121,7 +124,7 @@ class Search:
 def violation(operations, first=None):
     """None where the operations on one key are linearizable; else the first answer that cannot be.
     `first` is the value before all of them."""
-    operations = matters(operations)
+    operations = merged(operations)
     search = Search(operations, first)
     for is_end, place in steps(operations):
         if not is_end:

@@ -5,32 +5,24 @@ import signal
 import pytest
 import redis
 from beside_redis import dice_of_test
-from cluster import Cluster
-from harness import Store, wait_for
+from harness import wait_for
 from histories import Clients, gateway
-from relays import FrameRelay, Weather
+from weathered import WeatheredCluster
 
 KEYS = 6
-TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
+# The documents' worst pause is 8 s; a machine under tests gets several times as much.
+RESUMES_S = 45
 
 
 @pytest.fixture
 def made(tmp_path):
     seed, dice = dice_of_test()
-    made = Cluster(Store(tmp_path / "store"), tmp_path)
-    made.weather, made.seed, made.dice = Weather(seed), seed, dice
-    relays = [FrameRelay(made, node) for node in made.nodes]
-    for node, relay in zip(made.nodes, relays, strict=True):
-        node.args = ["--advertise-peer", relay.address]
+    made = WeatheredCluster(tmp_path, seed)
+    made.seed, made.dice = seed, dice
     try:
-        made.start()
-        made.store.run("create", "t", *TABLE)
-        yield made
+        yield made.start()
     finally:
         made.end()
-        made.weather.heal()
-        for relay in relays:
-            relay.end()
     made.check_logs()
 
 
@@ -51,26 +43,93 @@ def held(made):
     return found
 
 
-def test_histories_hold_as_nodes_are_struck(made):
-    struck = made.dice.choice(made.nodes)
-    others = [node.name for node in made.nodes if node is not struck]
+def wait_writes(made, *struck):
+    """Waits until each partition takes a write through each node that is not struck."""
+    for node in made.others(*struck):
+        for tag in made.tags:
+            wait_for(lambda node=node, tag=tag: is_set(node, f"t:{{{tag}}}probe"), tag, RESUMES_S)
+
+
+def is_set(node, key):
+    try:
+        with node.through_gateway(socket_timeout=8) as client:
+            return client.set(key, 1)
+    except redis.RedisError:
+        return False
+
+
+def led_by(made, node):
+    """The places of the partitions that the node leads; all are led, as all nodes know it."""
+    told = []
+
+    def agree():
+        told[:] = [made.leaders(one) for one in made.nodes]
+        return None not in told[0] and all(one == told[0] for one in told)
+
+    wait_for(agree, lambda: f"nodes agree who leads: {told}", RESUMES_S, 0.1)
+    return [place for place, leader in enumerate(told[0]) if leader is node]
+
+
+def a_leader(made):
+    """Some node that leads partitions, and which."""
+    led_by(made, None)
+    struck = made.dice.choice(made.leaders(made["n1"]))
+    return struck, led_by(made, struck)
+
+
+def falls_over(made, clients, struck, places):
+    """Holds a fault until others lead and every partition takes writes."""
+    wait_for(lambda: made.has_moved(struck, places), "others lead", RESUMES_S, 0.1)
+    wait_writes(made, struck)
+    clients.resume()
+
+
+def test_histories_hold_as_leaders_are_struck(made):
     with Clients(made.nodes, made.seed, KEYS) as clients:
         clients.resume()
         made.weather.lost, made.weather.doubled, made.weather.delay_s = 0.05, 0.1, 0.1
+        wait_writes(made)
         clients.resume()
         made.weather.heal()
-        for ways in (["from", "to"], ["from"], ["to"]):
-            made.weather.cut_off(struck.name, others, ways)
-            clients.resume()
+        for ways in made.dice.sample([["from", "to"], ["from"], ["to"]], 3):
+            struck, places = a_leader(made)
+            made.cut_off(struck, ways)
+            # Who is heard and does not hear steps down, too.
+            falls_over(made, clients, struck, places)
             made.weather.heal()
-            clients.resume()
+            wait_writes(made)
+        struck, places = a_leader(made)
         struck.signal(signal.SIGSTOP)
-        clients.resume()
+        falls_over(made, clients, struck, places)
         struck.signal(signal.SIGCONT)
+        wait_writes(made)
+        struck, places = a_leader(made)
         struck.kill()
-        clients.resume()
+        falls_over(made, clients, struck, places)
         struck.start().comes_up()
-        clients.resume()
+        wait_writes(made)
     counts = made.weather.counts
     assert counts["lost"] and counts["doubled"] and counts["held"], counts
+    assert sum(clients.troubled()) > 0, "nothing was refused or uncertain"
     assert clients.check(made.seed, held(made)) > 500
+
+
+def test_histories_hold_as_the_coordinator_dies_and_as_all_nodes_die(made):
+    with Clients(made.nodes, made.seed, KEYS) as clients:
+        clients.resume()
+        struck = made.coordinator()
+        places = led_by(made, struck)
+        struck.kill()
+        falls_over(made, clients, struck, places)
+        struck.start().comes_up()
+        wait_writes(made)
+        for node in made.nodes:
+            node.kill()
+        for node in made.nodes:
+            node.start()
+        for node in made.nodes:
+            node.comes_up()
+        wait_writes(made)
+        clients.resume()
+    assert sum(clients.troubled()) > 0, "nothing was refused or uncertain"
+    assert clients.check(made.seed, held(made)) > 100

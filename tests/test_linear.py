@@ -38,6 +38,9 @@ GOOD = {
     "an uncertain increment comes later": [incr(None, 0), incr(1, 1, 2), incr(3, 3, 4)],
     "an uncertain deletion": [put("a", 0, 1), gone(None, 2), get("a", 3, 4), get(None, 5, 6)],
     "a compare-and-set": [put("a", 0, 1), cas("a", "b", True, 2, 3), cas("a", "c", False, 4, 5)],
+    "an uncertain write that nobody read was deleted": [put("a", 0), gone(1, 2, 3)],
+    "a comparison fails by an uncertain write": [put("b", 0, 1), put("a", 2)]
+    + [cas("b", "c", False, 4, 5), gone(1, 6, 7)],
     "an uncertain one is what the next saw": [
         put("a", 0, 1),
         cas("a", "b", None, 2),
@@ -54,6 +57,7 @@ BAD = {
     "an uncertain write before it was asked": [get("a", 0, 1), put("a", 2)],
     "an uncertain write is done twice": [put("a", 0), put("b", 1, 2), get("a", 3, 4)]
     + [put("c", 5, 6), get("a", 7, 8)],
+    "one uncertain write is deleted twice": [put("a", 0), gone(1, 2, 3), gone(1, 4, 5)],
     "an increment is doubled": [incr(1, 0, 1), incr(3, 2, 3)],
     "an uncertain increment is doubled": [incr(None, 0), incr(3, 1, 2)],
     "an increment is lost": [incr(1, 0, 1), incr(1, 2, 3)],

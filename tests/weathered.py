@@ -1,0 +1,73 @@
+"""Clusters with a live table `t` whose nodes talk through relays, so that they can be cut off."""
+
+import redis
+from cluster import Cluster
+from harness import Store, wait_for
+from redis.crc import key_slot
+from relays import FrameRelay, Weather
+
+TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
+
+
+class WeatheredCluster(Cluster):
+    """`tags` has of each partition a hashtag whose keys are in it."""
+
+    def __init__(self, directory, seed, count=3):
+        super().__init__(Store(directory / "store"), directory, count)
+        self.weather, self.relays = Weather(seed), []
+        for node in self.nodes:
+            self.relays.append(FrameRelay(self, node))
+            node.args = ["--advertise-peer", self.relays[-1].address]
+
+    def start(self):
+        super().start()
+        self.store.run("create", "t", *TABLE)
+        self.tags = [tag_within(*row[:2]) for row in self.map(self.nodes[0])]
+        return self
+
+    def map(self, node):
+        with node.through_gateway(socket_timeout=2) as client:
+            return client.execute_command("KV.MAP", "t")
+
+    def leaders(self, node):
+        """The node that leads each partition, in their order, as one node knows it."""
+        ports = {str(one.port): one for one in self.nodes}
+        return [ports.get(str(row[2][0]).rsplit(":", 1)[-1]) for row in self.map(node)]
+
+    def others(self, *struck):
+        return [node for node in self.nodes if node not in struck]
+
+    def has_moved(self, struck, places):
+        """Whether others know that others lead these partitions."""
+        try:
+            told = [self.leaders(node) for node in self.others(struck)]
+        except redis.RedisError:
+            return False
+        return all(led[place] not in (None, struck) for led in told for place in places)
+
+    def is_whole(self):
+        """Whether each partition has a leader and all of its replicas."""
+        heard = self.heard()
+        live = heard and heard.get("live")
+        return bool(live) and live["short"]["count"] == live["without_leader"]["count"] == 0
+
+    def wait_whole(self, seconds=60):
+        self.wait_up()
+        wait_for(self.is_whole, lambda: f"all replicas are there: {self.heard()}", seconds, 0.1)
+
+    def cut_off(self, node, ways=("from", "to")):
+        self.weather.cut_off(node.name, [one.name for one in self.others(node)], ways)
+
+    def end(self):
+        super().end()
+        self.weather.heal()
+        for relay in self.relays:
+            relay.end()
+
+
+def tag_within(first, last):
+    """A hashtag in the midst of a range of slots."""
+    middle, number = (first + (16383 if last is None else last)) // 2, 0
+    while abs(key_slot(str(number).encode()) - middle) > 300:
+        number += 1
+    return str(number)
