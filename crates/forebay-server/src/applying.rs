@@ -5,7 +5,9 @@ use forebay_engine::live::LiveTable;
 use forebay_host::StateError;
 
 use crate::cluster::Spot;
-use crate::command::{Answer, COMMANDS, CommandError, DeleteRequest, Queued, Run, find, split};
+use crate::command::{
+    Answer, COMMANDS, CommandError, DeleteRequest, Queued, Run, Watches, find, split,
+};
 use crate::commits::Commits;
 use crate::decided::DecidedAt;
 use crate::execute::View;
@@ -88,7 +90,11 @@ fn run_checked(
     let mut commits = Commits::default();
     if proposal.is_multi {
         let commands = places.into_iter().zip(proposal.commands);
-        let queued = Queued::of(commands.collect());
+        let watches = match &proposal.head {
+            Some(ProposalHead::Watched(keys)) => Watches::of_versions(&keys.borrow())?,
+            Some(ProposalHead::From(_)) | None => Watches::default(),
+        };
+        let queued = Queued::of(commands.collect()).watching(watches);
         return view.transaction(&queued, &mut None, reply, &mut commits);
     }
     let (Some(place), Some(args)) = (places.first(), proposal.commands.first()) else {
@@ -143,15 +149,27 @@ fn check_all(table: &LiveTable, places: &[usize], proposal: &WireProposal) -> An
             check_range_delete(table, &args, proposal.head.as_ref())?;
         }
         for at in command.key_places(args.len()) {
-            let (named, key) = split(args.get(at))?;
-            let is_of_it = named == table.name().as_str().as_bytes();
-            // Of no key at all a write says more.
-            if !is_of_it || !(key.is_empty() || table.is_of_entry(key)) {
-                return Err(other_partition());
-            }
+            check_place(table, args.get(at))?;
         }
     }
-    Ok(())
+    match &proposal.head {
+        Some(ProposalHead::Watched(keys)) => {
+            let mut keys = keys.borrow().iter().step_by(2);
+            keys.try_for_each(|key| check_place(table, key))
+        }
+        Some(ProposalHead::From(_)) | None => Ok(()),
+    }
+}
+
+/// Refuses a key of another partition.
+fn check_place(table: &LiveTable, wire: &[u8]) -> Answer {
+    let (named, key) = split(wire)?;
+    let is_of_it = named == table.name().as_str().as_bytes();
+    // Of no key at all a write says more.
+    match is_of_it && (key.is_empty() || table.is_of_entry(key)) {
+        true => Ok(()),
+        false => Err(other_partition()),
+    }
 }
 
 fn other_partition() -> CommandError {
@@ -165,7 +183,7 @@ fn check_range_delete(table: &LiveTable, args: &Args<'_>, head: Option<&Proposal
     let named = DeleteRequest::parse(args, None)?.table;
     let place = match head {
         Some(ProposalHead::From(place)) => Spot::parse_tagged(place.borrow().get(0)),
-        None => None,
+        Some(ProposalHead::Watched(_)) | None => None,
     };
     let bounds = place.zip(table.entry_bounds());
     let is_there = bounds.is_some_and(|(place, bounds)| bounds.holds(&place.bound()));

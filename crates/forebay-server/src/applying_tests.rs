@@ -14,7 +14,7 @@ use forebay_run::scan::{Direction, ScanRange};
 
 use crate::config::ServerConfig;
 use crate::descriptors::Descriptors;
-use crate::proposal::WireProposal;
+use crate::proposal::{ProposalHead, WireProposal};
 use crate::proposed::{ProposedCommands, RunsProposals};
 use crate::resp::OwnedArgs;
 use crate::secrets::SecretFiles;
@@ -239,6 +239,39 @@ fn the_same_log_does_the_same_on_two_machines() {
     let expires = |key: &[u8]| content.iter().find(|(found, ..)| found == key).unwrap().2;
     assert_eq!(expires(b"d"), Some(u64::MAX));
     assert_eq!(content.iter().filter(|(key, ..)| key == b"a").count(), 0);
+}
+
+/// A MULTI with keys that are watched, each with its version behind it.
+fn watching(after_ms: u64, watched: &str, line: &str) -> Logged {
+    let head = ProposalHead::Watched(args(watched));
+    let commands = [args(line)];
+    let commands = commands.iter().map(OwnedArgs::borrow);
+    Logged {
+        table: 0,
+        stamp_ms: BEGIN_MS + after_ms,
+        bytes: WireProposal::encode(false, true, Some(&head), commands).to_vec(),
+    }
+}
+
+#[test]
+fn watched_keys_are_compared_alike_on_two_machines() {
+    let absent = "0".repeat(32);
+    let elsewhere =
+        "-TRYAGAIN the key lies in another partition than the one that it was proposed to\r\n";
+    let log = [
+        watching(0, &format!("t:w {absent} t:b {absent}"), "SET t:w 1 PX 100"),
+        watching(1, &format!("t:b {absent} t:w {absent}"), "SET t:b 2"),
+        one(0, 2, "GETSET t:b 3"),
+        // It has expired.
+        watching(150, &format!("t:w {absent}"), "SET t:c 4"),
+        watching(151, &format!("u:w {absent}"), "SET t:c 5"),
+    ];
+    let (first, second) = (Machine::new(), Machine::new());
+    let replies = first.apply(&log);
+    let done = "*1\r\n+OK\r\n";
+    assert_eq!(replies, [done, "*-1\r\n", "$-1\r\n", done, elsewhere]);
+    assert_eq!(second.apply(&log), replies);
+    assert_eq!(first.content(), second.content());
 }
 
 #[test]

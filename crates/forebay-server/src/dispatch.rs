@@ -93,7 +93,11 @@ impl Dispatch<'_> {
             }
             (_, None) => Err(no_auth()),
         };
-        Ran::just(settle(answer, start, self.reply))
+        Ran {
+            outcome: settle(answer, start, self.reply),
+            table: None,
+            task: self.session.watching.take().map(Task::Watch),
+        }
     }
 
     /// Where the client is led to, so that it asks for the classes again.

@@ -201,7 +201,15 @@ impl View<'_> {
             Ok(moments) => moments,
             Err(stop) => return (settle(Err(stop), start, reply), None),
         };
-        if queued.watches.any_written() {
+        // Later than what is read: what has not changed by now had not then.
+        let is_changed = match self.has_other_version(&queued.watches) {
+            Ok(has_other) => has_other || queued.watches.any_written(),
+            Err(stop) => {
+                let outcome = settle(Err(stop), start, reply);
+                return (self.lead_on(outcome, start, reply), None);
+            }
+        };
+        if is_changed {
             reply.null_array();
             return (Outcome::Answered, None);
         }

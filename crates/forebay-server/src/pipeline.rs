@@ -57,7 +57,7 @@ pub enum Next {
 pub struct Pipeline {
     shared: Arc<Shared>,
     worker: usize,
-    session: Session,
+    pub session: Session,
     parser: Parser,
     /// What was read; the connection appends to it.
     pub input: Vec<u8>,
@@ -226,6 +226,7 @@ impl Pipeline {
             }
         }
         self.commits.merge(done.commits);
+        self.session.watches.join(done.watches);
         self.mute(waiting.replies_before, start);
         self.hold_reply(start);
         let answered = done.answered.clamp(1, waiting.ends.len().max(1));
@@ -512,8 +513,7 @@ impl Pipeline {
 
     /// Everything up to `end` is answered.
     fn pass(&mut self, end: usize) {
-        self.start = end;
-        self.at = end;
+        (self.start, self.at) = (end, end);
     }
 
     /// Takes back a reply that CLIENT REPLY said is not wanted.

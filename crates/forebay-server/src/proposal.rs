@@ -2,7 +2,8 @@
 //!
 //! A byte that is the format, a byte of flags, a head in RESP where the flags say so, then the
 //! commands in RESP: one, or those of a MULTI. The head of a command that deletes a range says
-//! where in the table's order the partition has to be that does its part of it.
+//! where in the table's order the partition has to be that does its part of it; that of a MULTI,
+//! which versions the keys must have that were watched.
 //!
 //! What the commands of a format do never changes: a change that would have replicas of two
 //! programs differ is another format.
@@ -15,6 +16,7 @@ const FORMAT: u8 = 1;
 const RESP3: u8 = 1;
 const MULTI: u8 = 2;
 const FROM: u8 = 4;
+const WATCHED: u8 = 8;
 /// The largest proposal: an entry of the log has room for it.
 pub const MOST_PROPOSAL_BYTES: usize = 24 << 20;
 /// What a proposal may have at all, whatever this machine is configured to take.
@@ -40,6 +42,8 @@ pub struct WireProposal {
 pub enum ProposalHead {
     /// Of a command that deletes a range: a place in the partition, as one argument.
     From(OwnedArgs),
+    /// Of a MULTI: keys, each with its version behind it.
+    Watched(OwnedArgs),
 }
 
 /// Why a proposal was not understood.
@@ -63,6 +67,7 @@ impl WireProposal {
         let (flag, head) = match head {
             None => (0, None),
             Some(ProposalHead::From(place)) => (FROM, Some(place.borrow())),
+            Some(ProposalHead::Watched(keys)) => (WATCHED, Some(keys.borrow())),
         };
         out.append(&[FORMAT, flags | flag]);
         for args in head.into_iter().chain(commands) {
@@ -80,7 +85,7 @@ impl WireProposal {
         if format != FORMAT {
             return Err(NoProposal::Newer(format));
         }
-        let is_known = flags & !(RESP3 | MULTI | FROM) == 0;
+        let is_known = flags & !(RESP3 | MULTI | FROM | WATCHED) == 0;
         if !is_known || rest.len() > MOST_PROPOSAL_BYTES {
             return Err(NoProposal::Damaged);
         }
@@ -121,7 +126,8 @@ impl ProposalHead {
         is_multi: bool,
         commands: &mut Vec<OwnedArgs>,
     ) -> Result<Option<Self>, NoProposal> {
-        if flags & FROM == 0 {
+        let kind = flags & (FROM | WATCHED);
+        if kind == 0 {
             return Ok(None);
         }
         if commands.is_empty() {
@@ -129,9 +135,10 @@ impl ProposalHead {
         }
         let args = commands.remove(0);
         let count = args.borrow().len();
-        match !is_multi && count == 1 {
-            true => Ok(Some(Self::From(args))),
-            false => Err(NoProposal::Damaged),
+        match (kind, is_multi, count) {
+            (FROM, false, 1) => Ok(Some(Self::From(args))),
+            (WATCHED, true, 2..) if count.is_multiple_of(2) => Ok(Some(Self::Watched(args))),
+            _ => Err(NoProposal::Damaged),
         }
     }
 }
@@ -152,7 +159,10 @@ mod tests {
             let commands: Vec<OwnedArgs> = commands.iter().map(|args| args.iter().collect()).collect();
             let is_multi = commands.len() > 1;
             let of_head = |args: &[&str]| args.iter().collect::<OwnedArgs>();
-            let head = (head && !is_multi).then(|| ProposalHead::From(of_head(&["ka"])));
+            let head = head.then(|| match is_multi {
+                false => ProposalHead::From(of_head(&["ka"])),
+                true => ProposalHead::Watched(of_head(&["t:a", "0", "t:b", "1"])),
+            });
             let proposal = WireProposal { resp3, is_multi, head, commands };
             let args = proposal.commands.iter().map(OwnedArgs::borrow);
             let bytes = WireProposal::encode(resp3, is_multi, proposal.head.as_ref(), args);
@@ -188,6 +198,9 @@ mod tests {
             b"\x01\x04*1\r\n$1\r\na\r\n",
             b"\x01\x04*2\r\n$1\r\na\r\n$1\r\nb\r\n*1\r\n$4\r\nPING\r\n",
             b"\x01\x06*1\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
+            b"\x01\x08*2\r\n$1\r\na\r\n$1\r\nb\r\n*1\r\n$4\r\nPING\r\n",
+            b"\x01\x0a*1\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
+            b"\x01\x0e*2\r\n$1\r\na\r\n$1\r\nb\r\n*1\r\n$4\r\nPING\r\n",
             b"\x01\0PING\r\n",
         ] {
             assert_eq!(WireProposal::parse(bytes), Err(NoProposal::Damaged));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::cluster::Nudges;
-use crate::command::{Queued, Watches};
+use crate::command::{Queued, WatchAsk, Watches};
 use crate::port::Port;
 use crate::resp::RequestLimits;
 use crate::shared::Shared;
@@ -22,6 +22,8 @@ pub struct Session {
     pub queued: Option<Queued>,
     /// The keys that WATCH named.
     pub watches: Watches,
+    /// Keys whose versions replicas are to be asked for: WATCH is answered then.
+    pub watching: Option<WatchAsk>,
     pub replies: Replies,
     /// Set by QUIT: the connection ends after the reply.
     pub closing: bool,
@@ -55,6 +57,7 @@ impl Session {
             user: None,
             queued: None,
             watches: Watches::default(),
+            watching: None,
             replies: Replies::On,
             closing: false,
             reads_replicas: false,

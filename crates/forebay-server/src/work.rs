@@ -6,7 +6,7 @@ use forebay_engine::TableName;
 
 use crate::client::Client;
 use crate::cluster::PartAsk;
-use crate::command::Queued;
+use crate::command::{Queued, WatchAsk, Watches};
 use crate::commits::Commits;
 use crate::execute::{Outcome, View};
 use crate::gets::OwnedGets;
@@ -52,6 +52,8 @@ pub enum Task {
     Part(Box<PartAsk>),
     /// Commands that write to a live table of a cluster.
     Writes(OwnedWrites),
+    /// Versions of keys that WATCH names.
+    Watch(WatchAsk),
 }
 
 /// Commands that follow each other, each of which writes to one key of the same live table of a
@@ -78,6 +80,8 @@ pub struct Done {
     pub commits: Commits,
     /// Another node had to be asked.
     pub elsewhere: bool,
+    /// What WATCH named is watched from then on.
+    pub watches: Watches,
 }
 
 impl Work {
@@ -97,7 +101,7 @@ impl Work {
             Task::One(place, args) => view.run(*place, args.borrow(), &mut reply, &mut commits),
             Task::Exec(queued) => view.exec(queued, &mut reply, &mut commits),
             Task::Part(ask) => (ask.run(&view, &mut reply), None),
-            Task::Writes(_) => return Worked::Elsewhere(self),
+            Task::Writes(_) | Task::Watch(_) => return Worked::Elsewhere(self),
             Task::Gets(gets) => {
                 let gets = gets.answer(&view, &mut reply);
                 if gets.not_here && gets.answered == 0 {
@@ -150,6 +154,7 @@ impl Done {
             table,
             commits: Commits::default(),
             elsewhere: false,
+            watches: Watches::default(),
         }
     }
 }

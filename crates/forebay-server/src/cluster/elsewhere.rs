@@ -28,12 +28,14 @@ pub async fn elsewhere(work: Work) -> Done {
         return Done::of(reply, Outcome::Failed, None);
     };
     let since = shared.store.clock().monotonic();
+    let table = first_table(&work, cluster);
     let done = match &work.task {
         Task::Gets(collected) => match live::answer_gets(&work, cluster, collected).await {
             Some(done) => done,
             None => gets::answer(&work, cluster, collected).await,
         },
         Task::Writes(writes) => live::answer_writes(&work, cluster, writes).await,
+        Task::Watch(_) => live::answer_watch(work, cluster).await,
         Task::One(..) | Task::Exec(_) | Task::Part(_) => {
             let (reply, outcome) = patiently(&work, cluster).await;
             cluster.counts.led(Led::of(reply.bytes()));
@@ -44,7 +46,7 @@ pub async fn elsewhere(work: Work) -> Done {
     cluster.counts.took(time, done.answered);
     Done {
         elsewhere: true,
-        table: first_table(&work, cluster),
+        table,
         ..done
     }
 }
@@ -59,7 +61,7 @@ fn first_table(work: &Work, cluster: &Cluster) -> Option<TableName> {
             table_of(*place, args)?
         }
         Task::Part(ask) => &ask.table,
-        Task::Exec(_) => return None,
+        Task::Exec(_) | Task::Watch(_) => return None,
     };
     let name = TableName::new(std::str::from_utf8(name).ok()?).ok()?;
     let is_known = cluster.map().table(&name).is_some();
@@ -100,7 +102,7 @@ async fn once(asker: &Asker<'_>) -> Result<(Reply, Outcome), Unanswered> {
     match &asker.work.task {
         Task::One(place, args) => one(asker, *place, args).await,
         Task::Exec(queued) => exec(asker, queued).await,
-        Task::Gets(_) | Task::Writes(_) | Task::Part(_) => {
+        Task::Gets(_) | Task::Writes(_) | Task::Part(_) | Task::Watch(_) => {
             Ok(asker.fail("ERR internal error: it is answered otherwise"))
         }
     }

@@ -12,11 +12,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::ask::Unanswered;
 use super::elsewhere::elsewhere;
 use super::frame::{CONTROL, COPY, DAMAGED, FETCH, FORWARD, ForwardHeader, GROUPS, check_format};
-use super::live::PartAsk;
+use super::live::{PartAsk, parse_watched};
 use super::node::Cluster;
 use super::page::PageRequest;
 use crate::client::Client;
-use crate::command::{CommandError, no_permission, no_table};
+use crate::command::{CommandError, Watches, no_permission, no_table};
 use crate::config::HIGH_WATER;
 use crate::execute::settle;
 use crate::pipeline::{Next, Pipeline};
@@ -168,7 +168,12 @@ async fn forwarded(
         pipeline.reply.append_all(elsewhere(work).await.replies);
         return Ok(());
     }
+    let (watches, commands) = match parse_watched(commands) {
+        Some(watched) => watched.map_err(|stop| Unanswered::from(stop).into_words())?,
+        None => (Watches::default(), commands),
+    };
     pipeline.begin(commands, user, header.resp3, pinned);
+    pipeline.session.watches = watches;
     // When it would send, what is not answered is asked for again.
     while let Next::Wait(wait) = pipeline.advance() {
         pipeline.resume(wait.end().await);

@@ -19,12 +19,12 @@ use crate::resp::Reply;
 
 /// Of what a key holds: see the module's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct KeyVersion([u8; 16]);
+pub struct KeyVersion([u8; 16]);
 
 impl KeyVersion {
     const ABSENT: Self = KeyVersion([0; 16]);
 
-    fn of(stored: Option<&Stored>) -> Self {
+    pub fn of(stored: Option<&Stored>) -> Self {
         let Some(Stored { value, expires_ms }) = stored else {
             return Self::ABSENT;
         };
@@ -41,7 +41,7 @@ impl KeyVersion {
         Self(version)
     }
 
-    fn parse(text: &[u8]) -> Result<Self, CommandError> {
+    pub fn parse(text: &[u8]) -> Result<Self, CommandError> {
         let digits = std::str::from_utf8(text).ok().filter(|digits| {
             digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
         });
@@ -55,9 +55,13 @@ impl KeyVersion {
         Ok(Self(number.to_be_bytes()))
     }
 
+    /// 32 hex digits.
+    pub fn text(self) -> String {
+        format!("{:032x}", u128::from_be_bytes(self.0))
+    }
+
     fn reply(self, reply: &mut Reply) {
-        let number = u128::from_be_bytes(self.0);
-        reply.bulk(format!("{number:032x}").as_bytes());
+        reply.bulk(self.text().as_bytes());
     }
 }
 

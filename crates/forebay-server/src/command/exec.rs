@@ -52,15 +52,18 @@ impl View<'_> {
         } = self.one_table(commands)?;
         *first = Some(table.name().clone());
         if !queued.watches.is_empty() {
-            queued
-                .watches
-                .check_partition(table, table.partition_holding(key)?)?;
+            // Of what was decided it is known.
+            if self.decided.is_none() {
+                let written = table.partition_holding(key)?;
+                queued.watches.check_partition(table, written)?;
+            }
             // So that it is decided under the partition's lock.
             keys.push(key);
+            keys.extend(queued.watches.replicated_keys());
         }
         let start = reply.len();
         self.change(table, &keys, commits, Several::Yes, |txn| {
-            if queued.watches.any_written() {
+            if queued.watches.any_written() || queued.watches.have_other_versions(txn)? {
                 reply.null_array();
                 return Ok(());
             }

@@ -45,6 +45,7 @@ use forebay_engine::{Source, ValueKind};
 
 use crate::resp::{Args, Reply};
 pub use call::{Call, Reading, Scope, SessionCall, find_source, no_permission, no_table, split};
+pub use compare::KeyVersion;
 pub use get::{KEYS_AT_ONCE, reply_values};
 pub use held::Held;
 pub use keyspace::check_walked;
@@ -57,7 +58,7 @@ pub use table::COMMANDS;
 pub use transaction::Queued;
 use txn::Edit;
 pub use value::write_text;
-pub use watch::Watches;
+pub use watch::{WatchAsk, Watches};
 pub use write::{ManyFn, RangeDelete, batch_table, check_key, live_error, refuse_write};
 
 /// What a command came to. Its reply is complete when `Ok`, and taken back otherwise.

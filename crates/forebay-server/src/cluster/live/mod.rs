@@ -12,6 +12,8 @@
 //! | `piece` | what is asked of one partition as a whole, for walks |
 //! | `deletes` | ranges of keys |
 //! | `writes` | commands that write a key each and follow each other |
+//! | `watch` | WATCH: versions of keys are read |
+//! | `watched` | what is watched, as nodes tell each other |
 
 mod deletes;
 mod gets;
@@ -20,12 +22,15 @@ mod parts;
 mod piece;
 mod read;
 mod spot;
+mod watch;
+mod watched;
 mod write;
 mod writes;
 
 use crate::applying::check_proposed;
 use crate::command::{
-    Answer, COMMANDS, CommandError, Run, batch_table, check_key, no_permission, no_table, split,
+    Answer, COMMANDS, CommandError, Queued, Run, batch_table, check_key, no_permission, no_table,
+    split,
 };
 use crate::execute::Outcome;
 use crate::resp::{Args, Reply};
@@ -38,6 +43,8 @@ use super::ask::{Asker, Unanswered};
 pub use gets::answer as answer_gets;
 use parts::Whole;
 pub use piece::{PartAsk, PartWanted};
+pub use watch::answer as answer_watch;
+pub use watched::parse as parse_watched;
 pub use writes::answer as answer_writes;
 
 /// What a command came to; `None`: it is about no live table.
@@ -47,7 +54,7 @@ type Answered = Option<Result<(Reply, Outcome), Unanswered>>;
 pub async fn answer(asker: &Asker<'_>) -> Answered {
     let live = asker.cluster.member().live();
     let checked = match &asker.work.task {
-        Task::Gets(_) | Task::Writes(_) => return None,
+        Task::Gets(_) | Task::Writes(_) | Task::Watch(_) => return None,
         Task::Part(ask) => return Some(part(asker, ask).await),
         Task::One(place, args) if COMMANDS[*place].is_of_all_tables() => {
             return match COMMANDS[*place].run {
@@ -58,15 +65,17 @@ pub async fn answer(asker: &Asker<'_>) -> Answered {
                 _ => None,
             };
         }
-        Task::One(place, args) => check(asker, &live, &[(*place, args.borrow())], false),
+        Task::One(place, args) => check(asker, &live, &[(*place, args.borrow())], Multi::No),
         Task::Exec(queued) => {
             let commands = queued.commands.iter();
             let commands: Vec<_> = commands.map(|(at, args)| (*at, args.borrow())).collect();
-            // Of what was read it is known already that nothing watched has changed.
-            match queued.watches.is_empty() || !queued.writes() {
-                true => check(asker, &live, &commands, queued.writes()),
+            // Of what is no key of such a table, and was read, it is known already that it has not
+            // changed.
+            match queued.watches.are_replicated() || !queued.writes() {
+                true => check(asker, &live, &commands, Multi::of(queued)),
                 false => Err(CommandError::error(
-                    "CROSSSLOT a MULTI that writes to a live table of a cluster cannot have keys watched",
+                    "CROSSSLOT a MULTI that writes to a live table of a cluster cannot have keys of \
+                     other tables watched",
                 )),
             }
         }
@@ -79,7 +88,7 @@ pub async fn answer(asker: &Asker<'_>) -> Answered {
     Some(match &asker.work.task {
         Task::One(place, args) => parts::answer(asker, *place, args).await,
         Task::Exec(queued) => Whole::exec(asker, queued).answer().await,
-        Task::Gets(_) | Task::Writes(_) | Task::Part(_) => return None,
+        Task::Gets(_) | Task::Writes(_) | Task::Watch(_) | Task::Part(_) => return None,
     })
 }
 
@@ -98,12 +107,30 @@ async fn part(asker: &Asker<'_>, ask: &PartAsk) -> Result<(Reply, Outcome), Unan
     }
 }
 
+/// Whether commands are those of a MULTI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Multi {
+    No,
+    Yes,
+    /// Keys of live tables of a cluster are watched: replicas are asked in any case.
+    Watched,
+}
+
+impl Multi {
+    fn of(queued: &Queued) -> Self {
+        match queued.watches.replicated_keys().next() {
+            Some(_) => Multi::Watched,
+            None => Multi::Yes,
+        }
+    }
+}
+
 /// Whether commands go to replicas, and may.
 fn check(
     asker: &Asker<'_>,
     live: &LivePlaces,
     commands: &[(usize, Args<'_>)],
-    is_multi: bool,
+    multi: Multi,
 ) -> Result<bool, CommandError> {
     let writes = |(place, _): &(usize, Args<'_>)| COMMANDS[*place].writes();
     let writes_any = commands.iter().any(writes);
@@ -112,12 +139,12 @@ fn check(
         let mut tables = keys.filter_map(|at| Some(split(args.get(at)).ok()?.0));
         tables.any(|table| live.table(table).is_some())
     };
-    if !writes_any && !commands.iter().any(names_live) {
+    if !writes_any && multi != Multi::Watched && !commands.iter().any(names_live) {
         return Ok(false);
     }
     for (place, args) in commands {
         if writes_any {
-            check_proposed(*place, args, is_multi)?;
+            check_proposed(*place, args, multi != Multi::No)?;
         } else if COMMANDS[*place].is_of_all_tables() {
             let name = asker.name(*place);
             return Err(CommandError::error(format!(

@@ -13,10 +13,11 @@ use super::super::frame::command as framed;
 use super::super::split;
 use super::read::{PartRead, last_of};
 use super::spot::{CommandPart, LiveAt, LiveSpot, divide};
+use super::watched::framed as framed_watches;
 use super::write::{PartWrite, WriteItem};
-use crate::command::{COMMANDS, Queued, Run, split as split_key};
+use crate::command::{COMMANDS, Queued, Run, Watches, split as split_key};
 use crate::execute::Outcome;
-use crate::proposal::{MOST_PROPOSAL_BYTES, WireProposal};
+use crate::proposal::{MOST_PROPOSAL_BYTES, ProposalHead, WireProposal};
 use crate::resp::{Args, OwnedArgs, Reply};
 use crate::work::Task;
 
@@ -27,6 +28,8 @@ pub struct Whole<'a> {
     asker: &'a Asker<'a>,
     commands: Vec<(usize, OwnedArgs)>,
     is_multi: bool,
+    /// Keys of live tables of a cluster.
+    watches: Watches,
 }
 
 /// How the parts of a reply become one.
@@ -106,11 +109,12 @@ fn apart(name: &str) -> String {
 }
 
 impl<'a> Whole<'a> {
-    fn one(asker: &'a Asker<'a>, place: usize, args: OwnedArgs) -> Self {
+    pub fn one(asker: &'a Asker<'a>, place: usize, args: OwnedArgs) -> Self {
         Self {
             asker,
             commands: vec![(place, args)],
             is_multi: false,
+            watches: Watches::default(),
         }
     }
 
@@ -119,6 +123,7 @@ impl<'a> Whole<'a> {
             asker,
             commands: queued.commands.clone(),
             is_multi: true,
+            watches: queued.watches.replicated_only(),
         }
     }
 
@@ -137,11 +142,11 @@ impl<'a> Whole<'a> {
             let places = COMMANDS[*place].key_places(args.borrow().len());
             places.map(|at| args.borrow().get(at).to_vec())
         });
-        keys.collect()
+        keys.chain(self.watches.replicated_wires()).collect()
     }
 
     /// The reply. `may_move`: the client may be led to another node.
-    async fn bytes(&self, may_move: bool) -> Result<Bytes, Unanswered> {
+    pub async fn bytes(&self, may_move: bool) -> Result<Bytes, Unanswered> {
         let (live, keys) = (self.asker.cluster.member().live(), self.keys());
         let spots = keys.iter().map(|wire| LiveSpot::of(&live, wire));
         let spots: Option<Vec<LiveSpot>> = spots.collect();
@@ -154,7 +159,10 @@ impl<'a> Whole<'a> {
             return Err(Unanswered::Told(words.to_owned()));
         };
         if spots.iter().any(|spot| spot.group != first.group) {
-            return Err(Unanswered::Told(apart("MULTI")));
+            return Err(Unanswered::Told(match self.watches.is_empty() {
+                true => apart("MULTI"),
+                false => apart("MULTI with the keys that WATCH named"),
+            }));
         }
         let may_move = may_move && spots.iter().all(|spot| spot.slot == first.slot);
         let writes = self
@@ -170,6 +178,9 @@ impl<'a> Whole<'a> {
     /// As clients send it, and how many replies that has.
     fn framed(&self) -> (Vec<u8>, usize) {
         let mut commands = Vec::new();
+        if !self.watches.is_empty() {
+            commands.extend(framed_watches(&self.watches.versions()));
+        }
         let word = |word: &'static [u8]| framed(std::iter::once(word));
         if self.is_multi {
             commands.extend(word(b"MULTI"));
@@ -191,7 +202,10 @@ impl<'a> Whole<'a> {
         may_move: bool,
     ) -> Result<Bytes, Unanswered> {
         let asker = self.asker;
-        let proposal = WireProposal::encode(asker.work.resp3, self.is_multi, None, self.args());
+        let watched = (!self.watches.is_empty()).then(|| self.watches.versions());
+        let head = watched.map(ProposalHead::Watched);
+        let (resp3, head) = (asker.work.resp3, head.as_ref());
+        let proposal = WireProposal::encode(resp3, self.is_multi, head, self.args());
         let (commands, count) = self.framed();
         let slot = spots.first().and_then(|spot| spot.slot);
         let item = WriteItem {
@@ -212,7 +226,10 @@ impl<'a> Whole<'a> {
         let (commands, count) = self.framed();
         let task = || match (self.is_multi, self.commands.first()) {
             (false, Some((place, args))) => Task::One(*place, args.clone()),
-            _ => Task::Exec(Queued::of(self.commands.clone())),
+            _ => {
+                let watches = self.watches.replicated_only();
+                Task::Exec(Queued::of(self.commands.clone()).watching(watches))
+            }
         };
         let counts = (1, count);
         let read = PartRead {

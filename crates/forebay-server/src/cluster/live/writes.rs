@@ -80,7 +80,7 @@ fn put<'a>(
     args: &OwnedArgs,
 ) -> Result<(), Unanswered> {
     let live = asker.cluster.member().live();
-    check(asker, &live, &[(place, args.borrow())], false)?;
+    check(asker, &live, &[(place, args.borrow())], super::Multi::No)?;
     let mut keys = COMMANDS[place].key_places(args.borrow().len());
     let wire = keys.next().map(|at| args.borrow().get(at).to_vec());
     let wire = wire.unwrap_or_default();

@@ -1,0 +1,57 @@
+//! What is watched, as nodes tell each other. It comes before a MULTI, within the frame:
+//!
+//! ```text
+//! fb.watched KEY VERSION [KEY VERSION ...]
+//! ```
+//!
+//! It has no reply.
+
+use super::super::frame::command;
+use crate::command::{CommandError, Watches};
+use crate::resp::{OwnedArgs, Parser, RequestLimits};
+
+const WATCHED: &str = "fb.watched";
+
+/// As a frame has what is watched: keys, each with its version behind it.
+pub fn framed(versions: &OwnedArgs) -> Vec<u8> {
+    let versions = versions.borrow();
+    command(std::iter::once(WATCHED.as_bytes()).chain(versions.iter()))
+}
+
+/// What the commands of a frame watch, and those behind it; `None`: nothing.
+pub fn parse(commands: &[u8]) -> Option<Result<(Watches, &[u8]), CommandError>> {
+    let limits = RequestLimits {
+        bulk_bytes: commands.len(),
+        arguments: commands.len(),
+        command_bytes: commands.len(),
+    };
+    let mut parser = Parser::default();
+    let len = parser.advance(commands, &limits).ok()??;
+    let (its, behind) = commands.split_at(len);
+    let args = parser.args(its);
+    let watches = || Watches::of_versions(&args.skip(1));
+    args.is(0, WATCHED)
+        .then(|| watches().map(|watches| (watches, behind)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_watched_is_read_as_it_was_written() {
+        let version = "0".repeat(32);
+        let words: [&str; 4] = ["t:a", &version, "u:b\r\n", &version];
+        let versions: OwnedArgs = words.iter().collect();
+        let multi = command([&b"MULTI"[..]].into_iter());
+        let sent = [framed(&versions), multi.clone()].concat();
+        let (watches, behind) = parse(&sent).unwrap().unwrap();
+        assert_eq!(watches.versions(), versions);
+        assert_eq!(behind, multi);
+        assert!(parse(&multi).is_none() && parse(b"").is_none());
+        for words in [&["t:a"][..], &["t:a", "x"], &["a", &version]] {
+            let sent = framed(&words.iter().collect());
+            assert!(parse(&sent).unwrap().is_err(), "{words:?}");
+        }
+    }
+}
