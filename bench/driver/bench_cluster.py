@@ -1,4 +1,4 @@
-"""`make bench-cluster`: what a cluster costs and how fast it swaps. Parts: flip, bytes, forward, direct, moving, redis; and
+"""`make bench-cluster`: what a cluster costs and how fast it swaps. Parts: flip, bytes, forward, direct, moving, redis, live; and
 scale, which compiles an example and is run only when it is named.
 
 FOREBAY names the forebay binary; `make bench-cluster` sets it. `--parts flip,bytes` measures only these, and reports all
@@ -18,6 +18,7 @@ def main() -> None:
         sys.exit("bench: set FOREBAY to the forebay binary (make bench-cluster does)")
     import cluster_bytes
     import cluster_flip
+    import cluster_live
     import cluster_moving
     import cluster_reads
     import cluster_redis
@@ -31,6 +32,7 @@ def main() -> None:
         "direct": cluster_reads.measure_direct,
         "moving": cluster_moving.measure,
         "redis": cluster_redis.measure,
+        "live": cluster_live.measure,
         "scale": cluster_scale.measure,
     }
     report = Report("cluster", "A cluster", options)

@@ -5,7 +5,7 @@ use raft::{SnapshotStatus, StateRole};
 
 use crate::events::{Action, Refusal};
 use crate::ids::{PeerId, Place};
-use crate::replica::Replica;
+use crate::replica::{Replica, Writing};
 use crate::sense::makes_sense;
 use crate::time::{
     ANNOUNCE_AGAIN, HEARTBEAT_TICKS, IDLE_AFTER_TICKS, IDLE_HEARTBEAT_TICKS, Now, PROMISE,
@@ -142,7 +142,12 @@ impl Replica {
         let is_asked = self.fetching.is_some_and(|(asked, since)| {
             asked == from && now.monotonic < since + SNAPSHOT_PATIENCE
         });
-        if !is_asked && self.came.is_none() && self.installing.is_none() {
+        // One at a time: until it is in place no other takes its own.
+        let is_installed = |writing: &Writing| writing.installs.is_none();
+        let is_free = self.came.is_none()
+            && self.installing.is_none()
+            && self.writing.as_ref().is_none_or(is_installed);
+        if !is_asked && is_free {
             self.fetching = Some((from, now.monotonic));
             actions.push(Action::FetchSnapshot { from, at_least });
         }
