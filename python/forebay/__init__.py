@@ -22,6 +22,7 @@ from ._errors import (
     Error,
     GateHeld,
     MissingError,
+    NotWrittenError,
     UncertainError,
     UsageError,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "Swapped",
     "Table",
     "TableInfo",
+    "NotWrittenError",
     "UncertainError",
     "UsageError",
     "Verified",

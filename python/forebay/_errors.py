@@ -16,6 +16,10 @@ class BusyError(Error):
     """Another command is at work on the table, or another process has it open: try again."""
 
 
+class NotWrittenError(BusyError):
+    """A server wrote nothing of a write, for certain, until the time for it was over: try again."""
+
+
 class MissingError(Error, LookupError):
     """There is no such store, table, version or file."""
 
@@ -50,6 +54,6 @@ class GateHeld(Error):
 # They show under the name by which they are caught.
 for _class in (
     *(Error, BusyError, MissingError, UsageError, DataError, DamagedError),
-    *(UncertainError, GateHeld),
+    *(NotWrittenError, UncertainError, GateHeld),
 ):
     _class.__module__ = "forebay"

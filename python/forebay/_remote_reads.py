@@ -72,7 +72,8 @@ class Reader:
         self, shape: Shape, holders: Sequence[Address], commands: Sequence[Command]
     ) -> list[Any]:
         """Replies of this version and schema."""
-        replies = self.servers.try_read(list(holders), [self._mark, *commands, self._mark])
+        marked = [self._mark, *commands, self._mark]
+        replies = self.servers.try_read(list(holders), marked, led=shape.version is None)
         for reply in replies:
             if self.servers.wire.is_error(reply):
                 if "ask for less at a time" in str(reply):

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ._errors import BusyError, Error, MissingError
+from ._errors import Error, MissingError, NotWrittenError, UncertainError
 from ._wire import Address, Broken, Command, Place, Unreached, Wire, failure, uncertain
 
 # Of a write that is not made yet.
@@ -178,10 +178,14 @@ class Servers:
             holders = random.sample(holders, len(holders))
         return self._in_turn(holders)
 
-    def try_read(self, holders: list[Address], commands: Sequence[Command]) -> list[Any]:
-        """The replies of the first server that gives them; `Again` where none did."""
+    def try_read(
+        self, holders: list[Address], commands: Sequence[Command], led: bool = False
+    ) -> list[Any]:
+        """The replies of the first server that gives them; `Again` where none did.
+
+        Of a live table the leader, which comes first, is asked first (`led`)."""
         problem: object = "no server has these keys just now"
-        for address in self.spread(holders):
+        for address in self._in_turn(holders) if led else self.spread(holders):
             try:
                 replies = self.wire.exchange(address, commands)
             except (Unreached, Broken) as error:
@@ -199,37 +203,38 @@ class Servers:
     ) -> list[Any]:
         """Sends each command to the server that its wire key is written at, once; gives replies."""
         replies: list[Any] = [_LEFT] * len(commands)
-        left, problem = list(range(len(commands))), None
+        left: dict[int, Address | None] = dict.fromkeys(range(len(commands)))
+        problem: object = None
         for _ in self.tries():
             try:
-                left = self._write_some(table, hashed, commands, left, replies)
-                problem = None
+                left, problem = self._write_some(table, hashed, commands, left, replies)
             except Unreached as error:
                 problem = error
-                left = [place for place in left if replies[place] is _LEFT]
+                left = dict.fromkeys(place for place in left if replies[place] is _LEFT)
             if not left:
                 return replies
             self.forget(table)
         done = len(commands) - len(left)
-        raise BusyError(f"{done} of {len(commands)} writes were made: {problem or 'keys move'}")
+        raise NotWrittenError(f"{done} of {len(commands)} writes were made: {problem}")
 
     def _write_some(
         self,
         table: str,
         hashed: bool,
         commands: Sequence[tuple[bytes, Command]],
-        left: list[int],
+        left: dict[int, Address | None],
         replies: list[Any],
-    ) -> list[int]:
-        """Gives the places of those that were not carried out."""
+    ) -> tuple[dict[int, Address | None], object]:
+        """Gives the places of those that were not carried out, with where MOVED leads, and why."""
         routes = self.routes(table, hashed)
         groups: dict[Address, list[int]] = {}
-        for place in left:
+        for place, target in left.items():
             holders = routes.holders(commands[place][0])
-            if not holders:
+            if target is None and not holders:
                 raise Unreached("no server has these keys just now")
-            groups.setdefault(holders[0], []).append(place)
-        moved: list[int] = []
+            # Who does not answer may lead no longer: another replica knows who does.
+            groups.setdefault(target or self._in_turn(holders)[0], []).append(place)
+        refused: dict[int, Any] = {}
         for address, places in groups.items():
             try:
                 got = self.wire.exchange(address, [commands[place][1] for place in places])
@@ -239,25 +244,38 @@ class Servers:
             except Broken as error:
                 self._suspect(address)
                 raise uncertain(error) from None
-            moved += self._take(places, got, replies)
-        return moved
+            refused |= self._take(commands, places, got, replies)
+        targets = {place: self.wire.target(reply) for place, reply in refused.items()}
+        return targets, next(iter(refused.values()), None)
 
-    def _take(self, places: list[int], got: list[Any], replies: list[Any]) -> list[int]:
-        """Keeps replies; gives the places of those whose keys are elsewhere."""
+    def _take(
+        self,
+        commands: Sequence[tuple[bytes, Command]],
+        places: list[int],
+        got: list[Any],
+        replies: list[Any],
+    ) -> dict[int, Any]:
+        """Keeps replies; gives those that say that nothing was written, and may be sent again."""
         problem: Error | None = None
-        moved: list[int] = []
-        for place, reply in zip(places, got, strict=True):
-            if self.wire.is_moved(reply):
-                moved.append(place)
-            elif self.wire.leaves_unknown(reply):
+        refused: dict[int, Any] = {}
+        behind: set[bytes] = set()
+        # From the last: what was refused is not written behind what came after it.
+        for place, reply in reversed(list(zip(places, got, strict=True))):
+            key = commands[place][0]
+            if self.wire.is_refused(reply) and key not in behind:
+                refused[place] = reply
+                continue
+            behind.add(key)
+            if self.wire.leaves_unknown(reply):
                 problem = uncertain(reply)
             elif self.wire.is_error(reply):
-                problem = problem or failure(reply)
+                if not isinstance(problem, UncertainError):
+                    problem = failure(reply)
             else:
                 replies[place] = reply
         if problem is not None:
             raise problem
-        return moved
+        return dict(sorted(refused.items()))
 
 
 class Again(Exception):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from ._errors import DamagedError, Error, MissingError, UncertainError, UsageError
+from ._errors import DamagedError, Error, MissingError, NotWrittenError, UncertainError, UsageError
 
 DEFAULT_PORT = 7379
 # A server that takes longer to take a connection is gone around.
@@ -162,16 +162,36 @@ class Wire:
         """The command was not carried out: another node is the one to ask."""
         return isinstance(reply, self._errors.MovedError)
 
+    def target(self, reply: Any) -> Address | None:
+        """The node that MOVED names."""
+        return Address(reply.host, reply.port) if self.is_moved(reply) else None
+
+    def is_refused(self, reply: Any) -> bool:
+        """A server says for certain that nothing was written, and that it may be just now."""
+        if isinstance(reply, self._errors.TryAgainError):
+            return _NOTHING_WRITTEN in str(reply)
+        return self.is_moved(reply) or (self.is_error(reply) and _is_replicas(reply))
+
     def is_passing(self, reply: Any) -> bool:
         """A read of this answer is to be sent again."""
         passing = (self._errors.TryAgainError, self._errors.ClusterDownError)
-        return self.is_moved(reply) or isinstance(reply, passing)
+        return self.is_refused(reply) or isinstance(reply, passing)
 
     def leaves_unknown(self, reply: Any) -> bool:
         """Whether a write of this answer may have been carried out."""
         text = str(reply)
         unknown = text.startswith(("UNCERTAIN ", "MISCONF "))
-        return unknown or isinstance(reply, self._errors.TryAgainError)
+        late = isinstance(reply, self._errors.TryAgainError)
+        return unknown or (late and not self.is_refused(reply))
+
+
+# What -TRYAGAIN says where it is certain.
+_NOTHING_WRITTEN = "nothing was written"
+
+
+def _is_replicas(reply: object) -> bool:
+    """No majority of a partition's replicas answers. Nothing was written."""
+    return str(reply).startswith("NOREPLICAS ")
 
 
 # What a server's error has in it, and the class of exception that it is.
@@ -201,6 +221,8 @@ _CLASSES: list[tuple[type[Error], tuple[str, ...]]] = [
 def failure(reply: Any) -> Error:
     """A server's error as an exception."""
     text = str(reply).removeprefix("ERR ")
+    if _is_replicas(reply) or text.startswith(_NOTHING_WRITTEN):
+        return NotWrittenError(text)
     for kind, words in _CLASSES:
         if any(word in text for word in words):
             return kind(text)

@@ -128,3 +128,13 @@ def test_a_refused_write_is_told_and_not_sent_again(nodes, table):
     with pytest.raises(forebay.Error, match="no memory for writes"):
         table.put("a", "1")
     assert nodes[0].sets == ["t:a"]
+
+
+@pytest.mark.parametrize("code", ["TRYAGAIN nothing was written:", "NOREPLICAS no majority:"])
+def test_a_write_that_was_not_made_is_sent_again_until_the_time_is_over(nodes, code):
+    first = nodes[0]
+    first.answers = {"t:a": f"-{code} nobody leads"}
+    with forebay.connect(f"redis://127.0.0.1:{first.port}", timeout=0.3) as connection:
+        with pytest.raises(forebay.NotWrittenError, match="0 of 1 writes"):
+            connection["t"].put("a", "1")
+    assert len(first.sets) > 1

@@ -1,0 +1,140 @@
+"""`forebay.connect` to live tables of a cluster of three nodes, and writes while a leader dies."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+from cluster import Cluster
+from harness import Store as Files
+from harness import wait_for
+
+import forebay
+
+TABLE = ("--mode", "live", "--replicas", "3", "--durability", "os")
+PARTED = {
+    "hashed": ("--partitions", "3"),
+    "ordered": ("--order", "ordered", "--boundary", "k0400", "--boundary", "n3"),
+}
+PATIENCE_S = 30
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("connect_live")
+    files = Files(directory / "store")
+    made = Cluster(files, directory, 3, 3)
+    try:
+        made.start()
+        for order, parted in PARTED.items():
+            files.json("create", f"{order}_bytes", *TABLE, *parted)
+            files.json("create", f"{order}_sums", *TABLE, *parted, "--delta", "i64")
+        yield made
+    finally:
+        made.end()
+    made.check_logs()
+
+
+@pytest.fixture
+def connection(cluster):
+    at = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
+    with forebay.connect(f"redis://{at}", timeout=PATIENCE_S) as made:
+        yield made
+
+
+@pytest.mark.parametrize("order", ["hashed", "ordered"])
+def test_all_that_a_table_takes(connection, order):
+    table, sums = connection[f"{order}_bytes"], connection[f"{order}_sums"]
+    assert table.live and table.order == order
+    keys = [f"k{number:04}" for number in range(1200)]
+    assert table.put_many({key: key for key in keys}) == len(keys)
+    assert table.get_many([*keys, "none"]) == [*(key.encode() for key in keys), None]
+    scanned = pa.table(table.scan()).sort_by("key")
+    assert scanned["key"].to_pylist() == keys
+    assert scanned["value"].to_pylist() == [key.encode() for key in keys]
+    if order == "ordered":
+        found = [key for key, _ in table.scan("k0100", "k0900", reverse=True)]
+        assert found == keys[899:99:-1]
+    seen = table.get_versioned("k0001")
+    assert table.put_versioned("k0001", "new", seen.version)
+    assert table.put_versioned("k0001", "newer", seen.version) is None
+    assert not table.delete_versioned("k0001", seen.version) and table["k0001"] == b"new"
+    assert table.delete_versioned("k0001", table.get_versioned("k0001").version)
+    table.delete("k0002")
+    assert "k0001" not in table and table.get("k0002") is None
+    for delta in (3, -1):
+        sums.delta("x", delta)
+    assert sums["x"] == 2
+
+
+class Counting:
+    """A thread that adds one to each of some keys in turn, and notes what became of it."""
+
+    def __init__(self, connection, order):
+        self.table, self.name = connection[f"{order}_sums"], order
+        self.acknowledged, self.uncertain, self.written = {}, {}, []
+        self.is_over, self.failed = False, None
+        self.puts = connection[f"{order}_bytes"]
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        number = 0
+        try:
+            while not self.is_over:
+                key, number = f"n{number % 60}", number + 1
+                self.delta(key)
+                try:
+                    self.puts.put(f"w{number:06}", str(number))
+                    self.written.append(number)
+                except forebay.UncertainError:
+                    continue
+        except Exception as error:
+            self.failed = error
+
+    def delta(self, key):
+        try:
+            self.table.delta(key, 1)
+            into = self.acknowledged
+        except forebay.UncertainError:
+            into = self.uncertain
+        into[key] = into.get(key, 0) + 1
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over = True
+        self.thread.join()
+
+    def goes_on(self):
+        seen = len(self.written)
+        more = seen + 120
+        name = f"{self.name} goes on"
+        wait_for(lambda: self.failed or len(self.written) > more, name, PATIENCE_S)
+
+    def check(self):
+        assert self.failed is None
+        for key, least in self.acknowledged.items():
+            most = least + self.uncertain.get(key, 0)
+            assert least <= self.table[key] <= most, key
+        values = self.puts.get_many(f"w{number:06}" for number in self.written)
+        assert values == [str(number).encode() for number in self.written]
+
+
+def leader(cluster, table):
+    """The node that leads the table's first partition."""
+    with cluster.nodes[0].client() as client:
+        ((_, _, (first, *_)), *_) = client.execute_command("KV.MAP", table)
+    port = int(bytes(first).rpartition(b":")[2])
+    return next(node for node in cluster.nodes if node.port == port)
+
+
+def test_no_acknowledged_write_is_lost_or_doubled_when_a_leader_dies(cluster, connection):
+    with Counting(connection, "hashed") as hashed, Counting(connection, "ordered") as ordered:
+        hashed.goes_on(), ordered.goes_on()
+        node = leader(cluster, "hashed_sums")
+        node.kill()
+        hashed.goes_on(), ordered.goes_on()
+        node.start().comes_up()
+        hashed.goes_on(), ordered.goes_on()
+    hashed.check(), ordered.check()
