@@ -17,6 +17,7 @@ RULE_TESTS = RULES.with_name("alerts_test.yml")
 DOCUMENTS = RULES.parent.parent
 # What is left free beside what is brought.
 SPARE_BYTES = 16 << 20
+LIVE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
 
 
 def rules():
@@ -64,6 +65,7 @@ def made(cluster, tmp_path):
 @pytest.fixture
 def page(made, tmp_path):
     """All that nodes tell, after some commands, and what a server with a certificate does."""
+    made.store.run("create", "carts", *LIVE)
     with made.nodes[0].through_gateway() as client:
         for i in range(50):
             client.get(f"once:{i}")
@@ -92,6 +94,10 @@ def test_the_rules_ask_for_what_is_there(page):
         # Seen beside the others by people; the rules go by the states.
         "forebay_cluster_nodes",
         "forebay_cluster_rollouts",
+        # What a node has, and what is wrong there alone; the rules go by the table's partitions.
+        "forebay_cluster_replicas_here",
+        "forebay_cluster_leaderless_partitions",
+        "forebay_cluster_replica_behind_entries",
     }
 
 
@@ -185,6 +191,42 @@ def test_a_node_is_killed_and_one_is_stopped(made):
     wait_for(
         lambda: states(watching) == {"up": 2, "left": 1},
         lambda: f"it left: {states(watching)}",
+        40,
+        STEP_S,
+    )
+
+
+def test_a_live_table_whose_nodes_die(made):
+    made.store.run("create", "carts", *LIVE)
+
+    def found(name):
+        nodes = made.alive()
+        return [value(node, f"forebay_cluster_{name}", table="carts") for node in nodes]
+
+    wait_for(lambda: sum(found("led_partitions")) == 6, "all are led", 40, STEP_S)
+    assert found("partitions") == found("replicas_here") == [6, 6, 6]
+    with made.nodes[0].through_gateway() as client:
+        for i in range(50):
+            client.set(f"carts:{i}", i)
+    for name in ("leaderless_partitions", "ailing_replicas", "silent_replicas"):
+        assert found(name) == [0, 0, 0], name
+    wait_for(
+        lambda: found("replica_behind_entries") == [0, 0, 0], "followers have all", 40, STEP_S
+    )
+
+    last = made.coordinator()
+    first, second = (node for node in made.nodes if node is not last)
+    first.kill()
+    wait_for(
+        lambda: sum(found("led_partitions")) == 6 == sum(found("silent_replicas")),
+        lambda: f"others lead: {found('led_partitions')}, {found('silent_replicas')}",
+        40,
+        STEP_S,
+    )
+    second.kill()
+    wait_for(
+        lambda: found("leaderless_partitions") == [6] and found("led_partitions") == [0],
+        lambda: f"nobody leads: {found('leaderless_partitions')}",
         40,
         STEP_S,
     )

@@ -17,6 +17,7 @@ pub fn metrics(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
     head(page, &map, &facts);
     nodes(page, &map, &facts);
     tables(page, &map, sees);
+    super::replica_metrics::metrics(page, cluster, sees);
     rollouts(page, &facts.rollouts);
     plan(page, facts.plan);
     disk(page, shared, &facts.rollouts);

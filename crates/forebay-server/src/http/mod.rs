@@ -11,6 +11,7 @@ mod metrics;
 mod metrics_page;
 mod pulls;
 mod ready;
+mod replica_metrics;
 mod rows;
 mod tables;
 

@@ -1,0 +1,172 @@
+//! What a node tells Prometheus of the replicas of live tables that it has.
+
+use std::collections::BTreeMap;
+
+use forebay_cluster::LivePlace;
+use forebay_cluster::reports::GroupReport;
+use forebay_engine::TableName;
+use forebay_replica::GroupId;
+
+use super::metrics_page::Page;
+use crate::cluster::Cluster;
+
+/// How the replicas of a table's partitions stand, as far as this node knows.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ReplicasHere {
+    partitions: u64,
+    here: u64,
+    led: u64,
+    leaderless: u64,
+    ailing: u64,
+    silent: u64,
+    behind: u64,
+}
+
+type OfReplicas = fn(&ReplicasHere) -> u64;
+
+/// Metrics by table: name, help and value.
+const FAMILIES: [(&str, &str, OfReplicas); 7] = [
+    (
+        "forebay_cluster_partitions",
+        "Partitions of a live table, as far as this node knows it.",
+        |replicas| replicas.partitions,
+    ),
+    (
+        "forebay_cluster_replicas_here",
+        "Partitions of a live table that this node has a replica of.",
+        |replicas| replicas.here,
+    ),
+    (
+        "forebay_cluster_led_partitions",
+        "Partitions of a live table whose leader is here.",
+        |replicas| replicas.led,
+    ),
+    (
+        "forebay_cluster_leaderless_partitions",
+        "Partitions of a live table whose replica here knows nobody who leads.",
+        |replicas| replicas.leaderless,
+    ),
+    (
+        "forebay_cluster_ailing_replicas",
+        "Replicas here that forgot or are damaged, and take no part.",
+        |replicas| replicas.ailing,
+    ),
+    (
+        "forebay_cluster_silent_replicas",
+        "Replicas on other nodes that do not answer their leader here.",
+        |replicas| replicas.silent,
+    ),
+    (
+        "forebay_cluster_replica_behind_entries",
+        "The most entries that a replica which answers its leader here lacks of what is decided.",
+        |replicas| replicas.behind,
+    ),
+];
+
+pub fn metrics(page: &mut Page, cluster: &Cluster, sees: &dyn Fn(&str) -> bool) {
+    let member = cluster.member();
+    let reports = member.replicas().map(|replicas| replicas.reports());
+    let reports = reports.unwrap_or_default().into_iter();
+    let reports: BTreeMap<GroupId, GroupReport> =
+        reports.map(|report| (report.group, report)).collect();
+    let live = member.live();
+    let seen = live.tables().filter(|(table, _)| sees(table.as_str()));
+    let of = |(table, place)| (table, ReplicasHere::of(place, &reports));
+    let tables: Vec<(&TableName, ReplicasHere)> = seen.map(of).collect();
+    for (name, help, of) in FAMILIES {
+        page.begin(name, "gauge", help);
+        for (table, replicas) in &tables {
+            page.line(name, &[("table", table.as_str())], of(replicas));
+        }
+    }
+}
+
+impl ReplicasHere {
+    fn of(place: &LivePlace, reports: &BTreeMap<GroupId, GroupReport>) -> Self {
+        let mut all = Self::default();
+        for route in place.routes() {
+            all.partitions += 1;
+            if let Some(report) = reports.get(&route.group) {
+                all.count(report);
+            }
+        }
+        all
+    }
+
+    fn count(&mut self, report: &GroupReport) {
+        self.here += 1;
+        self.ailing += u64::from(report.problem.is_some());
+        self.leaderless += u64::from(report.stranded.is_some());
+        let Some(lead) = &report.leads else {
+            return;
+        };
+        self.led += 1;
+        let members = &lead.members;
+        let others = members.voters.iter().chain(&members.learners);
+        let others = others.filter(|peer| **peer != report.peer);
+        let answers = |peer| lead.behind.iter().any(|(other, _)| *other == peer);
+        self.silent += others.filter(|peer| !answers(**peer)).count() as u64;
+        let most = lead.behind.iter().map(|(_, entries)| *entries).max();
+        self.behind = self.behind.max(most.unwrap_or(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_cluster::reports::{Lead, ReplicaProblem, Stranded};
+    use forebay_replica::{Membership, PeerId};
+
+    use super::*;
+
+    fn report() -> GroupReport {
+        GroupReport {
+            group: GroupId(7),
+            peer: PeerId(1),
+            term: 3,
+            problem: None,
+            leads: None,
+            stranded: None,
+        }
+    }
+
+    fn members() -> Membership {
+        Membership::founders(&[PeerId(1), PeerId(2), PeerId(3)])
+    }
+
+    #[test]
+    fn each_replica_counts_for_what_it_is() {
+        let mut all = ReplicasHere::default();
+        all.count(&report());
+        all.count(&GroupReport {
+            problem: Some(ReplicaProblem::Damaged),
+            ..report()
+        });
+        all.count(&GroupReport {
+            stranded: Some(Stranded {
+                members: members(),
+                term: 3,
+                index: 9,
+                stamp_ms: 1,
+            }),
+            ..report()
+        });
+        // The third peer does not answer; the leader itself is not asked.
+        all.count(&GroupReport {
+            leads: Some(Lead {
+                members: members(),
+                behind: vec![(PeerId(2), 5)],
+            }),
+            ..report()
+        });
+        let wanted = ReplicasHere {
+            partitions: 0,
+            here: 4,
+            led: 1,
+            leaderless: 1,
+            ailing: 1,
+            silent: 1,
+            behind: 5,
+        };
+        assert_eq!(all, wanted);
+    }
+}
