@@ -364,11 +364,17 @@ fn a_partition_goes_on_from_what_is_left_once_its_loss_is_accepted() {
 #[test]
 fn of_a_partition_with_no_replica_left_no_loss_is_accepted() {
     let mut world = carts(7);
-    (1..3).for_each(|host| world.kill(host));
+    (0..3).for_each(|host| world.kill(host));
     world.hosts[0].disk.replicas.clear();
-    world.go_on_for_s(20);
+    world.start(0);
+    world.go_on_for_s(30);
     let refused = accept_loss(&mut world).unwrap();
-    assert!(refused.contains("nothing to go on from"), "{refused}");
+    // A node that is up and does not say how far it is may yet have something.
+    let words = ["nothing to go on from", "not known yet how far"];
+    assert!(
+        words.iter().any(|words| refused.contains(words)),
+        "{refused}"
+    );
     (1..3).for_each(|host| world.start(host));
     world.go_on_for_s(60);
     assert_eq!(world.unsettled_live(), None);
