@@ -125,7 +125,7 @@ def leader(cluster, table):
     """The node that leads the table's first partition."""
     with cluster.nodes[0].client() as client:
         ((_, _, (first, *_)), *_) = client.execute_command("KV.MAP", table)
-    port = int(bytes(first).rpartition(b":")[2])
+    port = int(first.rpartition(":")[2])
     return next(node for node in cluster.nodes if node.port == port)
 
 
