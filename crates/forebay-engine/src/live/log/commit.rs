@@ -88,6 +88,16 @@ impl Commits {
         self.state.lock().failure.clone()
     }
 
+    /// Waits until the thread, woken by a first record, waits for the next sync to be due.
+    #[cfg(test)]
+    pub fn await_pause(&self) {
+        while self.asleep.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        // It holds the lock up to its pause.
+        drop(self.state.lock());
+    }
+
     /// Tells the thread to end. It does nothing any more, even if it ends later.
     pub fn stop(&self) {
         self.state.lock().stop = true;
@@ -317,6 +327,17 @@ impl LogShared {
         if let Err(error) = note.write(&*self.disk, place) {
             self.note_failed(note.path(), &error);
         }
+    }
+
+    /// Closes the files, which cuts off the room that was made for more: the log's own thread may
+    /// hold this for a while yet, and by then somebody else may read them.
+    pub fn close_files(&self) {
+        let mut state = self.commits.state.lock();
+        while state.leading {
+            self.commits.progress.wait(&mut state);
+        }
+        drop(state);
+        self.writer.lock().close_files();
     }
 
     pub fn close_note(&self) {

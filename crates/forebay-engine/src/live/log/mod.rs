@@ -304,6 +304,7 @@ impl Drop for Log {
             // Whoever was to learn of an error has been told, or let go of its record.
             let _ = self.sync();
         }
+        self.shared.close_files();
         self.shared.close_note();
     }
 }

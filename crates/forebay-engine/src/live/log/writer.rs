@@ -260,6 +260,12 @@ impl Writer {
         gone
     }
 
+    /// Lets go of the files. Nothing is written any more.
+    pub fn close_files(&mut self) {
+        self.end_segment();
+        self.unsynced.clear();
+    }
+
     /// Puts back what could not be removed.
     pub fn remember(&mut self, segments: &[(u64, u64)]) {
         self.older.splice(0..0, segments.iter().copied());

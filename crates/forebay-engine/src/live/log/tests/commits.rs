@@ -146,6 +146,25 @@ fn a_log_synced_every_so_often_is_so_by_the_clock() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps a real file")]
+fn a_log_that_is_dropped_has_closed_its_files() {
+    let found = tempfile::tempdir().unwrap();
+    let dir = found.path().join("log");
+    let (disk, clock) = (
+        Arc::new(forebay_io::OsDisk::default()),
+        Arc::new(HandClock::waiting()),
+    );
+    let options = options(Durability::EveryMs(10));
+    let log = Log::open(disk, clock, &dir, options, 1, &mut |_, _| Ok(())).unwrap();
+    log.append(&payload(1)).unwrap();
+    let end = log.shared.writer.lock().current_end();
+    log.shared.commits.await_pause();
+    drop(log);
+    let bytes = std::fs::read(dir.join("1.log")).unwrap();
+    assert_eq!(bytes.len() as u64, end, "room is left for more");
+}
+
+#[test]
 fn without_syncs_nothing_is_synced() {
     let disk = SimDisk::new();
     let (log, _) = open(&disk, Durability::Os).unwrap();
