@@ -47,7 +47,11 @@ pub fn reason(words: &str) -> &str {
             "TRYAGAIN" | "CLUSTERDOWN" => rest,
             // The revision of the node's map follows.
             NOT_HERE => rest.split_once(' ').map_or("", |(_, words)| words),
-            _ => return reason.strip_prefix("nothing was written: ").unwrap_or(reason),
+            _ => {
+                return reason
+                    .strip_prefix("nothing was written: ")
+                    .unwrap_or(reason);
+            }
         };
     }
 }
