@@ -44,7 +44,7 @@ pub struct WriteItem {
     pub slot: Option<u16>,
     pub proposal: Bytes,
     /// As clients send them, the last of whose replies is the answer.
-    pub commands: Vec<u8>,
+    pub commands: Bytes,
     pub count: usize,
 }
 
