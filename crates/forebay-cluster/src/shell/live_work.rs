@@ -45,9 +45,10 @@ impl ReplicaWatch for ShellWatch {
         })
     }
 
-    fn replicas_stand(&self, reports: Vec<GroupReport>) {
+    fn replicas_stand(&self, reports: Vec<GroupReport>, troubles: Vec<String>) {
         if let Some(shell) = self.0.upgrade() {
-            shell.tell(NodeEvent::Follower(FollowerEvent::Replicas(reports)));
+            let stand = FollowerEvent::Replicas { reports, troubles };
+            shell.tell(NodeEvent::Follower(stand));
         }
     }
 }
