@@ -141,3 +141,45 @@ def test_a_leader_that_cannot_give_a_copy_has_another_give_it(made):
     for node in made.nodes:
         with node.through_gateway() as client:
             read_all(client)
+
+
+def test_a_node_with_a_damaged_log_comes_back_as_a_new_peer(made):
+    first = leader(made)
+    second = next(node for node in made.nodes if node is not first)
+    second.kill()
+    state = second.cache / "tables" / "t" / "replicas.state"
+    state.write_bytes(b"\x07" * state.stat().st_size)
+    second.start().comes_up()
+    # Until its replica votes again another restart could cost the majority.
+    wait_for(second.is_ready, lambda: second.ask("/ready"), REPAIRED_S)
+    assert has_joined(made), made.heard()
+    wait_for(lambda: is_whole(made), lambda: f"it is whole: {made.heard()}", REPAIRED_S)
+    assert "join their groups again as new peers" in second.log.read_text()
+    # With another one gone nothing is answered that it does not have.
+    first.kill()
+    third = next(node for node in made.nodes if node not in (first, second))
+
+    def takes_writes():
+        try:
+            with third.through_gateway() as client:
+                return client.set("t:after", "x")
+        except redis.RedisError:
+            return False
+
+    wait_for(takes_writes, "writes are taken", 60)
+    with second.through_gateway() as client:
+        read_all(client)
+
+
+def test_a_node_whose_caches_own_file_is_damaged_starts_all_the_same(made):
+    node = made["n2"]
+    assert node.stop() == 0
+    file = node.cache / "forebay.json"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:7])
+    node.start().comes_up()
+    wait_for(node.is_ready, lambda: node.ask("/ready"), 60)
+    assert "the file of the cache is written anew" in node.log.read_text()
+    assert file.read_bytes() == whole
+    with node.through_gateway() as client:
+        read_all(client)
