@@ -106,6 +106,13 @@ impl HostedGroup {
                     entries.push_front(committed);
                     break;
                 }
+                // Its log goes on, until another replica has taken its place.
+                Err(StateError::Damaged(problem)) => {
+                    self.ail(&problem);
+                    self.lacks_room(&problem);
+                    entries.push_front(committed);
+                    break;
+                }
                 Err(StateError::Never(problem)) => {
                     self.halt(&problem);
                     return None;
@@ -171,7 +178,7 @@ impl HostedGroup {
                 self.lacks_room(&problem);
                 Some(StateWork::Install(persist))
             }
-            Err(StateError::Never(problem)) => {
+            Err(StateError::Never(problem) | StateError::Damaged(problem)) => {
                 self.halt(&problem);
                 None
             }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -63,6 +63,8 @@ pub struct HostedGroup {
     pub(crate) lease: LeaseWord,
     /// Why it ended here, if it did.
     halted: Mutex<Option<String>>,
+    /// What damage its state met, if it did.
+    ails: OnceLock<String>,
 }
 
 /// Leave to read: what was read counts if [`ReadLeave::holds`] says so afterwards.
@@ -131,6 +133,9 @@ pub struct GroupFacts {
     pub silent: Vec<PeerId>,
     /// Why it ended here, if it did.
     pub halted: Option<String>,
+    /// What damage its state met, if it did: it goes on as far as it can, until another takes its
+    /// place.
+    pub ails: Option<String>,
 }
 
 /// What a leader knows of its group.
@@ -139,6 +144,8 @@ pub struct GroupStanding {
     pub me: PeerId,
     pub members: Arc<Membership>,
     pub standing: Standing,
+    /// Another is to lead.
+    pub ails: bool,
 }
 
 impl HostedGroup {
@@ -166,6 +173,7 @@ impl HostedGroup {
             nodes: Mutex::new(nodes),
             lease: LeaseWord::default(),
             halted: Mutex::default(),
+            ails: OnceLock::new(),
         }
     }
 
@@ -246,6 +254,22 @@ impl HostedGroup {
         }
     }
 
+    /// Its state met damage. It votes on, so that the group has as many voters as before, and has
+    /// another one lead. What it still answers is right: what is read is held against checksums.
+    pub(crate) fn ail(self: &Arc<Self>, why: &str) {
+        if self.ails.set(why.to_owned()).is_ok() {
+            error!(
+                group = self.id.0,
+                why, "a replica met damage: another is to take its place"
+            );
+            self.tell(Event::Ail);
+        }
+    }
+
+    pub(crate) fn is_ailing(&self) -> bool {
+        self.ails.get().is_some()
+    }
+
     /// Hears, says and writes nothing any more. Returns whether it did until now.
     pub(crate) fn end(&self, why: &str) -> bool {
         let before = self.halted.lock().replace(why.to_owned());
@@ -275,12 +299,16 @@ impl HostedGroup {
             me: self.me,
             members: Arc::clone(replica.membership()),
             standing: replica.standing()?,
+            ails: self.is_ailing(),
         })
     }
 
-    /// Who leads, as far as is known here.
+    /// Who leads, as far as is known here. One that ended knows nothing.
     pub(crate) fn leader(&self) -> Option<PeerId> {
-        self.replica.lock().leader()
+        match self.is_halted() {
+            true => None,
+            false => self.replica.lock().leader(),
+        }
     }
 
     pub(crate) fn facts(&self) -> GroupFacts {
@@ -307,6 +335,7 @@ impl HostedGroup {
                 .collect(),
             membership,
             halted: self.halted.lock().clone(),
+            ails: self.ails.get().cloned(),
         }
     }
 

@@ -255,6 +255,21 @@ impl ReplicaHost {
         groups.get(&group).is_some_and(|group| !group.is_halted())
     }
 
+    /// What damage was met in what is here of a group: another replica is to take the place of this
+    /// one, and to lead meanwhile.
+    pub fn ail(&self, group: GroupId, why: &str) {
+        if let Some(group) = self.get(group) {
+            group.ail(why);
+        }
+    }
+
+    /// Whether a replica is here that may be read although it does not lead.
+    pub fn may_follow(&self, group: GroupId) -> bool {
+        let groups = self.shared.groups.load();
+        let group = groups.get(&group);
+        group.is_some_and(|group| !group.is_halted() && !group.is_ailing())
+    }
+
     pub fn facts(&self, group: GroupId) -> Option<GroupFacts> {
         self.get(group).map(|group| group.facts())
     }

@@ -57,6 +57,9 @@ pub enum StateError {
     /// The same may succeed later: room is missing.
     #[error("{0}")]
     Later(String),
+    /// What is here of the state cannot be read: another replica is to take the place of this one.
+    #[error("{0}")]
+    Damaged(String),
     /// It does not succeed here: the replica ends, and joins its group again as a new peer.
     #[error("{0}")]
     Never(String),

@@ -33,6 +33,7 @@ pub use objects::{News, Objects, Put};
 pub use open::{RemoteStore, open};
 pub use open_error::OpenError;
 pub use pull::claim as claim_cache;
+pub use pull::is_claimed;
 pub use pull::{
     Bringer, DirectoryOrigin, Origin, Origins, Prepared, PullError, PullOptions, PullRate,
     PullState, PulledVersion, Puller, Pulling, Served, TablePull, object_origin,

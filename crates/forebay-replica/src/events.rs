@@ -40,6 +40,8 @@ pub enum Event {
     /// The coordinator's wish: a leader logs it, others ignore it. What became of it shows in
     /// [`Replica::membership`](crate::Replica::membership); wishing twice does no harm.
     Change(Vec<Change>),
+    /// Its engine's state met damage: it votes on, and leaves reading to others where it can.
+    Ail,
     /// The coordinator's wish that this voter leads.
     Transfer {
         to: PeerId,

@@ -98,7 +98,7 @@ impl Replica {
         match message.get_msg_type() {
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
                 if now.monotonic < self.promised_until && !is_wanted(&message) => {}
-            MessageType::MsgTimeoutNow if self.writing.is_some() => {}
+            MessageType::MsgTimeoutNow if self.writing.is_some() || self.ails => {}
             MessageType::MsgSnapshot => self.hear_of_copy(now, message, actions),
             kind => {
                 let leads = matches!(kind, MessageType::MsgAppend | MessageType::MsgHeartbeat);

@@ -67,6 +67,8 @@ pub struct Replica {
     pub(crate) unapplied: VecDeque<SnapshotFacts>,
     /// Since when peers wait for a copy.
     pub(crate) copying: BTreeMap<u64, Duration>,
+    /// Its state met damage.
+    pub(crate) ails: bool,
 }
 
 #[derive(Debug)]
@@ -142,6 +144,7 @@ impl Replica {
             handed: start.applied.clone(),
             unapplied: VecDeque::new(),
             copying: BTreeMap::new(),
+            ails: false,
         };
         replica.draw_election();
         Ok(replica)
@@ -167,6 +170,10 @@ impl Replica {
     pub(crate) fn draw_election(&mut self) {
         let span = ELECTION_TICKS.end - ELECTION_TICKS.start;
         self.election_ticks = ELECTION_TICKS.start + self.dice.below(span);
+        // Others come first; where none of them can lead, it may have what they lack.
+        if self.ails {
+            self.election_ticks += ELECTION_TICKS.end;
+        }
     }
 
     /// Takes notice of an event. Actions are carried out in their order; only persisting, applying
@@ -191,6 +198,7 @@ impl Replica {
             Event::SnapshotCame(facts) => self.came = Some(facts),
             Event::SnapshotFailed => self.fetching = None,
             Event::Change(changes) => self.propose_changes(&changes),
+            Event::Ail => self.ail(),
             Event::Transfer { to } => self.hand_over(to),
         }
         self.settle(now, &mut actions);

@@ -75,6 +75,7 @@ impl World {
             is_from_memory,
             replicas,
             gone,
+            missing: _,
         } = orders;
         let is_ordered = |place: &ReplicaPlace| {
             let mut orders = replicas.iter();
@@ -140,7 +141,8 @@ impl World {
             }
         }
         let reports = self.reports(by, &orders);
-        self.tell_follower(by, FollowerEvent::Replicas(reports));
+        let troubles = Vec::new();
+        self.tell_follower(by, FollowerEvent::Replicas { reports, troubles });
     }
 
     fn make_replica(&mut self, host: usize, order: &ReplicaOrder) {
@@ -385,6 +387,7 @@ impl World {
                 peer: order.peer,
                 term: belief.map_or(term, |belief| belief.term),
                 problem,
+                ails: false,
                 stranded: stranded.filter(|_| lead.is_none() && problem.is_none()),
                 leads: lead,
             });

@@ -45,7 +45,7 @@ pub use pulled_store::PulledVersion;
 pub use state::{PullState, TablePull};
 pub use throttle::PullRate;
 
-pub use claim::claim;
+pub use claim::{claim, is_claimed};
 use pace::Pacer;
 use pulled_store::PulledStore;
 use watch::Watcher;

@@ -30,6 +30,8 @@ use crate::node_key::NodeKey;
 const TAKEN_IN: Duration = Duration::from_secs(5);
 /// Threads that apply what the replicas of live tables have decided.
 const APPLIERS: usize = 2;
+/// What to do about a cache that cannot be written to.
+const ROOM: &str = "make room on its disk, or see to its permissions, and start the node again";
 const LOOK: Duration = Duration::from_millis(20);
 /// The most classes that a node can have ports for.
 const MOST_CLASS_PORTS: usize = 16;
@@ -244,9 +246,11 @@ impl ClusterArgs {
         let (disk, dir) = (context.disk.clone(), cache.join("cluster"));
         let remembered = Remembered { disk, dir };
         let identity = identity(&*catalog, &remembered)?;
-        let store = context.open_or_create_directory(cache)?;
+        let store = context.open_cache_directory(cache)?;
+        let cannot_write = || format!("cannot write into the cache {}: {ROOM}", cache.display());
         claim_cache(&store, &holder_words(&identity, name))?;
-        remembered.note_identity(&identity)?;
+        let noted = remembered.note_identity(&identity);
+        noted.with_context(cannot_write)?;
         let key = key_beyond_loopback(context, cache, name, peer)?;
         who.key = key.as_ref().map(|key| key.key.clone());
         let tls = key.as_ref().map(|key| key.tls.clone());

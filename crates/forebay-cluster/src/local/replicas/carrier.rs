@@ -133,7 +133,20 @@ impl Bringing<'_> {
         }
         let dir = self.runs.first().and_then(|run| run.path.parent());
         dir.map_or(Ok(()), |dir| by.parts.disk.sync_dir(dir))?;
+        self.check(offer.copy)?;
         Ok(content)
+    }
+
+    /// Reads all that came back. Who gave what is damaged is told, and finds out where it was.
+    fn check(&self, copy: u64) -> io::Result<()> {
+        for (run, new) in self.runs.iter().enumerate() {
+            if let Err(error) = self.by.table.check_run(&new.id) {
+                // The answer changes nothing here: another copy is asked for.
+                let _ = self.ask(&CopyQuestion::Doubt { copy, run }, BEGIN);
+                return Err(io::Error::other(error));
+            }
+        }
+        Ok(())
     }
 
     fn bring_file(&self, copy: u64, number: usize, file: &OfferedFile) -> io::Result<()> {

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use forebay_engine::TableName;
 use forebay_engine::live::LiveTable;
+use forebay_engine::{PartitionId, TableName};
 use forebay_host::{EngineLog, GroupState, PartitionState, ReplicaHost};
 use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
 use super::OpenLiveTables;
 use super::roster::SharedRoster;
+use super::settling::Settling;
 use super::shelf::CopyShelf;
 use crate::reports::ReplicaProblem;
 
@@ -33,6 +34,8 @@ pub enum ReplicaStanding {
 #[derive(Debug)]
 pub struct RunningReplica {
     pub peer: PeerId,
+    pub table: TableName,
+    pub partition: PartitionId,
     pub state: Arc<PartitionState>,
     /// What is still brought for it is not wanted any more.
     pub is_over: Arc<AtomicBool>,
@@ -49,6 +52,9 @@ pub struct ReplicaCommons {
     pub shelf: CopyShelf,
     /// The node is being stopped: others are to lead its groups.
     pub hands_over: AtomicBool,
+    pub settling: Settling,
+    /// What keeps tables from being as they are to be.
+    pub troubles: Mutex<BTreeMap<TableName, String>>,
 }
 
 impl ReplicaCommons {
@@ -63,6 +69,25 @@ impl ReplicaCommons {
             running.state.drop_copy();
         }
         self.shelf.remove_of(group);
+    }
+
+    /// Lets replicas ail in whose runs damage was met, by whomever.
+    pub fn notice_damage(&self) {
+        for (name, table) in self.tables.load().iter() {
+            for (partition, problem) in table.damaged() {
+                if let Some(group) = self.group_of(name, partition) {
+                    self.host.ail(group, &problem);
+                }
+            }
+        }
+    }
+
+    fn group_of(&self, table: &TableName, partition: PartitionId) -> Option<GroupId> {
+        let running = self.running.lock();
+        let mut all = running.iter();
+        let is_it =
+            |replica: &RunningReplica| replica.table == *table && replica.partition == partition;
+        all.find_map(|(group, replica)| is_it(replica).then_some(*group))
     }
 
     pub fn show(&self, table: &LiveTable) {

@@ -10,6 +10,7 @@
 //! | `peers` | single replicas: made, run, removed |
 //! | `opening`, `note` | a table with its log, and which peers its partitions are |
 //! | `steering`, `reporting` | what leaders do; what the cluster is told |
+//! | `settling` | whether all is there, for who restarts nodes |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
 //! | `roster`, `commons` | where peers are; what the threads share |
 //! | `worker` | the thread |
@@ -23,6 +24,7 @@ mod opening;
 mod peers;
 mod reporting;
 mod roster;
+mod settling;
 mod shelf;
 mod steering;
 #[cfg(test)]
@@ -41,7 +43,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, TableName};
-use forebay_host::{Commands, HostParts, ReplicaHost};
+use forebay_host::{Commands, GroupFacts, HostParts, ReplicaHost};
 use forebay_io::{Clock, Disk, Random, Throttle};
 use forebay_replica::{GroupId, TICK};
 use parking_lot::Mutex;
@@ -58,6 +60,7 @@ use keeping::ReplicaKeeper;
 use opening::TableOpener;
 use peers::PeerMaker;
 use roster::{RosterPost, SharedRoster};
+use settling::Settling;
 use shelf::CopyShelf;
 use worker::ReplicaWorker;
 
@@ -88,7 +91,8 @@ pub trait ReplicaWatch: Debug + Send + Sync {
     fn may_steer(&self) -> bool;
 
     /// Told about each second, and when orders were carried out, how the replicas stand.
-    fn replicas_stand(&self, reports: Vec<GroupReport>);
+    /// `troubles`: what keeps tables from being as they are to be.
+    fn replicas_stand(&self, reports: Vec<GroupReport>, troubles: Vec<String>);
 }
 
 /// See the module's text. Dropped without [`LocalReplicas::close`] it ends as a kill would.
@@ -117,6 +121,8 @@ impl LocalReplicas {
             running: Mutex::default(),
             shelf: CopyShelf::new(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&random)),
             hands_over: AtomicBool::new(false),
+            settling: Settling::new(clock.monotonic()),
+            troubles: Mutex::default(),
         });
         let keeper = ReplicaKeeper {
             opener: TableOpener {
@@ -141,7 +147,11 @@ impl LocalReplicas {
             told: BTreeMap::new(),
         };
         let keeper = Arc::new(Mutex::new(keeper));
-        let worker = ReplicaWorker::start(Arc::clone(&keeper), Arc::clone(&commons))?;
+        let worker = ReplicaWorker::start(
+            Arc::clone(&keeper),
+            Arc::clone(&commons),
+            Arc::clone(&clock),
+        )?;
         Ok(Self {
             commons,
             keeper,
@@ -165,6 +175,24 @@ impl LocalReplicas {
     /// How all replicas that are ordered stand, as far as that is known.
     pub fn reports(&self) -> Vec<GroupReport> {
         self.commons.reports()
+    }
+
+    /// Somebody met damage in a table that is open here: the replica that it is of ails soon. Waits
+    /// for nothing.
+    pub fn damage_met(&self) {
+        self.worker.damage_met();
+    }
+
+    /// Why the next node should not be stopped yet: replicas are not there, or ail, or have no room.
+    pub fn waits_for(&self) -> Vec<String> {
+        let mut all = self.commons.settling.waits_for();
+        all.extend(self.commons.troubles.lock().values().cloned());
+        all
+    }
+
+    /// What keeps tables from being as they are to be, such as a full disk, by table.
+    pub fn troubles(&self) -> BTreeMap<TableName, String> {
+        self.commons.troubles.lock().clone()
     }
 
     pub fn host(&self) -> &ReplicaHost {
@@ -247,23 +275,36 @@ impl ReplicaCommons {
                 at_least,
             } => {
                 let facts = self.host.facts(group);
-                let is_well = facts.is_some_and(|facts| facts.halted.is_none());
+                let is_well = |facts: GroupFacts| facts.halted.is_none() && facts.ails.is_none();
+                let is_well = facts.is_some_and(is_well);
                 let state = {
                     let running = self.running.lock();
                     let replica = running.get(&group);
                     let replica = replica.filter(|running| is_well && running.peer == from);
                     replica.map(|running| Arc::clone(&running.state))
                 };
-                let not_here = || io::Error::other(format!("peer {from} of {group} is not here"));
-                self.shelf
-                    .begin(group, &*state.ok_or_else(not_here)?, at_least)
+                let not_here = || {
+                    io::Error::other(format!("peer {from} of {group} is not here, or met damage"))
+                };
+                let begun = self
+                    .shelf
+                    .begin(group, &*state.ok_or_else(not_here)?, at_least);
+                begun.inspect_err(|_| self.notice_damage())
             }
             CopyQuestion::Read {
                 copy,
                 file,
                 offset,
                 bytes,
-            } => self.shelf.read(copy, file, offset, bytes),
+            } => {
+                let read = self.shelf.read(copy, file, offset, bytes);
+                read.inspect_err(|_| self.notice_damage())
+            }
+            CopyQuestion::Doubt { copy, run } => {
+                let sound = self.shelf.check(copy, run);
+                self.notice_damage();
+                sound.map(|()| Bytes::new())
+            }
             CopyQuestion::End { copy } => {
                 self.shelf.end(copy);
                 Ok(Bytes::new())

@@ -95,7 +95,8 @@ impl From<OpenError> for KeepError {
 impl From<HeirError> for KeepError {
     fn from(error: HeirError) -> Self {
         match error {
-            HeirError::Open(OpenError::Group { .. }) | HeirError::State(StateError::Never(_)) => {
+            HeirError::Open(OpenError::Group { .. })
+            | HeirError::State(StateError::Never(_) | StateError::Damaged(_)) => {
                 Self::Lasts(ReplicaProblem::Damaged, error.to_string())
             }
             HeirError::State(StateError::Later(problem)) => Self::Passes(problem),
@@ -232,6 +233,18 @@ impl TableOpener {
 impl HeldTable {
     pub fn name(&self) -> &TableName {
         self.table.name()
+    }
+
+    /// Why what is decided cannot be logged, or written to runs.
+    pub fn trouble(&self) -> Option<String> {
+        if let Some(problem) = self.log.no_room() {
+            return Some(format!(
+                "{problem}: its replicas here promise nothing until there is room; then they go on by themselves"
+            ));
+        }
+        let stats = self.table.stats();
+        let problem = stats.refuses.or(stats.flush_problem)?;
+        Some(format!("what is in memory cannot be written: {problem}"))
     }
 
     /// What is in memory goes to runs, and the log says that it was stopped cleanly. REQUIRES: no

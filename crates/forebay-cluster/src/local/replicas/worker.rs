@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_io::start_thread;
+use forebay_io::{Clock, start_thread};
 use parking_lot::Mutex;
 use tracing::warn;
 
@@ -21,6 +21,8 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 enum WorkerNews {
     Orders(Box<ReplicaOrders>),
+    /// Somebody met damage.
+    Damage,
     Stop,
 }
 
@@ -39,6 +41,7 @@ struct Working {
     keeper: Arc<Mutex<ReplicaKeeper>>,
     commons: Arc<ReplicaCommons>,
     watch: Watching,
+    clock: Arc<dyn Clock>,
     orders: Option<Box<ReplicaOrders>>,
     is_done: bool,
 }
@@ -47,6 +50,7 @@ impl ReplicaWorker {
     pub fn start(
         keeper: Arc<Mutex<ReplicaKeeper>>,
         commons: Arc<ReplicaCommons>,
+        clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
         let (news, inbox) = channel();
         let watch = Watching::default();
@@ -54,6 +58,7 @@ impl ReplicaWorker {
             keeper,
             commons,
             watch: Arc::clone(&watch),
+            clock,
             orders: None,
             is_done: true,
         };
@@ -71,6 +76,10 @@ impl ReplicaWorker {
 
     pub fn carry_out(&self, orders: ReplicaOrders) {
         self.tell(WorkerNews::Orders(Box::new(orders)));
+    }
+
+    pub fn damage_met(&self) {
+        self.tell(WorkerNews::Damage);
     }
 
     fn tell(&self, news: WorkerNews) {
@@ -101,13 +110,18 @@ impl Working {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             // The newest orders count.
-            while let Some(WorkerNews::Orders(orders)) = news {
-                (self.orders, self.is_done) = (Some(orders), false);
+            while let Some(one) = news {
+                match one {
+                    WorkerNews::Orders(orders) => {
+                        (self.orders, self.is_done) = (Some(orders), false);
+                    }
+                    WorkerNews::Damage => {}
+                    WorkerNews::Stop => return,
+                }
                 news = inbox.try_recv().ok();
             }
-            if let Some(WorkerNews::Stop) = news {
-                return;
-            }
+            // Whoever was told to ail leads no more when the rest is looked at.
+            self.commons.notice_damage();
             self.look();
         }
     }
@@ -120,7 +134,12 @@ impl Working {
         if !self.is_done || keeper.is_broken() {
             self.is_done = keeper.carry_out(orders);
         }
+        let troubles = keeper.troubles();
         drop(keeper);
+        let reports = self.commons.reports();
+        let now = self.clock.monotonic();
+        self.commons.settle(orders, &reports, now);
+        self.commons.troubles.lock().clone_from(&troubles);
         self.commons.shelf.tidy();
         let watch = self.watch.lock().clone();
         let Some(watch) = watch else {
@@ -129,6 +148,7 @@ impl Working {
         if !orders.is_from_memory && watch.may_steer() {
             self.commons.steer(&orders.replicas);
         }
-        watch.replicas_stand(self.commons.reports());
+        let troubles = troubles.into_values().collect();
+        watch.replicas_stand(self.commons.reports(), troubles);
     }
 }

@@ -109,7 +109,7 @@ impl ReplicaWatch for Steers {
         true
     }
 
-    fn replicas_stand(&self, reports: Vec<GroupReport>) {
+    fn replicas_stand(&self, reports: Vec<GroupReport>, _: Vec<String>) {
         *self.0.lock() = reports;
     }
 }
@@ -233,7 +233,7 @@ impl TestNodes {
         ReplicaOrders {
             is_from_memory: false,
             replicas: orders.collect(),
-            gone: Vec::new(),
+            ..ReplicaOrders::default()
         }
     }
 
