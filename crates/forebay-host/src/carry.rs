@@ -192,7 +192,10 @@ impl HostedGroup {
 
     fn give(self: &Arc<Self>, permit: Permit) {
         let asker = self.askers.lock().remove(&permit.request);
-        if let Some(Asker::Read(done)) = asker {
+        if let Some(Asker::Read(asked, done)) = asker {
+            if permit.is_confirmed() {
+                self.fresh.confirm(asked);
+            }
             done(Ok(ReadLeave::by(self, permit)));
         }
     }

@@ -17,6 +17,7 @@ use tracing::{error, warn};
 
 use crate::core::HostCore;
 use crate::crew::StateKeeper;
+use crate::fresh::Freshness;
 use crate::lease::{Lease, LeaseWord};
 use crate::log_writer::{LogUser, TableLog};
 use crate::outside::{GroupState, NodeKey};
@@ -29,7 +30,8 @@ pub type ReadDone = Box<dyn FnOnce(Result<ReadLeave, Refusal>) + Send>;
 /// Who waits for a request.
 pub(crate) enum Asker {
     Write(WriteDone),
-    Read(ReadDone),
+    /// Asked for then, by the host's clock.
+    Read(Duration, ReadDone),
 }
 
 /// What is done with a state, in order.
@@ -61,6 +63,7 @@ pub struct HostedGroup {
     pub(crate) early_reads: Mutex<Vec<Permit>>,
     pub(crate) nodes: Mutex<BTreeMap<PeerId, NodeKey>>,
     pub(crate) lease: LeaseWord,
+    pub(crate) fresh: Freshness,
     /// Why it ended here, if it did.
     halted: Mutex<Option<String>>,
 }
@@ -76,6 +79,8 @@ pub struct ReadLeave {
 enum LeaveBy {
     Lease(Lease),
     Permit(Permit),
+    /// What is here was the newest within the bound that the read bears.
+    Bound,
 }
 
 impl ReadLeave {
@@ -96,6 +101,13 @@ impl ReadLeave {
         }
     }
 
+    pub(crate) fn within_bound(group: &Arc<HostedGroup>) -> Self {
+        Self {
+            group: Arc::clone(group),
+            by: LeaveBy::Bound,
+        }
+    }
+
     /// After the read: whether its answer may be given. Else it is to be asked for again.
     pub fn holds(&self) -> bool {
         let group = &self.group;
@@ -108,6 +120,8 @@ impl ReadLeave {
                 let replica = group.replica.lock();
                 replica.permits(group.core.now(), permit)
             }
+            // Later states are newer.
+            LeaveBy::Bound => true,
         }
     }
 }
@@ -165,6 +179,7 @@ impl HostedGroup {
             early_reads: Mutex::default(),
             nodes: Mutex::new(nodes),
             lease: LeaseWord::default(),
+            fresh: Freshness::default(),
             halted: Mutex::default(),
         }
     }
@@ -223,7 +238,8 @@ impl HostedGroup {
             return done(Ok(leave));
         }
         let request = self.core.next_request();
-        self.askers.lock().insert(request, Asker::Read(done));
+        let asker = Asker::Read(self.core.now().monotonic, done);
+        self.askers.lock().insert(request, asker);
         self.unless_halted(Event::Read { request });
     }
 
@@ -376,7 +392,7 @@ impl Asker {
         match self {
             Self::Write(done) => done(Err(why)),
             // Nothing is uncertain of a read.
-            Self::Read(done) => done(Err(match why {
+            Self::Read(_, done) => done(Err(match why {
                 Refusal::Uncertain => Refusal::NotLeader(None),
                 why => why,
             })),

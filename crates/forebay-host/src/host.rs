@@ -229,6 +229,15 @@ impl ReplicaHost {
         }
     }
 
+    /// The same, but what is read may be older by less than a bound: it has all that was
+    /// acknowledged so long before. Without asking, where leave was given within that time.
+    pub fn read_within(&self, group: GroupId, bound: Duration, done: ReadDone) {
+        match self.get(group) {
+            Some(group) => group.read_within(bound, done),
+            None => done(Err(Refusal::NotLeader(None))),
+        }
+    }
+
     /// What the coordinator wishes of a group: only its leader heeds it.
     pub fn wish(&self, group: GroupId, changes: Vec<Change>) {
         if let Some(group) = self.get(group) {

@@ -17,12 +17,14 @@
 //! | `outbox` | messages on their way out, by node |
 //! | `heir` | a replica that begins another group, alone |
 //! | `lease` | what is said of a lease |
+//! | `fresh`, `reading` | reads that may be old by a bound |
 //! | `partition_state`, `replica_log`, `opening` | partitions and logs of the engine as these |
 //! | `core` | what all groups of a host share |
 
 mod carry;
 mod core;
 mod crew;
+mod fresh;
 mod group;
 mod heir;
 mod host;
@@ -32,6 +34,7 @@ mod opening;
 mod outbox;
 mod outside;
 mod partition_state;
+mod reading;
 mod replica_log;
 #[cfg(test)]
 mod tests;

@@ -138,6 +138,13 @@ pub struct Permit {
     pub(crate) lease: Option<u64>,
 }
 
+impl Permit {
+    /// A majority confirmed it: it does not hang on a lease.
+    pub fn is_confirmed(&self) -> bool {
+        self.lease.is_none()
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// Another one leads, as far as is known. Nothing was logged.

@@ -180,6 +180,54 @@ fn a_state_without_room_applies_later_and_reads_wait_for_it() {
 }
 
 #[test]
+fn who_follows_answers_within_a_bound_when_all_others_are_gone_and_not_beyond_it() {
+    let mut ring = Ring::new(3, 1);
+    let sum = ring.add(GROUP, 5).0;
+    let leader = ring.leader(GROUP);
+    let follower = *ring.nodes.keys().find(|node| **node != leader).unwrap();
+    let bound = Duration::from_secs(5);
+    // Nothing was confirmed yet: it asks as ever.
+    wait_for("a read by who follows", || {
+        ring.read_within(follower, GROUP, bound) == Some(sum)
+    });
+    let confirmed = SystemClock.monotonic();
+    let others: Vec<_> = ring.nodes.keys().copied().collect();
+    for other in others.into_iter().filter(|node| *node != follower) {
+        ring.stop(other);
+    }
+    assert_eq!(ring.read_within(follower, GROUP, bound), Some(sum));
+    assert_eq!(ring.read(follower, GROUP), None, "it knows no majority");
+    assert_eq!(ring.read_within(follower, GROUP, bound), Some(sum));
+    while SystemClock.monotonic() < confirmed + bound {
+        SystemClock.sleep(Duration::from_millis(50));
+    }
+    assert_eq!(ring.read_within(follower, GROUP, bound), None);
+}
+
+#[test]
+fn who_reads_within_a_bound_all_the_time_sees_what_is_written() {
+    let ring = Ring::new(3, 1);
+    let bound = Duration::from_millis(400);
+    ring.add(GROUP, 1);
+    let leader = ring.leader(GROUP);
+    let follower = *ring.nodes.keys().find(|node| **node != leader).unwrap();
+    for _ in 0..20 {
+        let sum = ring.add(GROUP, 1).0;
+        let written = SystemClock.monotonic();
+        wait_for("the write is seen", || {
+            let begun = SystemClock.monotonic();
+            let read = ring.read_within(follower, GROUP, bound);
+            let is_late = begun >= written + bound;
+            assert!(
+                !is_late || read.is_none_or(|read| read >= sum),
+                "{read:?} is older than the bound: {sum} was written"
+            );
+            read == Some(sum)
+        });
+    }
+}
+
+#[test]
 fn a_long_log_is_shortened() {
     let ring = Ring::new(3, 1);
     let mut sum = 0;

@@ -17,7 +17,9 @@ use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
 use forebay_cluster::{HostPort, Member, NodeName, Peers, Zone};
 use forebay_engine::{DEFAULT_POLL, Serving, Store};
 use forebay_io::Clock;
-use forebay_objects::{DirectoryOrigin, Origin, Patience, PullRate, claim_cache, object_origin};
+use forebay_objects::{
+    DirectoryOrigin, Origin, Patience, PullRate, PullThrottle, claim_cache, object_origin,
+};
 use forebay_server::{ClusterConfig, PeerClient, PeerTls, ProposedCommands, ServerConfig};
 
 use tracing::warn;
@@ -104,6 +106,17 @@ pub struct ClusterArgs {
         help_heading = "Cluster"
     )]
     replace_after: Option<Duration>,
+
+    /// After READONLY, have replicas of live tables that follow answer without asking their leader,
+    /// from what was the newest within this time (500ms); without it they ask for each read
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = human::parse_lifetime,
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    stale_reads: Option<Duration>,
 
     /// Ports, beside --listen, of the parts that the node heads, so that clients read from
     /// replicas: four are enough
@@ -204,12 +217,13 @@ fn key_beyond_loopback(
     key.transpose()
 }
 
-/// The replicas of live tables in a cache; copies of partitions come from peers, at this rate.
+/// The replicas of live tables in a cache; copies of partitions come from peers, at the rate of
+/// pulls.
 fn replicas(
     context: &Context,
     cache: &Store,
     commands: Arc<ProposedCommands>,
-    (peers, copy_rate_bytes): (Arc<dyn Peers>, Option<u64>),
+    (peers, throttle): (Arc<dyn Peers>, Arc<PullThrottle>),
     memory_bytes: usize,
 ) -> anyhow::Result<Arc<LocalReplicas>> {
     let replicas = LocalReplicas::new(ReplicaParts {
@@ -219,7 +233,7 @@ fn replicas(
         memory_bytes,
         boot_id: boot_id(&*context.disk, &*context.random),
         appliers: APPLIERS,
-        copy_rate_bytes,
+        throttle,
     });
     let replicas = replicas.context("cannot start the replicas of live tables")?;
     Ok(Arc::new(replicas))
@@ -260,7 +274,8 @@ impl ClusterArgs {
         let (net, clock) = (config.net.clone(), context.clock.clone());
         let peers = Arc::new(PeerClient::start(net, clock, tls.as_ref())?);
         let commands = Arc::new(ProposedCommands::default());
-        let copies = (peers.clone() as Arc<dyn Peers>, rate.ceiling_bytes);
+        let throttle = Arc::clone(versions.bringer().throttle());
+        let copies = (peers.clone() as Arc<dyn Peers>, throttle);
         let memory_bytes = config.live_memory_bytes;
         let replicas = replicas(context, &store, commands.clone(), copies, memory_bytes)?;
         let replace_after = self.replace_after;
@@ -306,6 +321,7 @@ impl ClusterArgs {
             peer,
             peer_tls,
             forward: forebay_server::ForwardLimits::default(),
+            stale_reads: self.stale_reads,
         }
     }
 

@@ -42,7 +42,8 @@ use bytes::Bytes;
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, TableName};
 use forebay_host::{Commands, HostParts, ReplicaHost};
-use forebay_io::{Clock, Disk, Random, Throttle};
+use forebay_io::{Clock, Disk, Random};
+use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, TICK};
 use parking_lot::Mutex;
 
@@ -78,8 +79,8 @@ pub struct ReplicaParts {
     pub boot_id: u128,
     /// Threads that apply.
     pub appliers: usize,
-    /// How fast copies come, in bytes a second; none: as fast as they can.
-    pub copy_rate_bytes: Option<u64>,
+    /// How fast copies come: that of all that is brought to the node.
+    pub throttle: Arc<PullThrottle>,
 }
 
 /// The node that the replicas are of.
@@ -131,7 +132,7 @@ impl LocalReplicas {
                     peers: parts.peers,
                     roster,
                     disk,
-                    throttle: Arc::new(Throttle::new(parts.copy_rate_bytes, Arc::clone(&clock))),
+                    throttle: parts.throttle,
                 },
             },
             commons: Arc::clone(&commons),

@@ -108,7 +108,7 @@ impl PartRead<'_> {
             // The answer is that of a partition whose time has come to now.
             move_time(asker, group).await.map_err(NotRead::Passing)?;
         }
-        let leave = self.leave(group).await?;
+        let leave = self.leave(group, leads).await?;
         let replies = asker.read_by_leave((self.task)(), self.counts.0).await;
         if !leave.holds() {
             let why = "the replica here leads no more".to_owned();
@@ -120,7 +120,7 @@ impl PartRead<'_> {
         }
     }
 
-    async fn leave(&self, group: GroupId) -> Result<ReadLeave, NotRead> {
+    async fn leave(&self, group: GroupId, leads: bool) -> Result<ReadLeave, NotRead> {
         let asker = self.asker;
         let Some(replicas) = asker.cluster.member().replicas() else {
             return Err(NotRead::Passing("no replica is here".to_owned()));
@@ -128,7 +128,10 @@ impl PartRead<'_> {
         let (done, given) = oneshot::channel();
         // Who gave up is told nothing.
         let done = Box::new(move |leave| drop(done.send(leave)));
-        replicas.host().read(group, done);
+        match asker.cluster.stale_reads().filter(|_| !leads) {
+            Some(bound) => replicas.host().read_within(group, bound, done),
+            None => replicas.host().read(group, done),
+        }
         let clock = asker.work.shared.store.clock();
         match within(&**clock, asker.left(), given).await {
             Some(Ok(Ok(leave))) => Ok(leave),

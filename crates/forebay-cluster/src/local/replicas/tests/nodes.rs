@@ -11,6 +11,7 @@ use forebay_engine::live::{Durability, LiveDraft, LiveOptions, LiveTable};
 use forebay_engine::{PartitionRange, TableName};
 use forebay_host::{Commands, StateError};
 use forebay_io::{Clock, SystemClock};
+use forebay_objects::{PullRate, PullThrottle};
 use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -117,6 +118,7 @@ impl ReplicaWatch for Steers {
 pub struct TestNode {
     pub dir: TempDir,
     pub replicas: Option<Arc<LocalReplicas>>,
+    pub throttle: Arc<PullThrottle>,
     watch: Arc<Steers>,
 }
 
@@ -132,9 +134,19 @@ impl Default for TestNode {
         Self {
             dir: tempfile::tempdir().unwrap(),
             replicas: None,
+            throttle: throttle(None),
             watch: Arc::default(),
         }
     }
+}
+
+/// At most so many bytes a second.
+pub fn throttle(ceiling_bytes: Option<u64>) -> Arc<PullThrottle> {
+    let rate = PullRate {
+        ceiling_bytes,
+        adaptive: true,
+    };
+    Arc::new(PullThrottle::new(rate, Arc::new(SystemClock)))
 }
 
 /// The peers of the group, by the nodes that have them.
@@ -169,7 +181,7 @@ impl TestNodes {
             memory_bytes: 4 << 20,
             boot_id: self.boot_id,
             appliers: 2,
-            copy_rate_bytes: None,
+            throttle: Arc::clone(&node.throttle),
         });
         let replicas = Arc::new(replicas.unwrap());
         replicas.watched_by(Arc::clone(&node.watch) as _);
