@@ -9,15 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_io::start_thread;
 use forebay_replica::{
-    Committed, Event, GroupId, Membership, PeerId, Permit, Persist, Place, Proposal, Refusal,
-    Replica, RequestId, Standing,
+    Committed, Event, Freshness, GroupId, Membership, PeerId, Permit, Persist, Place, Proposal,
+    Refusal, Replica, RequestId, Standing,
 };
 use parking_lot::Mutex;
 use tracing::{error, warn};
 
 use crate::core::HostCore;
 use crate::crew::StateKeeper;
-use crate::fresh::Freshness;
 use crate::lease::{Lease, LeaseWord};
 use crate::log_writer::{LogUser, TableLog};
 use crate::outside::{GroupState, NodeKey};
@@ -63,7 +62,10 @@ pub struct HostedGroup {
     pub(crate) early_reads: Mutex<Vec<Permit>>,
     pub(crate) nodes: Mutex<BTreeMap<PeerId, NodeKey>>,
     pub(crate) lease: LeaseWord,
-    pub(crate) fresh: Freshness,
+    /// When what is here was the newest.
+    pub(crate) fresh: Mutex<Freshness>,
+    /// That is being asked anew.
+    pub(crate) is_asking: AtomicBool,
     /// Why it ended here, if it did.
     halted: Mutex<Option<String>>,
 }
@@ -79,8 +81,8 @@ pub struct ReadLeave {
 enum LeaveBy {
     Lease(Lease),
     Permit(Permit),
-    /// What is here was the newest within the bound that the read bears.
-    Bound,
+    /// Until then what is here is within the bound that the read bears.
+    Bound(Duration),
 }
 
 impl ReadLeave {
@@ -101,10 +103,10 @@ impl ReadLeave {
         }
     }
 
-    pub(crate) fn within_bound(group: &Arc<HostedGroup>) -> Self {
+    pub(crate) fn until(group: &Arc<HostedGroup>, end: Duration) -> Self {
         Self {
             group: Arc::clone(group),
-            by: LeaveBy::Bound,
+            by: LeaveBy::Bound(end),
         }
     }
 
@@ -120,8 +122,8 @@ impl ReadLeave {
                 let replica = group.replica.lock();
                 replica.permits(group.core.now(), permit)
             }
-            // Later states are newer.
-            LeaveBy::Bound => true,
+            // The process may have stood still since.
+            LeaveBy::Bound(end) => group.core.now().monotonic < *end,
         }
     }
 }
@@ -179,7 +181,8 @@ impl HostedGroup {
             early_reads: Mutex::default(),
             nodes: Mutex::new(nodes),
             lease: LeaseWord::default(),
-            fresh: Freshness::default(),
+            fresh: Mutex::default(),
+            is_asking: AtomicBool::new(false),
             halted: Mutex::default(),
         }
     }

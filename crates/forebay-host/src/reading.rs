@@ -1,6 +1,7 @@
 //! Reading what may be old by a bound.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::group::{HostedGroup, ReadDone, ReadLeave};
@@ -10,14 +11,15 @@ impl HostedGroup {
     /// behind it once half of that has passed, so that those who read all the time do not wait.
     pub(crate) fn read_within(self: &Arc<Self>, bound: Duration, done: ReadDone) {
         let now = self.core.now().monotonic;
-        let age = self.fresh.age(now, bound).filter(|_| !self.is_halted());
-        let Some(age) = age else {
+        let fresh = *self.fresh.lock();
+        let end = fresh.until(bound).filter(|end| now < *end);
+        let Some(end) = end.filter(|_| !self.is_halted()) else {
             return self.read(done);
         };
-        done(Ok(ReadLeave::within_bound(self)));
-        if age >= bound / 2 && self.fresh.begin_asking() {
+        done(Ok(ReadLeave::until(self, end)));
+        if fresh.ages(now, bound) && !self.is_asking.swap(true, Ordering::AcqRel) {
             let group = Arc::clone(self);
-            let asked = move |_| group.fresh.end_asking();
+            let asked = move |_| group.is_asking.store(false, Ordering::Release);
             self.read(Box::new(asked));
         }
     }

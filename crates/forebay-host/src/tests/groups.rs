@@ -119,6 +119,41 @@ fn who_was_away_for_long_gets_a_copy() {
 }
 
 #[test]
+fn who_was_away_is_sent_what_memory_has_no_more() {
+    let mut ring = Ring::new(3, 1);
+    ring.add(GROUP, 1);
+    ring.nodes
+        .values()
+        .for_each(|node| *node.log.keeps_all.lock() = true);
+    let away = *ring
+        .nodes
+        .keys()
+        .find(|node| **node != ring.leader(GROUP))
+        .unwrap();
+    ring.stop(away);
+    let mut wide = vec![0; 100 << 10];
+    wide[0] = 1;
+    let mut sum = 0;
+    while sum < 100 {
+        let leader = ring.leader(GROUP);
+        if let Some(Ok(now)) = ring.try_write(leader, GROUP, wide.clone().into()) {
+            sum = now;
+        }
+    }
+    SystemClock.sleep(Duration::from_millis(1500));
+    ring.start(away);
+    assert_eq!(ring.agree(GROUP), sum);
+    let kept = ring.nodes[&away].log.groups.lock()[&GROUP].before.index;
+    assert_eq!(kept, 1, "no copy came");
+    let reads: u64 = ring
+        .nodes
+        .values()
+        .map(|node| *node.log.tail_reads.lock())
+        .sum();
+    assert!(reads >= 5, "{reads}");
+}
+
+#[test]
 fn a_log_without_room_ends_a_lead_and_one_that_broke_ends_the_replica() {
     let ring = Ring::new(3, 1);
     ring.add(GROUP, 1);

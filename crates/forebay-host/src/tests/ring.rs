@@ -14,7 +14,7 @@ use super::fakes::{MemoryLog, Sum, found};
 use crate::group::{GroupFacts, ReadDone};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_writer::TableLog;
-use crate::outside::{NodeKey, Post};
+use crate::outside::{NodeKey, Post, Unpaced};
 
 /// Carries frames at once, or not at all.
 #[derive(Debug, Default)]
@@ -108,6 +108,7 @@ impl Ring {
         let host = ReplicaHost::start(HostParts {
             clock: clock.clone(),
             post: Arc::new(port),
+            pace: Arc::new(Unpaced),
             appliers: 1,
             first_request: node.lives << 40,
         });

@@ -10,7 +10,9 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_cluster::catalog::{Catalog, CatalogError, Documented, RESTORE};
 use forebay_cluster::coordinator::CoordinatorSettings;
-use forebay_cluster::local::{HeldRanges, LocalReplicas, LocalVersions, ReplicaParts, boot_id};
+use forebay_cluster::local::{
+    HeldRanges, LOG_KEPT_BYTES, LocalReplicas, LocalVersions, ReplicaParts, boot_id,
+};
 use forebay_cluster::message::Introduction;
 use forebay_cluster::model::{FORMATS, Identity};
 use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
@@ -118,6 +120,17 @@ pub struct ClusterArgs {
     )]
     stale_reads: Option<Duration>,
 
+    /// Of each live table's log, keep so much for replicas that were away [default: 64M]; one that
+    /// was away for more is brought a copy of its partition
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = human::parse_bytes,
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    kept_log: Option<u64>,
+
     /// Ports, beside --listen, of the parts that the node heads, so that clients read from
     /// replicas: four are enough
     #[arg(
@@ -224,7 +237,7 @@ fn replicas(
     cache: &Store,
     commands: Arc<ProposedCommands>,
     (peers, throttle): (Arc<dyn Peers>, Arc<PullThrottle>),
-    memory_bytes: usize,
+    (memory_bytes, log_kept_bytes): (usize, u64),
 ) -> anyhow::Result<Arc<LocalReplicas>> {
     let replicas = LocalReplicas::new(ReplicaParts {
         cache: cache.clone(),
@@ -233,6 +246,7 @@ fn replicas(
         memory_bytes,
         boot_id: boot_id(&*context.disk, &*context.random),
         appliers: APPLIERS,
+        log_kept_bytes,
         throttle,
     });
     let replicas = replicas.context("cannot start the replicas of live tables")?;
@@ -276,8 +290,9 @@ impl ClusterArgs {
         let commands = Arc::new(ProposedCommands::default());
         let throttle = Arc::clone(versions.bringer().throttle());
         let copies = (peers.clone() as Arc<dyn Peers>, throttle);
-        let memory_bytes = config.live_memory_bytes;
-        let replicas = replicas(context, &store, commands.clone(), copies, memory_bytes)?;
+        let log_kept_bytes = self.kept_log.unwrap_or(LOG_KEPT_BYTES);
+        let sizes = (config.live_memory_bytes, log_kept_bytes);
+        let replicas = replicas(context, &store, commands.clone(), copies, sizes)?;
         let replace_after = self.replace_after;
         let settings = CoordinatorSettings { replace_after };
         let handle = NodeHandle::new(NodeParts {

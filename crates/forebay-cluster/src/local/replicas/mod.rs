@@ -11,6 +11,7 @@
 //! | `opening`, `note` | a table with its log, and which peers its partitions are |
 //! | `steering`, `reporting` | what leaders do; what the cluster is told |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
+//! | `pace` | how fast others are sent the log |
 //! | `roster`, `commons` | where peers are; what the threads share |
 //! | `worker` | the thread |
 
@@ -20,6 +21,7 @@ mod copy_wire;
 mod keeping;
 mod note;
 mod opening;
+mod pace;
 mod peers;
 mod reporting;
 mod roster;
@@ -41,7 +43,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, TableName};
-use forebay_host::{Commands, HostParts, ReplicaHost};
+use forebay_host::{Commands, EngineLog, HostParts, ReplicaHost};
 use forebay_io::{Clock, Disk, Random};
 use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, TICK};
@@ -57,6 +59,7 @@ use commons::ReplicaCommons;
 use copy_wire::CopyQuestion;
 use keeping::ReplicaKeeper;
 use opening::TableOpener;
+use pace::TailPace;
 use peers::PeerMaker;
 use roster::{RosterPost, SharedRoster};
 use shelf::CopyShelf;
@@ -79,7 +82,9 @@ pub struct ReplicaParts {
     pub boot_id: u128,
     /// Threads that apply.
     pub appliers: usize,
-    /// How fast copies come: that of all that is brought to the node.
+    /// Of each table's log, what is kept for peers that are behind, beyond what restarts need.
+    pub log_kept_bytes: u64,
+    /// How fast copies come and logs go: that of all that is brought to the node.
     pub throttle: Arc<PullThrottle>,
 }
 
@@ -124,6 +129,7 @@ impl LocalReplicas {
                 cache: parts.cache.clone(),
                 budget: Budget::new(parts.memory_bytes),
                 boot_id: parts.boot_id,
+                log_kept_bytes: parts.log_kept_bytes,
             },
             maker: PeerMaker {
                 cache: parts.cache,
@@ -166,6 +172,11 @@ impl LocalReplicas {
     /// How all replicas that are ordered stand, as far as that is known.
     pub fn reports(&self) -> Vec<GroupReport> {
         self.commons.reports()
+    }
+
+    /// The log of a table, by any of its groups that runs here.
+    pub fn log(&self, group: GroupId) -> Option<Arc<EngineLog>> {
+        self.commons.log(group)
     }
 
     pub fn host(&self) -> &ReplicaHost {
@@ -225,6 +236,7 @@ fn start_host(
             roster: Arc::clone(roster),
             peers: Arc::clone(&parts.peers),
         }),
+        pace: Arc::new(TailPace(Arc::clone(&parts.throttle))),
         appliers: parts.appliers,
         // So many requests that no process comes to those of the next.
         first_request: parts.cache.random().next_u64() >> 1,

@@ -67,9 +67,13 @@ impl PartRead<'_> {
             let why = "where the table's partitions are is not known here yet".to_owned();
             return Err(NotRead::Passing(why));
         };
-        let lead = asker.lead(&spot, self.may_move, attempt);
+        let mut lead = asker.lead(&spot, self.may_move, attempt);
         if lead != Lead::Here && asker.reads_follower(spot.group) {
-            return self.here(spot.group, false).await;
+            if !self.has_expired().await {
+                return self.here(spot.group, false).await;
+            }
+            // Only the leader moves the partition's time.
+            lead = asker.lead(&spot, false, attempt);
         }
         match lead {
             Lead::Here => self.here(spot.group, true).await,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_engine::live::{Durability, LiveDraft, LiveOptions, LiveTable};
 use forebay_engine::{PartitionRange, TableName};
-use forebay_host::{Commands, StateError};
+use forebay_host::{Commands, KEPT_BYTES, StateError};
 use forebay_io::{Clock, SystemClock};
 use forebay_objects::{PullRate, PullThrottle};
 use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
@@ -119,6 +119,7 @@ pub struct TestNode {
     pub dir: TempDir,
     pub replicas: Option<Arc<LocalReplicas>>,
     pub throttle: Arc<PullThrottle>,
+    pub log_kept_bytes: u64,
     watch: Arc<Steers>,
 }
 
@@ -135,6 +136,7 @@ impl Default for TestNode {
             dir: tempfile::tempdir().unwrap(),
             replicas: None,
             throttle: throttle(None),
+            log_kept_bytes: KEPT_BYTES,
             watch: Arc::default(),
         }
     }
@@ -181,6 +183,7 @@ impl TestNodes {
             memory_bytes: 4 << 20,
             boot_id: self.boot_id,
             appliers: 2,
+            log_kept_bytes: node.log_kept_bytes,
             throttle: Arc::clone(&node.throttle),
         });
         let replicas = Arc::new(replicas.unwrap());
