@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_io::start_thread;
 use forebay_replica::{
-    Committed, Event, GroupId, Membership, PeerId, Permit, Persist, Place, Proposal, Refusal,
-    Replica, RequestId, Standing,
+    Committed, Event, Freshness, GroupId, Membership, PeerId, Permit, Persist, Place, Proposal,
+    Refusal, Replica, RequestId, Standing,
 };
 use parking_lot::Mutex;
 use tracing::{error, warn};
@@ -29,7 +29,8 @@ pub type ReadDone = Box<dyn FnOnce(Result<ReadLeave, Refusal>) + Send>;
 /// Who waits for a request.
 pub(crate) enum Asker {
     Write(WriteDone),
-    Read(ReadDone),
+    /// Asked for then, by the host's clock.
+    Read(Duration, ReadDone),
 }
 
 /// What is done with a state, in order.
@@ -61,6 +62,10 @@ pub struct HostedGroup {
     pub(crate) early_reads: Mutex<Vec<Permit>>,
     pub(crate) nodes: Mutex<BTreeMap<PeerId, NodeKey>>,
     pub(crate) lease: LeaseWord,
+    /// When what is here was the newest.
+    pub(crate) fresh: Mutex<Freshness>,
+    /// That is being asked anew.
+    pub(crate) is_asking: AtomicBool,
     /// Why it ended here, if it did.
     halted: Mutex<Option<String>>,
     /// What damage its state met, if it did.
@@ -78,6 +83,8 @@ pub struct ReadLeave {
 enum LeaveBy {
     Lease(Lease),
     Permit(Permit),
+    /// Until then what is here is within the bound that the read bears.
+    Bound(Duration),
 }
 
 impl ReadLeave {
@@ -98,6 +105,13 @@ impl ReadLeave {
         }
     }
 
+    pub(crate) fn until(group: &Arc<HostedGroup>, end: Duration) -> Self {
+        Self {
+            group: Arc::clone(group),
+            by: LeaveBy::Bound(end),
+        }
+    }
+
     /// After the read: whether its answer may be given. Else it is to be asked for again.
     pub fn holds(&self) -> bool {
         let group = &self.group;
@@ -110,6 +124,8 @@ impl ReadLeave {
                 let replica = group.replica.lock();
                 replica.permits(group.core.now(), permit)
             }
+            // The process may have stood still since.
+            LeaveBy::Bound(end) => group.core.now().monotonic < *end,
         }
     }
 }
@@ -172,6 +188,8 @@ impl HostedGroup {
             early_reads: Mutex::default(),
             nodes: Mutex::new(nodes),
             lease: LeaseWord::default(),
+            fresh: Mutex::default(),
+            is_asking: AtomicBool::new(false),
             halted: Mutex::default(),
             ails: OnceLock::new(),
         }
@@ -231,7 +249,8 @@ impl HostedGroup {
             return done(Ok(leave));
         }
         let request = self.core.next_request();
-        self.askers.lock().insert(request, Asker::Read(done));
+        let asker = Asker::Read(self.core.now().monotonic, done);
+        self.askers.lock().insert(request, asker);
         self.unless_halted(Event::Read { request });
     }
 
@@ -405,7 +424,7 @@ impl Asker {
         match self {
             Self::Write(done) => done(Err(why)),
             // Nothing is uncertain of a read.
-            Self::Read(done) => done(Err(match why {
+            Self::Read(_, done) => done(Err(match why {
                 Refusal::Uncertain => Refusal::NotLeader(None),
                 why => why,
             })),

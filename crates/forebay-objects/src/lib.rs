@@ -36,6 +36,6 @@ pub use pull::claim as claim_cache;
 pub use pull::is_claimed;
 pub use pull::{
     Bringer, DirectoryOrigin, Origin, Origins, Prepared, PullError, PullOptions, PullRate,
-    PullState, PulledVersion, Puller, Pulling, Served, TablePull, object_origin,
+    PullState, PullThrottle, PulledVersion, Puller, Pulling, Served, TablePull, object_origin,
 };
 pub use upload::Uploaded;

@@ -28,7 +28,7 @@ use crate::tail::{SnapshotFacts, Tail};
 use crate::time::{ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK};
 
 /// The most bytes of entries in one message.
-const MOST_MESSAGE_BYTES: u64 = 1 << 20;
+pub(crate) const MOST_MESSAGE_BYTES: u64 = 1 << 20;
 /// A leader takes in no more while so much is not decided.
 const MOST_UNDECIDED_BYTES: u64 = 256 << 20;
 /// The library draws its election timeouts from a generator that no seed repeats. So it is given
@@ -58,6 +58,8 @@ pub struct Replica {
     pub(crate) seen: Seen,
     /// In this term the lead was to be handed over: whoever was told may take it at any time.
     pub(crate) handed_over_in: u64,
+    /// Entries are being fetched from the log's files.
+    pub(crate) is_reading_log: bool,
     /// Who was asked for a copy, and when.
     pub(crate) fetching: Option<(PeerId, Duration)>,
     pub(crate) came: Option<SnapshotFacts>,
@@ -138,6 +140,7 @@ impl Replica {
             reads: Reads::new(dice.next_u64()),
             dice,
             handed_over_in: 0,
+            is_reading_log: false,
             fetching: None,
             came: None,
             installing: None,
@@ -195,6 +198,8 @@ impl Replica {
             Event::Applied { index } => self.take_applied(index),
             Event::Trim { .. } if is_planted(Bug::AppliesBeforeCommit) => {}
             Event::Trim { through } => self.raw.mut_store().trim(through),
+            Event::EntriesCame(entries) => self.take_entries(&entries),
+            Event::EntriesGone { through } => self.lack_entries(through),
             Event::SnapshotCame(facts) => self.came = Some(facts),
             Event::SnapshotFailed => self.fetching = None,
             Event::Change(changes) => self.propose_changes(&changes),
@@ -202,6 +207,7 @@ impl Replica {
             Event::Transfer { to } => self.hand_over(to),
         }
         self.settle(now, &mut actions);
+        self.fetch_entries(&mut actions);
         actions
     }
 

@@ -1,8 +1,10 @@
 //! What a node tells Prometheus of the replicas of live tables that it has.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use forebay_cluster::LivePlace;
+use forebay_cluster::local::LocalReplicas;
 use forebay_cluster::reports::GroupReport;
 use forebay_engine::TableName;
 use forebay_replica::GroupId;
@@ -87,12 +89,52 @@ pub fn metrics(page: &mut Page, cluster: &Cluster, sees: &dyn Fn(&str) -> bool) 
         (table, replicas)
     };
     let tables: Vec<(&TableName, ReplicasHere)> = seen.map(of).collect();
+    if let Some(replicas) = member.replicas() {
+        logs(
+            page,
+            &replicas,
+            live.tables().filter(|(table, _)| sees(table.as_str())),
+        );
+    }
     for (name, help, of) in FAMILIES {
         page.begin(name, "gauge", help);
         for (table, replicas) in &tables {
             page.line(name, &[("table", table.as_str())], of(replicas));
         }
     }
+}
+
+/// What logs hold, and how replicas that were behind were brought up to date.
+fn logs<'a>(
+    page: &mut Page,
+    replicas: &LocalReplicas,
+    tables: impl Iterator<Item = (&'a TableName, &'a LivePlace)>,
+) {
+    let name = "forebay_cluster_log_bytes";
+    let help = "Files of the log of a live table's replicas here: what a restart needs, and what is \
+                kept for replicas that were away.";
+    page.begin(name, "gauge", help);
+    for (table, place) in tables {
+        let log = place
+            .routes()
+            .iter()
+            .find_map(|route| replicas.log(route.group));
+        let Some((needed, kept)) = log.map(|log| log.size_bytes()) else {
+            continue;
+        };
+        for (what, bytes) in [("needed", needed), ("kept", kept)] {
+            page.line(name, &[("table", table.as_str()), ("for", what)], bytes);
+        }
+    }
+    let counts = replicas.host().counts();
+    let help =
+        "Copies of partitions that replicas here were brought, as no log went back far enough.";
+    let copies = counts.copies.load(Ordering::Relaxed);
+    page.one("forebay_cluster_copies_total", "counter", help, copies);
+    let help =
+        "Bytes of log entries read from files here, for replicas elsewhere that were behind.";
+    let bytes = counts.tail_bytes.load(Ordering::Relaxed);
+    page.one("forebay_cluster_tail_bytes_total", "counter", help, bytes);
 }
 
 impl ReplicasHere {

@@ -90,6 +90,17 @@ impl ReplicaCommons {
         all.find_map(|(group, replica)| is_it(replica).then_some(*group))
     }
 
+    /// The log of a group that runs here.
+    pub fn log(&self, group: GroupId) -> Option<Arc<EngineLog>> {
+        let standings = self.standings.lock();
+        let of_group = standings.range((group, PeerId(0))..=(group, PeerId(u64::MAX)));
+        let mut logs = of_group.filter_map(|(_, standing)| match standing {
+            ReplicaStanding::Runs(log) => log.upgrade(),
+            _ => None,
+        });
+        logs.next()
+    }
+
     pub fn show(&self, table: &LiveTable) {
         self.tables.rcu(|tables| {
             let mut tables = BTreeMap::clone(tables);

@@ -12,6 +12,7 @@
 //! | `steering`, `reporting` | what leaders do; what the cluster is told |
 //! | `settling` | whether all is there, for who restarts nodes |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
+//! | `pace` | how fast others are sent the log |
 //! | `roster`, `commons` | where peers are; what the threads share |
 //! | `worker` | the thread |
 
@@ -21,6 +22,7 @@ mod copy_wire;
 mod keeping;
 mod note;
 mod opening;
+mod pace;
 mod peers;
 mod reporting;
 mod roster;
@@ -43,8 +45,9 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, TableName};
-use forebay_host::{Commands, GroupFacts, HostParts, ReplicaHost};
+use forebay_host::{Commands, EngineLog, GroupFacts, HostParts, ReplicaHost};
 use forebay_io::{Clock, Disk, Random, Throttle};
+use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, TICK};
 use parking_lot::Mutex;
 
@@ -58,6 +61,7 @@ use commons::ReplicaCommons;
 use copy_wire::CopyQuestion;
 use keeping::ReplicaKeeper;
 use opening::TableOpener;
+use pace::TailPace;
 use peers::PeerMaker;
 use roster::{RosterPost, SharedRoster};
 use settling::Settling;
@@ -81,8 +85,10 @@ pub struct ReplicaParts {
     pub boot_id: u128,
     /// Threads that apply.
     pub appliers: usize,
-    /// How fast copies come, in bytes a second; none: as fast as they can.
-    pub copy_rate_bytes: Option<u64>,
+    /// Of each table's log, what is kept for peers that are behind, beyond what restarts need.
+    pub log_kept_bytes: u64,
+    /// How fast copies come and logs go: that of all that is brought to the node.
+    pub throttle: Arc<PullThrottle>,
 }
 
 /// The node that the replicas are of.
@@ -129,6 +135,7 @@ impl LocalReplicas {
                 cache: parts.cache.clone(),
                 budget: Budget::new(parts.memory_bytes),
                 boot_id: parts.boot_id,
+                log_kept_bytes: parts.log_kept_bytes,
             },
             maker: PeerMaker {
                 cache: parts.cache,
@@ -137,7 +144,7 @@ impl LocalReplicas {
                     peers: parts.peers,
                     roster,
                     disk,
-                    throttle: Arc::new(Throttle::new(parts.copy_rate_bytes, Arc::clone(&clock))),
+                    throttle: parts.throttle,
                 },
             },
             commons: Arc::clone(&commons),
@@ -193,6 +200,11 @@ impl LocalReplicas {
     /// What keeps tables from being as they are to be, such as a full disk, by table.
     pub fn troubles(&self) -> BTreeMap<TableName, String> {
         self.commons.troubles.lock().clone()
+    }
+
+    /// The log of a table, by any of its groups that runs here.
+    pub fn log(&self, group: GroupId) -> Option<Arc<EngineLog>> {
+        self.commons.log(group)
     }
 
     pub fn host(&self) -> &ReplicaHost {
@@ -252,6 +264,7 @@ fn start_host(
             roster: Arc::clone(roster),
             peers: Arc::clone(&parts.peers),
         }),
+        pace: Arc::new(TailPace(Arc::clone(&parts.throttle))),
         appliers: parts.appliers,
         // So many requests that no process comes to those of the next.
         first_request: parts.cache.random().next_u64() >> 1,

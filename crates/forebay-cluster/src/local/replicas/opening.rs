@@ -52,6 +52,8 @@ pub struct TableOpener {
     pub cache: Store,
     pub budget: Arc<Budget>,
     pub boot_id: u128,
+    /// Of each log, what is kept for peers that are behind.
+    pub log_kept_bytes: u64,
 }
 
 impl From<LiveError> for KeepError {
@@ -178,6 +180,7 @@ impl TableOpener {
         let here: BTreeSet<_> = table.partitions().iter().map(|range| range.id).collect();
         note.peers.retain(|peer| here.contains(&peer.partition));
         let (engine_log, starts) = self.open_log(&table, &mut note)?;
+        engine_log.keep_for_peers(self.log_kept_bytes);
         let clock = Arc::clone(self.cache.clock());
         let log = TableLog::start(Arc::clone(&engine_log) as _, clock)?;
         Ok(HeldTable {

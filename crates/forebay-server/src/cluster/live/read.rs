@@ -77,9 +77,13 @@ impl PartRead<'_> {
             let why = "where the table's partitions are is not known here yet".to_owned();
             return Err(NotRead::Passing(why));
         };
-        let lead = asker.lead(&spot, self.may_move, attempt);
+        let mut lead = asker.lead(&spot, self.may_move, attempt);
         if lead != Lead::Here && asker.reads_follower(spot.group) {
-            return self.here(spot.group, false).await;
+            if !self.has_expired().await {
+                return self.here(spot.group, false).await;
+            }
+            // Only the leader moves the partition's time.
+            lead = asker.lead(&spot, false, attempt);
         }
         match lead {
             Lead::Here => self.here(spot.group, true).await,
@@ -131,7 +135,7 @@ impl PartRead<'_> {
             // The answer is that of a partition whose time has come to now.
             move_time(asker, group).await.map_err(NotRead::Passing)?;
         }
-        let leave = self.leave(group).await?;
+        let leave = self.leave(group, leads).await?;
         let replies = asker.read_by_leave((self.task)(), self.counts.0).await;
         if !leave.holds() {
             let why = "the replica here leads no more".to_owned();
@@ -141,7 +145,7 @@ impl PartRead<'_> {
         Ok(replies)
     }
 
-    async fn leave(&self, group: GroupId) -> Result<ReadLeave, NotRead> {
+    async fn leave(&self, group: GroupId, leads: bool) -> Result<ReadLeave, NotRead> {
         let asker = self.asker;
         let Some(replicas) = asker.cluster.member().replicas() else {
             return Err(NotRead::Passing("no replica is here".to_owned()));
@@ -149,7 +153,10 @@ impl PartRead<'_> {
         let (done, given) = oneshot::channel();
         // Who gave up is told nothing.
         let done = Box::new(move |leave| drop(done.send(leave)));
-        replicas.host().read(group, done);
+        match asker.cluster.stale_reads().filter(|_| !leads) {
+            Some(bound) => replicas.host().read_within(group, bound, done),
+            None => replicas.host().read(group, done),
+        }
         let clock = asker.work.shared.store.clock();
         match within(&**clock, asker.left(), given).await {
             Some(Ok(Ok(leave))) => Ok(leave),

@@ -9,8 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_engine::live::{Durability, LiveDraft, LiveOptions, LiveTable};
 use forebay_engine::{PartitionRange, TableName};
-use forebay_host::{Commands, StateError};
+use forebay_host::{Commands, KEPT_BYTES, StateError};
 use forebay_io::{Clock, SystemClock};
+use forebay_objects::{PullRate, PullThrottle};
 use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -117,6 +118,8 @@ impl ReplicaWatch for Steers {
 pub struct TestNode {
     pub dir: TempDir,
     pub replicas: Option<Arc<LocalReplicas>>,
+    pub throttle: Arc<PullThrottle>,
+    pub log_kept_bytes: u64,
     watch: Arc<Steers>,
 }
 
@@ -132,9 +135,20 @@ impl Default for TestNode {
         Self {
             dir: tempfile::tempdir().unwrap(),
             replicas: None,
+            throttle: throttle(None),
+            log_kept_bytes: KEPT_BYTES,
             watch: Arc::default(),
         }
     }
+}
+
+/// At most so many bytes a second.
+pub fn throttle(ceiling_bytes: Option<u64>) -> Arc<PullThrottle> {
+    let rate = PullRate {
+        ceiling_bytes,
+        adaptive: true,
+    };
+    Arc::new(PullThrottle::new(rate, Arc::new(SystemClock)))
 }
 
 /// The peers of the group, by the nodes that have them.
@@ -169,7 +183,8 @@ impl TestNodes {
             memory_bytes: 4 << 20,
             boot_id: self.boot_id,
             appliers: 2,
-            copy_rate_bytes: None,
+            log_kept_bytes: node.log_kept_bytes,
+            throttle: Arc::clone(&node.throttle),
         });
         let replicas = Arc::new(replicas.unwrap());
         replicas.watched_by(Arc::clone(&node.watch) as _);

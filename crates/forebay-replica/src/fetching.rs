@@ -1,0 +1,54 @@
+//! Entries for peers that are behind, which lie in the log's files alone: asked for one part after
+//! the other, as much as one message has.
+
+use raft::eraftpb::Entry;
+
+use crate::entry::LogEntry;
+use crate::events::Action;
+use crate::replica::{MOST_MESSAGE_BYTES, Replica};
+
+impl Replica {
+    /// Has the next part fetched, if peers wait for one and none is under way.
+    pub(crate) fn fetch_entries(&mut self, actions: &mut Vec<Action>) {
+        if self.is_reading_log {
+            return;
+        }
+        if !self.is_leader() {
+            return self.raw.store().forget_wanted();
+        }
+        if let Some((from, to)) = self.raw.store().first_wanted() {
+            self.is_reading_log = true;
+            let most_bytes = MOST_MESSAGE_BYTES;
+            actions.push(Action::FetchEntries {
+                from,
+                to,
+                most_bytes,
+            });
+        }
+    }
+
+    /// A part came: who waits for it is sent it, who waits for another one asks again.
+    pub(crate) fn take_entries(&mut self, entries: &[LogEntry]) {
+        let entries: Vec<Entry> = entries.iter().map(LogEntry::to_raft).collect();
+        let first = entries.first().map(|entry| entry.index);
+        if let (Some(first), false) = (first, self.raw.mut_store().take_fetched(entries)) {
+            // Not what is decided there: a copy brings that.
+            self.raw.mut_store().forget_older(first);
+        }
+        self.send_wanted();
+    }
+
+    /// Entries up to this one cannot be had from files: who needs them is brought a copy.
+    pub(crate) fn lack_entries(&mut self, through: u64) {
+        self.raw.mut_store().forget_older(through);
+        self.send_wanted();
+    }
+
+    fn send_wanted(&mut self) {
+        self.is_reading_log = false;
+        for wanted in self.raw.store().take_wanted() {
+            self.raw.on_entries_fetched(wanted);
+        }
+        self.raw.mut_store().drop_fetched();
+    }
+}
