@@ -29,6 +29,8 @@ pub struct SimReplica {
     /// The end of its log.
     pub matched: u64,
     pub is_damaged: bool,
+    /// It met damage, and goes on as far as it can.
+    pub ails: bool,
 }
 
 /// The replicas of a process.
@@ -357,7 +359,9 @@ impl World {
         let mut reports = Vec::new();
         for order in orders {
             let place = (order.group, order.peer);
-            let problem = match self.hosts[by.host].disk.replicas.get(&place) {
+            let on_disk = self.hosts[by.host].disk.replicas.get(&place);
+            let ails = on_disk.is_some_and(|replica| replica.ails);
+            let problem = match on_disk {
                 None => Some(ReplicaProblem::Forgot),
                 Some(replica) if replica.is_damaged => Some(ReplicaProblem::Damaged),
                 Some(_) => None,
@@ -387,7 +391,7 @@ impl World {
                 peer: order.peer,
                 term: belief.map_or(term, |belief| belief.term),
                 problem,
-                ails: false,
+                ails,
                 stranded: stranded.filter(|_| lead.is_none() && problem.is_none()),
                 leads: lead,
             });
