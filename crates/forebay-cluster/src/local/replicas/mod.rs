@@ -46,7 +46,7 @@ use bytes::Bytes;
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, TableName};
 use forebay_host::{Commands, EngineLog, GroupFacts, HostParts, ReplicaHost};
-use forebay_io::{Clock, Disk, Random, Throttle};
+use forebay_io::{Clock, Disk, Random};
 use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, TICK};
 use parking_lot::Mutex;

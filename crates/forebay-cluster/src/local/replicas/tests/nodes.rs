@@ -120,7 +120,7 @@ pub struct TestNode {
     pub replicas: Option<Arc<LocalReplicas>>,
     pub throttle: Arc<PullThrottle>,
     pub log_kept_bytes: u64,
-    watch: Arc<Steers>,
+    pub(super) watch: Arc<Steers>,
 }
 
 pub struct TestNodes {
