@@ -157,6 +157,13 @@ impl Tail {
         wanted.into_iter().map(|wanted| wanted.context).collect()
     }
 
+    pub fn skip_wanted(&self) {
+        let mut wanted = self.wanted.borrow_mut();
+        if !wanted.is_empty() {
+            wanted.remove(0);
+        }
+    }
+
     pub fn forget_wanted(&self) {
         self.wanted.borrow_mut().clear();
     }
