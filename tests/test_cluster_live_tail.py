@@ -50,6 +50,24 @@ def has_all(node, count):
         return False
 
 
+def wait_away(leader):
+    silent = 'forebay_cluster_silent_replicas{table="t"}'
+    wait_for(lambda: leader.metric(silent) == 1, "the leader misses it", 60, 0.1)
+
+
+def wait_caught_up(made, node, count):
+    """Until who leads has all replicas answer and none lack anything, and the node has all. Before
+    that a node which has just started may have others answer."""
+    of = '{table="t"}'
+
+    def is_whole(one):
+        names = ("led_partitions", "silent_replicas", "replica_behind_entries")
+        return [one.metric(f"forebay_cluster_{name}{of}") for name in names] == [1, 0, 0]
+
+    wait_for(lambda: any(map(is_whole, made.nodes)), "all replicas have all", 120, 0.1)
+    wait_for(lambda: has_all(node, count), "it has all", 60, 0.1)
+
+
 def log_bytes(node, what):
     return node.metric(f'forebay_cluster_log_bytes{{table="t",for="{what}"}}')
 
@@ -66,8 +84,9 @@ def test_who_was_away_for_50_mb_is_sent_the_tail(cluster, how):
     write(leader, range(200, 200 + COUNT))
     # Most of it is in files alone.
     wait_for(lambda: log_bytes(leader, "kept") > 0, "it is kept for who is away", 60, 0.1)
+    wait_away(leader)
     away.start().comes_up() if how == "killed" else away.signal(signal.SIGCONT)
-    wait_for(lambda: has_all(away, 200 + COUNT), "it has all", 120, 0.2)
+    wait_caught_up(made, away, 200 + COUNT)
     assert away.metric("forebay_cluster_copies_total") == 0
     if how == "killed":
         read = sum(node.metric("forebay_cluster_tail_bytes_total") for node in made.nodes)
@@ -84,8 +103,9 @@ def test_who_was_away_for_longer_is_brought_a_copy(cluster):
     # Segments of 16 MiB: the newest one stays, and one that it takes turns with.
     is_short = lambda: log_bytes(leader, "kept") < 34 << 20  # noqa: E731
     wait_for(is_short, lambda: f"the log is short: {log_bytes(leader, 'kept')}", 60, 0.2)
+    wait_away(leader)
     away.start().comes_up()
-    wait_for(lambda: has_all(away, 200 + COUNT), "it has all", 120, 0.2)
+    wait_caught_up(made, away, 200 + COUNT)
     assert away.metric("forebay_cluster_copies_total") == 1
     # It goes on by the log.
     write(leader, range(200 + COUNT, 400 + COUNT))

@@ -1,30 +1,53 @@
 //! Entries for peers that are behind, which lie in the log's files alone: asked for one part after
 //! the other, as much as one message has.
 
+use std::time::Duration;
+
 use raft::eraftpb::Entry;
 
 use crate::entry::LogEntry;
 use crate::events::Action;
 use crate::replica::{MOST_MESSAGE_BYTES, Replica};
+use crate::time::Now;
+
+/// So many parts at most are on their way to a peer: heartbeats wait behind them.
+const MOST_PARTS_UNDER_WAY: usize = 8;
+/// Where nothing was read for so long, nobody answers.
+const STUCK: Duration = Duration::from_secs(1);
 
 impl Replica {
     /// Has the next part fetched, if peers wait for one and none is under way.
-    pub(crate) fn fetch_entries(&mut self, actions: &mut Vec<Action>) {
+    pub(crate) fn fetch_entries(&mut self, now: Now, actions: &mut Vec<Action>) {
         if self.is_reading_log {
             return;
         }
         if !self.is_leader() {
             return self.raw.store().forget_wanted();
         }
-        if let Some((from, to)) = self.raw.store().first_wanted() {
-            self.is_reading_log = true;
+        while let Some((from, to)) = self.raw.store().first_wanted() {
+            if !self.takes_more(now, from) {
+                // It is asked for again when the peer has answered.
+                self.raw.store().skip_wanted();
+                continue;
+            }
+            (self.is_reading_log, self.read_log_at) = (true, now.monotonic);
             let most_bytes = MOST_MESSAGE_BYTES;
-            actions.push(Action::FetchEntries {
+            return actions.push(Action::FetchEntries {
                 from,
                 to,
                 most_bytes,
             });
         }
+    }
+
+    /// Whether a peer is to be sent this entry next, and has not too much before it.
+    fn takes_more(&self, now: Now, from: u64) -> bool {
+        // What was sent may be lost, and its answers: then one more shows what the peer lacks.
+        let is_stuck = now.monotonic >= self.read_log_at + STUCK;
+        let mut peers = self.raw.raft.prs().iter();
+        peers.any(|(_, peer)| {
+            peer.next_idx == from && (is_stuck || peer.ins.count() < MOST_PARTS_UNDER_WAY)
+        })
     }
 
     /// A part came: who waits for it is sent it, who waits for another one asks again.

@@ -60,6 +60,8 @@ pub struct Replica {
     pub(crate) handed_over_in: u64,
     /// Entries are being fetched from the log's files.
     pub(crate) is_reading_log: bool,
+    /// When that began last.
+    pub(crate) read_log_at: Duration,
     /// Who was asked for a copy, and when.
     pub(crate) fetching: Option<(PeerId, Duration)>,
     pub(crate) came: Option<SnapshotFacts>,
@@ -141,6 +143,7 @@ impl Replica {
             dice,
             handed_over_in: 0,
             is_reading_log: false,
+            read_log_at: Duration::ZERO,
             fetching: None,
             came: None,
             installing: None,
@@ -207,7 +210,7 @@ impl Replica {
             Event::Transfer { to } => self.hand_over(to),
         }
         self.settle(now, &mut actions);
-        self.fetch_entries(&mut actions);
+        self.fetch_entries(now, &mut actions);
         actions
     }
 

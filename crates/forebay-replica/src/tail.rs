@@ -157,6 +157,13 @@ impl Tail {
         wanted.into_iter().map(|wanted| wanted.context).collect()
     }
 
+    pub fn skip_wanted(&self) {
+        let mut wanted = self.wanted.borrow_mut();
+        if !wanted.is_empty() {
+            wanted.remove(0);
+        }
+    }
+
     pub fn forget_wanted(&self) {
         self.wanted.borrow_mut().clear();
     }
@@ -286,5 +293,71 @@ impl Storage for Tail {
         (metadata.index, metadata.term) = (place.index, place.term);
         metadata.set_conf_state(self.applied.membership.to_raft());
         Ok(snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use raft::Error;
+
+    use super::*;
+
+    fn entry(term: u64, index: u64) -> Entry {
+        let mut entry = Entry::default();
+        (entry.term, entry.index) = (term, index);
+        entry
+    }
+
+    /// Entries 11 to 20 in files, those from 16 on of a later term.
+    fn tail() -> Tail {
+        let at = |term, index| Place { term, index };
+        let older = OlderEntries::new(at(2, 10), [at(3, 16)]).unwrap();
+        let applied = SnapshotFacts {
+            place: at(3, 20),
+            ..SnapshotFacts::default()
+        };
+        Tail::new(
+            HardState::default(),
+            applied,
+            (older, at(3, 20)),
+            vec![entry(3, 21)],
+        )
+    }
+
+    fn read(tail: &Tail, low: u64, high: u64) -> raft::Result<Vec<u64>> {
+        let found = tail.entries(low, high, u64::MAX, GetEntriesContext::empty(true))?;
+        Ok(found.iter().map(|entry| entry.index).collect())
+    }
+
+    #[test]
+    fn entries_in_files_are_fetched_first() {
+        let mut tail = tail();
+        let waits = Err(Error::Store(StorageError::LogTemporarilyUnavailable));
+        assert_eq!(tail.first_index(), Ok(11));
+        assert_eq!([10, 15, 16].map(|at| tail.term(at)), [Ok(2), Ok(2), Ok(3)]);
+        assert_eq!(read(&tail, 21, 22), Ok(vec![21]));
+        assert_eq!(read(&tail, 15, 22), waits);
+        assert_eq!(tail.first_wanted(), Some((15, 21)), "memory has the rest");
+        assert!(tail.take_fetched(vec![entry(2, 15), entry(3, 16)]));
+        assert_eq!(tail.take_wanted().len(), 1);
+        assert_eq!(read(&tail, 15, 22), Ok(vec![15, 16]));
+        assert_eq!(read(&tail, 17, 22), waits);
+        tail.drop_fetched();
+        tail.forget_older(15);
+        let gone = Err(Error::Store(StorageError::Compacted));
+        assert_eq!(read(&tail, 15, 22), gone, "a copy brings it");
+        assert_eq!(read(&tail, 16, 22), waits);
+    }
+
+    #[test]
+    fn what_was_not_decided_there_is_not_taken() {
+        let mut tail = tail();
+        assert!(!tail.take_fetched(vec![entry(3, 15), entry(3, 16)]));
+        assert!(!tail.take_fetched(vec![entry(2, 14), entry(3, 16)]));
+        assert!(!tail.take_fetched(vec![entry(3, 20), entry(3, 21)]));
+        assert_eq!(
+            read(&tail, 15, 17),
+            Err(Error::Store(StorageError::LogTemporarilyUnavailable))
+        );
     }
 }

@@ -73,8 +73,8 @@ pub trait Store {
     /// Of the content; `None` in the midst of an entry.
     fn hash(&mut self) -> Result<Option<u64>, Trouble>;
 
-    /// Entries from the log, from the first on and up to the other, which is left out: one at least,
-    /// and about so many bytes. `None`: they are not there any more.
+    /// Entries from the log, from the first on and up to the other, which is left out: one at
+    /// least, and about so many bytes. `None`: they are not there any more.
     fn entries(
         &mut self,
         range: (u64, u64),
