@@ -103,7 +103,7 @@ impl Peers for TestPeers {
 
 /// Steers always.
 #[derive(Debug, Default)]
-struct Steers(Mutex<Vec<GroupReport>>);
+pub(super) struct Steers(Mutex<Vec<GroupReport>>);
 
 impl ReplicaWatch for Steers {
     fn may_steer(&self) -> bool {
@@ -120,7 +120,7 @@ pub struct TestNode {
     pub replicas: Option<Arc<LocalReplicas>>,
     pub throttle: Arc<PullThrottle>,
     pub log_kept_bytes: u64,
-    pub(super) watch: Arc<Steers>,
+    pub watch: Arc<Steers>,
 }
 
 pub struct TestNodes {
