@@ -2,7 +2,7 @@
 //!
 //! A server that is no node of a cluster never comes here.
 
-use forebay_cluster::LivePlace;
+use forebay_cluster::LiveRoute;
 use forebay_engine::live::{Expiry, LiveTable};
 use forebay_host::ReadLeave;
 
@@ -22,6 +22,18 @@ impl Leaves {
     #[inline]
     pub fn hold(&self) -> bool {
         self.held.iter().all(|(_, leave)| leave.holds())
+    }
+
+    /// Takes leave of the partition that a key is in, once.
+    fn take(&mut self, cluster: &Cluster, route: Option<&LiveRoute>) -> Result<(), CommandError> {
+        let group = route.ok_or(CommandError::Replicas)?.group;
+        if self.held.iter().all(|(known, _)| *known != group) {
+            let replicas = cluster.member().replicas();
+            let leave = replicas.and_then(|replicas| replicas.host().try_read(group));
+            let leave = leave.ok_or(CommandError::Replicas)?;
+            self.held.push((group, leave));
+        }
+        Ok(())
     }
 
     /// Takes back what was read from `start` on, unless leave has held until now.
@@ -64,30 +76,27 @@ impl View<'_> {
             let Some(table) = table.filter(|table| self.tables.is_replica(table)) else {
                 continue;
             };
-            self.take_leave(cluster, (places.table(name), table, key), &mut leaves)?;
+            let place = places.table(name);
+            leaves.take(cluster, place.and_then(|place| place.route(key)))?;
+            if table.options().expiry != Expiry::Never {
+                self.check_expiry(table, key)?;
+            }
         }
         Ok(leaves)
     }
 
-    fn take_leave(
-        &self,
-        cluster: &Cluster,
-        (place, table, key): (Option<&LivePlace>, &LiveTable, &[u8]),
-        leaves: &mut Leaves,
-    ) -> Result<(), CommandError> {
-        let route = place.and_then(|place| place.route(key));
-        let group = route.ok_or(CommandError::Replicas)?.group;
-        if leaves.held.iter().all(|(known, _)| *known != group) {
-            let replicas = cluster.member().replicas();
-            let leave = replicas.and_then(|replicas| replicas.host().try_read(group));
-            leaves
-                .held
-                .push((group, leave.ok_or(CommandError::Replicas)?));
+    /// Leave to read these keys of a replicated table; whoever reads them looks at what has expired.
+    pub fn leaves_of(&self, table: &[u8], keys: &[&[u8]]) -> Result<Leaves, CommandError> {
+        let mut leaves = Leaves::default();
+        let Some(cluster) = &self.shared.cluster else {
+            return Ok(leaves);
+        };
+        let places = cluster.member().live();
+        let place = places.table(table);
+        for key in keys {
+            leaves.take(cluster, place.and_then(|place| place.route(key)))?;
         }
-        match table.options().expiry {
-            Expiry::Never => Ok(()),
-            _ => self.check_expiry(table, key),
-        }
+        Ok(leaves)
     }
 
     /// A key that has expired and is still there: its partition's time has to come to that first.

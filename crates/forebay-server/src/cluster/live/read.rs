@@ -8,7 +8,7 @@ use forebay_replica::GroupId;
 use tokio::sync::oneshot;
 
 use super::super::ask::{Asker, PeerReplies, Unanswered};
-use super::super::frame::DAMAGED;
+use super::super::frame::{DAMAGED, reason};
 use super::super::place::moved_to;
 use super::super::split;
 use super::lead::Lead;
@@ -64,7 +64,7 @@ impl PartRead<'_> {
             if (is_damage && self.has_one_replica()) || !asker.waits_for_lead().await {
                 return Err(match is_damage {
                     true => Unanswered::Damaged(why),
-                    false => Unanswered::Told(format!("TRYAGAIN {why}")),
+                    false => Unanswered::Told(format!("TRYAGAIN {}", reason(&why))),
                 });
             }
             attempt += 1;
