@@ -126,8 +126,8 @@ impl Store {
         Self::open(disk, clock, random, root)
     }
 
-    /// Writes the file anew that says that a directory has a store of one machine. For caches, where
-    /// it was damaged.
+    /// Writes the file anew that says that a directory has a store of one machine. For caches
+    /// whose file was damaged.
     pub fn mend_kind(disk: &dyn Disk, root: &Path) -> Result<(), StoreError> {
         let path = store_file(root);
         replace_file(disk, &path, store_file_text().as_bytes()).at("write", &path)

@@ -85,6 +85,22 @@ impl LiveTable {
         self.shared().install(copy)
     }
 
+    /// The partitions with damage in their runs that a read, a merge, a flush or a check has met
+    /// since the table was opened, each once, and what was met. One that a copy took the place of
+    /// is none of them any more.
+    pub fn damaged(&self) -> Vec<(PartitionId, String)> {
+        let shared = self.shared();
+        match shared.shape.damage.all().is_empty() {
+            true => Vec::new(),
+            false => shared.damaged_of(&shared.structure.lock()),
+        }
+    }
+
+    /// Reads a finished run that is among the table's files back from the device, all of it.
+    pub fn check_run(&self, id: &RunId) -> Result<(), LiveError> {
+        self.shared().check_run(id)
+    }
+
     /// Removes the files of runs that were brought and came to nothing; those that the table names
     /// stay.
     pub fn discard_runs<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {

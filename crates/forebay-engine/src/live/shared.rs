@@ -24,6 +24,7 @@ use crate::live::parts::LiveParts;
 use crate::live::run::{LiveRun, open_file};
 use crate::live::shape::Shape;
 use crate::name::RunId;
+use crate::partition::PartitionId;
 use crate::route::Router;
 use crate::store::Store;
 
@@ -264,6 +265,25 @@ impl LiveShared {
         let only = std::iter::once((0, &partition.bounds));
         let router = Router::new(&self.shape.table, self.shape.order, only);
         self.check_bounds(&router, 0, &run)
+    }
+
+    /// See [`LiveTable::damaged`](crate::live::LiveTable::damaged).
+    pub fn damaged_of(&self, manifest: &LiveManifest) -> Vec<(PartitionId, String)> {
+        let met = self.shape.damage.all();
+        let problem = |partition: &LivePartition| {
+            let mut runs = partition.runs.iter();
+            let problem = runs.find_map(|run| met.get(&run.id))?;
+            Some((partition.id, problem.clone()))
+        };
+        manifest.partitions.iter().filter_map(problem).collect()
+    }
+
+    /// See [`LiveTable::check_run`](crate::live::LiveTable::check_run).
+    pub fn check_run(&self, id: &RunId) -> Result<(), LiveError> {
+        let path = self.files.run(id);
+        let read = read_back(&**self.disk(), &path, self.shape.order, &mut |_| ());
+        read.map(drop)
+            .map_err(|source| self.shape.run_error(source))
     }
 
     /// Opens the files of a run and compares them with what the manifest says of it.

@@ -64,8 +64,8 @@ impl ReplicaKeeper {
         held.any(|held| held.engine_log.failure().is_some())
     }
 
-    /// What keeps tables from being as they are to be: that they could not be made so the last time,
-    /// or have no room.
+    /// What keeps tables from being as they are to be: that they could not be made so the last
+    /// time, or have no room.
     pub fn troubles(&self) -> BTreeMap<TableName, String> {
         let told = self.told.iter();
         let mut troubles: BTreeMap<TableName, String> = told

@@ -127,7 +127,7 @@ impl LocalReplicas {
             running: Mutex::default(),
             shelf: CopyShelf::new(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&random)),
             hands_over: AtomicBool::new(false),
-            settling: Settling::new(clock.monotonic()),
+            settling: Settling::new(Arc::clone(&clock)),
             troubles: Mutex::default(),
         });
         let keeper = ReplicaKeeper {
@@ -154,11 +154,7 @@ impl LocalReplicas {
             told: BTreeMap::new(),
         };
         let keeper = Arc::new(Mutex::new(keeper));
-        let worker = ReplicaWorker::start(
-            Arc::clone(&keeper),
-            Arc::clone(&commons),
-            Arc::clone(&clock),
-        )?;
+        let worker = ReplicaWorker::start(Arc::clone(&keeper), Arc::clone(&commons))?;
         Ok(Self {
             commons,
             keeper,
@@ -190,7 +186,7 @@ impl LocalReplicas {
         self.worker.damage_met();
     }
 
-    /// Why the next node should not be stopped yet: replicas are not there, or ail, or have no room.
+    /// Why the next node should not be stopped yet: replicas are not there, ail, or have no room.
     pub fn waits_for(&self) -> Vec<String> {
         let mut all = self.commons.settling.waits_for();
         all.extend(self.commons.troubles.lock().values().cloned());

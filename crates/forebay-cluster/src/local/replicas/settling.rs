@@ -2,17 +2,19 @@
 //!
 //! A replica is there when it votes in its group, and has applied what was decided when it was
 //! asked after the start. Once all are, the node has settled, and replicas that come to be here
-//! later, as nodes are added, change nothing about that. One that ails does: with the next node away
-//! its group might have no majority.
+//! later, as nodes are added, change nothing about that. One that ails does: with the next node
+//! away its group might have no majority.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_engine::TableName;
+use forebay_host::ReplicaHost;
+use forebay_io::Clock;
+use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
-use super::commons::{ReplicaCommons, ReplicaPlace};
 use crate::live::{ReplicaOrder, ReplicaOrders};
 use crate::reports::GroupReport;
 
@@ -23,10 +25,11 @@ const LEADERLESS: Duration = Duration::from_secs(60);
 /// See the module's text.
 #[derive(Debug)]
 pub struct Settling {
+    clock: Arc<dyn Clock>,
     started: Duration,
     now: Mutex<Settled>,
     /// Replicas that had all that was decided, since the start.
-    caught_up: Arc<Mutex<BTreeSet<ReplicaPlace>>>,
+    caught_up: Arc<Mutex<BTreeSet<(GroupId, PeerId)>>>,
 }
 
 /// What there is to be waited for.
@@ -47,9 +50,10 @@ enum Stands {
 }
 
 impl Settling {
-    pub fn new(started: Duration) -> Self {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            started,
+            started: clock.monotonic(),
+            clock,
             now: Mutex::default(),
             caught_up: Arc::default(),
         }
@@ -90,19 +94,19 @@ impl Settled {
     }
 }
 
-impl ReplicaCommons {
-    /// Looks how the ordered replicas stand, of which this is told. REQUIRES: the orders were carried
-    /// out as far as they could be.
-    pub fn settle(&self, orders: &ReplicaOrders, reports: &[GroupReport], now: Duration) {
+impl Settling {
+    /// Looks how the ordered replicas stand, of which this is told. REQUIRES: the orders were
+    /// carried out as far as they could be.
+    pub fn look(&self, host: &ReplicaHost, orders: &ReplicaOrders, reports: &[GroupReport]) {
         let told = reports.iter();
-        let told: BTreeMap<ReplicaPlace, &GroupReport> = told
+        let told: BTreeMap<(GroupId, PeerId), &GroupReport> = told
             .map(|report| ((report.group, report.peer), report))
             .collect();
         let mut settled = Settled {
             is_known: true,
             ..Settled::default()
         };
-        let has_settled = self.settling.now.lock().has_settled;
+        let has_settled = self.now.lock().has_settled;
         for order in &orders.replicas {
             // One that is to go is not waited for.
             let mut wanted = order.wanted.peers.iter();
@@ -112,7 +116,7 @@ impl ReplicaCommons {
             let report = told.get(&(order.group, order.peer));
             let stands = match report {
                 Some(report) if report.problem.is_some() || report.ails => Stands::Ailing,
-                Some(_) if has_settled || self.is_there(order, now) => Stands::There,
+                Some(_) if has_settled || self.is_there(host, order) => Stands::There,
                 Some(_) | None => Stands::Coming,
             };
             settled.count(&order.table, stands, 1);
@@ -122,30 +126,30 @@ impl ReplicaCommons {
         }
         let is_all_there = settled.coming.is_empty();
         settled.has_settled = settled.ailing.is_empty() && (has_settled || is_all_there);
-        *self.settling.now.lock() = settled;
+        *self.now.lock() = settled;
     }
 
     /// Whether a replica that does not ail votes, and had all that was decided when that was asked.
-    fn is_there(&self, order: &ReplicaOrder, now: Duration) -> bool {
+    fn is_there(&self, host: &ReplicaHost, order: &ReplicaOrder) -> bool {
         let place = (order.group, order.peer);
-        let facts = self.host.facts(order.group);
+        let facts = host.facts(order.group);
         let Some(facts) = facts.filter(|facts| facts.me == order.peer) else {
             return false;
         };
-        if facts.leader.is_none() && now >= self.settling.started + LEADERLESS {
+        if facts.leader.is_none() && self.clock.monotonic() >= self.started + LEADERLESS {
             return true;
         }
-        if self.settling.caught_up.lock().contains(&place) {
+        if self.caught_up.lock().contains(&place) {
             return facts.membership.voters.contains(&order.peer);
         }
         // Leave to read is given once all is applied here that was decided by now.
-        let caught_up = Arc::clone(&self.settling.caught_up);
+        let caught_up = Arc::clone(&self.caught_up);
         let done = move |leave: Result<_, _>| {
             if leave.is_ok() {
                 caught_up.lock().insert(place);
             }
         };
-        self.host.read(order.group, Box::new(done));
+        host.read(order.group, Box::new(done));
         false
     }
 }

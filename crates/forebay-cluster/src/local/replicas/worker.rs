@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_io::{Clock, start_thread};
+use forebay_io::start_thread;
 use parking_lot::Mutex;
 use tracing::warn;
 
@@ -41,7 +41,6 @@ struct Working {
     keeper: Arc<Mutex<ReplicaKeeper>>,
     commons: Arc<ReplicaCommons>,
     watch: Watching,
-    clock: Arc<dyn Clock>,
     orders: Option<Box<ReplicaOrders>>,
     is_done: bool,
 }
@@ -50,7 +49,6 @@ impl ReplicaWorker {
     pub fn start(
         keeper: Arc<Mutex<ReplicaKeeper>>,
         commons: Arc<ReplicaCommons>,
-        clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
         let (news, inbox) = channel();
         let watch = Watching::default();
@@ -58,7 +56,6 @@ impl ReplicaWorker {
             keeper,
             commons,
             watch: Arc::clone(&watch),
-            clock,
             orders: None,
             is_done: true,
         };
@@ -137,8 +134,8 @@ impl Working {
         let troubles = keeper.troubles();
         drop(keeper);
         let reports = self.commons.reports();
-        let now = self.clock.monotonic();
-        self.commons.settle(orders, &reports, now);
+        let commons = &self.commons;
+        commons.settling.look(&commons.host, orders, &reports);
         self.commons.troubles.lock().clone_from(&troubles);
         self.commons.shelf.tidy();
         let watch = self.watch.lock().clone();
