@@ -95,10 +95,8 @@ fn a_copy_comes_at_the_rate_of_all_that_is_brought() {
         nodes.set(&[b'k', key], &vec![key; 100 << 10]);
     }
     let throttle = super::nodes::throttle(Some(1 << 20));
-    nodes.nodes.push(super::nodes::TestNode {
-        throttle: Arc::clone(&throttle),
-        ..super::nodes::TestNode::default()
-    });
+    nodes.nodes.push(super::nodes::TestNode::default());
+    nodes.nodes[3].throttle = Arc::clone(&throttle);
     nodes.start(3);
     nodes.order(&[(0, 1, false), (1, 2, false), (3, 4, true)]);
     nodes.wait_report(3, 4, None);
