@@ -18,6 +18,7 @@
 //! | `heir` | a replica that begins another group, alone |
 //! | `lease` | what is said of a lease |
 //! | `partition_state`, `replica_log`, `opening` | partitions and logs of the engine as these |
+//! | `loads` | loads as proposals |
 //! | `core` | what all groups of a host share |
 
 mod carry;
@@ -27,6 +28,7 @@ mod group;
 mod heir;
 mod host;
 mod lease;
+mod loads;
 mod log_writer;
 mod opening;
 mod outbox;
@@ -39,10 +41,11 @@ mod tests;
 pub use group::{GroupFacts, GroupStanding, ReadDone, ReadLeave, WriteDone};
 pub use heir::{Heir, HeirError, begin_alone};
 pub use host::{HostParts, NewReplica, ReplicaHost};
+pub use loads::{LoadedRuns, load_proposal};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas};
 pub use outside::{
     Acknowledged, GroupLog, GroupState, NodeKey, Post, StateError, WriteError, Writing,
 };
-pub use partition_state::{Carrier, Commands, PartitionState, facts_of, place_of};
+pub use partition_state::{Carrier, Commands, PartitionState, StateParts, facts_of, place_of};
 pub use replica_log::EngineLog;
