@@ -126,6 +126,7 @@ mod tests {
             problem: None,
             leads: None,
             stranded: None,
+            load: None,
         }
     }
 

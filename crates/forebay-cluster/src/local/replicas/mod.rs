@@ -11,19 +11,24 @@
 //! | `opening`, `note` | a table with its log, and which peers its partitions are |
 //! | `steering`, `reporting` | what leaders do; what the cluster is told |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
+//! | `load_bringer`, `load_shelf`, `staged_files`, `adding` | loads: their runs brought, kept, and proposed |
 //! | `roster`, `commons` | where peers are; what the threads share |
 //! | `worker` | the thread |
 
+mod adding;
 mod carrier;
 mod commons;
 mod copy_wire;
 mod keeping;
+mod load_bringer;
+mod load_shelf;
 mod note;
 mod opening;
 mod peers;
 mod reporting;
 mod roster;
 mod shelf;
+mod staged_files;
 mod steering;
 #[cfg(test)]
 mod tests;
@@ -34,7 +39,6 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -55,10 +59,11 @@ use carrier::CarrierParts;
 use commons::ReplicaCommons;
 use copy_wire::CopyQuestion;
 use keeping::ReplicaKeeper;
+use load_bringer::LoadBringer;
 use opening::TableOpener;
 use peers::PeerMaker;
 use roster::{RosterPost, SharedRoster};
-use shelf::CopyShelf;
+pub use staged_files::StagedFiles;
 use worker::ReplicaWorker;
 
 /// Live tables that are open here, by name.
@@ -80,6 +85,8 @@ pub struct ReplicaParts {
     pub appliers: usize,
     /// How fast copies come, in bytes a second; none: as fast as they can.
     pub copy_rate_bytes: Option<u64>,
+    /// Where runs of loads come from.
+    pub staged: Arc<dyn StagedFiles>,
 }
 
 /// The node that the replicas are of.
@@ -97,6 +104,7 @@ pub struct LocalReplicas {
     commons: Arc<ReplicaCommons>,
     keeper: Arc<Mutex<ReplicaKeeper>>,
     worker: ReplicaWorker,
+    bringer: LoadBringer,
     clock: Arc<dyn Clock>,
 }
 
@@ -109,15 +117,7 @@ impl LocalReplicas {
         let random = Arc::clone(parts.cache.random());
         let roster = Arc::<SharedRoster>::default();
         let host = start_host(&parts, &clock, &roster)?;
-        let commons = Arc::new(ReplicaCommons {
-            host,
-            tables: Arc::default(),
-            roster: Arc::clone(&roster),
-            standings: Mutex::default(),
-            running: Mutex::default(),
-            shelf: CopyShelf::new(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&random)),
-            hands_over: AtomicBool::new(false),
-        });
+        let commons = Arc::new(ReplicaCommons::new(&parts, host, &roster));
         let keeper = ReplicaKeeper {
             opener: TableOpener {
                 cache: parts.cache.clone(),
@@ -130,9 +130,10 @@ impl LocalReplicas {
                 carrier: CarrierParts {
                     peers: parts.peers,
                     roster,
-                    disk,
+                    disk: Arc::clone(&disk),
                     throttle: Arc::new(Throttle::new(parts.copy_rate_bytes, Arc::clone(&clock))),
                 },
+                loads: Arc::clone(&commons.loads),
             },
             commons: Arc::clone(&commons),
             random,
@@ -141,11 +142,18 @@ impl LocalReplicas {
             told: BTreeMap::new(),
         };
         let keeper = Arc::new(Mutex::new(keeper));
-        let worker = ReplicaWorker::start(Arc::clone(&keeper), Arc::clone(&commons))?;
+        let worker = ReplicaWorker::start(
+            Arc::clone(&keeper),
+            Arc::clone(&commons),
+            Arc::clone(&clock),
+        )?;
+        let news = worker.of_loads();
+        let bringer = LoadBringer::start(Arc::clone(&commons), Arc::clone(&clock), disk, news)?;
         Ok(Self {
             commons,
             keeper,
             worker,
+            bringer,
             clock,
         })
     }
@@ -205,10 +213,17 @@ impl LocalReplicas {
         }
     }
 
+    fn stop(&self) {
+        self.worker.stop();
+        // What it brings is given up.
+        self.commons.loads.order(&[]);
+        self.bringer.stop();
+    }
+
     /// Ends all replicas, and leaves what they promised so that it is known to be whole after a
     /// restart of the machine. Nothing is carried out afterwards.
     pub fn close(&self) {
-        self.worker.stop();
+        self.stop();
         self.keeper.lock().close();
     }
 }
@@ -232,7 +247,7 @@ fn start_host(
 
 impl Drop for LocalReplicas {
     fn drop(&mut self) {
-        self.worker.stop();
+        self.stop();
         self.keeper.lock().let_all_go();
     }
 }

@@ -23,6 +23,7 @@ impl ReplicaCommons {
             problem,
             leads: None,
             stranded: None,
+            load: None,
         };
         let log = match standing {
             ReplicaStanding::Made { term } => return plain(*term, None),
@@ -41,10 +42,12 @@ impl ReplicaCommons {
             };
             return plain(facts.term, Some(problem));
         }
+        let missed = self.has_missed(group).then_some(ReplicaProblem::Missed);
         GroupReport {
+            load: self.load_said(group),
             leads: lead(&facts),
             stranded: stranded(&facts),
-            ..plain(facts.term, None)
+            ..plain(facts.term, missed)
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_io::start_thread;
+use forebay_io::{Clock, start_thread};
 use parking_lot::Mutex;
 use tracing::warn;
 
@@ -21,6 +21,8 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 enum WorkerNews {
     Orders(Box<ReplicaOrders>),
+    /// The run of a load came, or did not.
+    Load,
     Stop,
 }
 
@@ -39,6 +41,7 @@ struct Working {
     keeper: Arc<Mutex<ReplicaKeeper>>,
     commons: Arc<ReplicaCommons>,
     watch: Watching,
+    clock: Arc<dyn Clock>,
     orders: Option<Box<ReplicaOrders>>,
     is_done: bool,
 }
@@ -47,6 +50,7 @@ impl ReplicaWorker {
     pub fn start(
         keeper: Arc<Mutex<ReplicaKeeper>>,
         commons: Arc<ReplicaCommons>,
+        clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
         let (news, inbox) = channel();
         let watch = Watching::default();
@@ -54,6 +58,7 @@ impl ReplicaWorker {
             keeper,
             commons,
             watch: Arc::clone(&watch),
+            clock,
             orders: None,
             is_done: true,
         };
@@ -71,6 +76,12 @@ impl ReplicaWorker {
 
     pub fn carry_out(&self, orders: ReplicaOrders) {
         self.tell(WorkerNews::Orders(Box::new(orders)));
+    }
+
+    /// Who tells it of runs of loads.
+    pub fn of_loads(&self) -> impl Fn() + Send + 'static {
+        let news = self.news.lock().clone();
+        move || drop(news.send(WorkerNews::Load))
     }
 
     fn tell(&self, news: WorkerNews) {
@@ -101,12 +112,15 @@ impl Working {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             // The newest orders count.
-            while let Some(WorkerNews::Orders(orders)) = news {
-                (self.orders, self.is_done) = (Some(orders), false);
+            while let Some(one) = news {
+                match one {
+                    WorkerNews::Orders(orders) => {
+                        (self.orders, self.is_done) = (Some(orders), false);
+                    }
+                    WorkerNews::Load => {}
+                    WorkerNews::Stop => return,
+                }
                 news = inbox.try_recv().ok();
-            }
-            if let Some(WorkerNews::Stop) = news {
-                return;
             }
             self.look();
         }
@@ -122,12 +136,15 @@ impl Working {
         }
         drop(keeper);
         self.commons.shelf.tidy();
+        self.commons.tidy_loads();
         let watch = self.watch.lock().clone();
         let Some(watch) = watch else {
             return;
         };
         if !orders.is_from_memory && watch.may_steer() {
             self.commons.steer(&orders.replicas);
+            let now = self.clock.monotonic();
+            self.commons.add_loads(now, &orders.replicas);
         }
         watch.replicas_stand(self.commons.reports());
     }
