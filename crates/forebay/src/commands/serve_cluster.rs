@@ -10,7 +10,9 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_cluster::catalog::{Catalog, CatalogError, Documented, RESTORE};
 use forebay_cluster::coordinator::CoordinatorSettings;
-use forebay_cluster::local::{HeldRanges, LocalReplicas, LocalVersions, ReplicaParts, boot_id};
+use forebay_cluster::local::{
+    HeldRanges, LocalReplicas, LocalVersions, ReplicaParts, StagedFiles, boot_id,
+};
 use forebay_cluster::message::Introduction;
 use forebay_cluster::model::{FORMATS, Identity};
 use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
@@ -204,12 +206,14 @@ fn key_beyond_loopback(
     key.transpose()
 }
 
-/// The replicas of live tables in a cache; copies of partitions come from peers, at this rate.
+/// The replicas of live tables in a cache; copies of partitions come from peers, at this rate, and
+/// runs of loads from the store.
 fn replicas(
     context: &Context,
     cache: &Store,
     commands: Arc<ProposedCommands>,
-    (peers, copy_rate_bytes): (Arc<dyn Peers>, Option<u64>),
+    (peers, staged): (Arc<dyn Peers>, Arc<dyn StagedFiles>),
+    copy_rate_bytes: Option<u64>,
     memory_bytes: usize,
 ) -> anyhow::Result<Arc<LocalReplicas>> {
     let replicas = LocalReplicas::new(ReplicaParts {
@@ -217,6 +221,7 @@ fn replicas(
         commands,
         peers,
         memory_bytes,
+        staged,
         boot_id: boot_id(&*context.disk, &*context.random),
         appliers: APPLIERS,
         copy_rate_bytes,
@@ -260,9 +265,9 @@ impl ClusterArgs {
         let (net, clock) = (config.net.clone(), context.clock.clone());
         let peers = Arc::new(PeerClient::start(net, clock, tls.as_ref())?);
         let commands = Arc::new(ProposedCommands::default());
-        let copies = (peers.clone() as Arc<dyn Peers>, rate.ceiling_bytes);
-        let memory_bytes = config.live_memory_bytes;
-        let replicas = replicas(context, &store, commands.clone(), copies, memory_bytes)?;
+        let from = (peers.clone() as _, versions.clone() as _);
+        let (rate, memory) = (rate.ceiling_bytes, config.live_memory_bytes);
+        let replicas = replicas(context, &store, commands.clone(), from, rate, memory)?;
         let replace_after = self.replace_after;
         let settings = CoordinatorSettings { replace_after };
         let handle = NodeHandle::new(NodeParts {
