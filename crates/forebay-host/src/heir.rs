@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use forebay_engine::live::{LiveError, LiveTable};
 use forebay_replica::{
-    Committed, Content, GroupId, LogEntry, Membership, PeerId, Place, Promise, SnapshotFacts, Start,
+    Committed, Content, GroupId, LogEntry, Membership, OlderEntries, PeerId, Place, Promise,
+    SnapshotFacts, Start,
 };
 use thiserror::Error;
 
@@ -75,6 +76,7 @@ pub fn begin_alone(
     log.begin(heir.group, entry_place(facts.place), &promise.to_bytes())?;
     Ok(Start {
         promise,
+        older: OlderEntries::none(facts.place),
         before: facts.place,
         applied: facts,
         ..Start::joiner(heir.group, heir.peer, old.seed)

@@ -17,6 +17,8 @@
 //! | `outbox` | messages on their way out, by node |
 //! | `heir` | a replica that begins another group, alone |
 //! | `lease` | what is said of a lease |
+//! | `log_reader`, `tailing` | entries from logs for peers that are behind |
+//! | `reading` | reads that may be old by a bound |
 //! | `partition_state`, `replica_log`, `opening` | partitions and logs of the engine as these |
 //! | `loads` | loads as proposals |
 //! | `core` | what all groups of a host share |
@@ -29,15 +31,19 @@ mod heir;
 mod host;
 mod lease;
 mod loads;
+mod log_reader;
 mod log_writer;
 mod opening;
 mod outbox;
 mod outside;
 mod partition_state;
+mod reading;
 mod replica_log;
+mod tailing;
 #[cfg(test)]
 mod tests;
 
+pub use core::HostCounts;
 pub use group::{GroupFacts, GroupStanding, ReadDone, ReadLeave, WriteDone};
 pub use heir::{Heir, HeirError, begin_alone};
 pub use host::{HostParts, NewReplica, ReplicaHost};
@@ -45,7 +51,8 @@ pub use loads::{LoadedRuns, load_proposal};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas};
 pub use outside::{
-    Acknowledged, GroupLog, GroupState, NodeKey, Post, StateError, WriteError, Writing,
+    Acknowledged, FoundEntries, GroupLog, GroupState, NoEntries, NodeKey, Post, ReadPace,
+    StateError, Unpaced, WriteError, Writing,
 };
 pub use partition_state::{Carrier, Commands, PartitionState, StateParts, facts_of, place_of};
-pub use replica_log::EngineLog;
+pub use replica_log::{EngineLog, KEPT_BYTES};

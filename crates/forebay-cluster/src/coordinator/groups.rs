@@ -287,7 +287,8 @@ impl Keeping<'_> {
     fn is_kept(&self, watch: &GroupWatch, group: &GroupEntry, wanted: &[NodeId]) -> bool {
         let has_problem = |peer: &PeerEntry| {
             let report = watch.report(group.group, peer);
-            report.is_some_and(|report| report.problem.is_some())
+            let ails = report.is_some_and(|report| report.problem.is_some() || report.ails);
+            ails || peer.ails
         };
         group.term > 0
             && group.peers.len() == wanted.len()
@@ -311,7 +312,9 @@ impl Keeping<'_> {
             return;
         }
         for at in 0..group.peers.len() {
-            let PeerEntry { peer, node, state } = group.peers[at];
+            let PeerEntry {
+                peer, node, state, ..
+            } = group.peers[at];
             let is_founder = group.founders.contains(&peer);
             let is_wanted = wanted.contains(&node);
             group.peers[at].state = match state {
@@ -340,12 +343,20 @@ impl Keeping<'_> {
             let Some(report) = watch.report(group.group, &peer) else {
                 continue;
             };
+            group.peers[at].ails = report.ails;
             group.peers[at].state = match (report.problem, peer.state) {
-                (Some(ReplicaProblem::Missed), state) if !self.can_spare(watch, group, &peer) => {
+                (Some(ReplicaProblem::Missed), state)
+                    if !self.others_are_well(watch, group, &peer) =>
+                {
                     state
                 }
                 (Some(_), PeerState::Made) if is_planted(Bug::ReusesAPeer) => PeerState::New,
                 (Some(_), _) => PeerState::Lost,
+                (None, PeerState::Made)
+                    if report.ails && self.can_spare(watch, group, peer.peer) =>
+                {
+                    PeerState::Lost
+                }
                 (None, PeerState::New) => PeerState::Made,
                 (None, state) => state,
             };
@@ -353,7 +364,7 @@ impl Keeping<'_> {
     }
 
     /// Whether the others have a majority that is well without this peer.
-    fn can_spare(&self, watch: &GroupWatch, group: &GroupEntry, peer: &PeerEntry) -> bool {
+    fn others_are_well(&self, watch: &GroupWatch, group: &GroupEntry, peer: &PeerEntry) -> bool {
         let others = group.staying().filter(|other| other.peer != peer.peer);
         let is_well = |other: &&PeerEntry| {
             let is_up = self.model.node(other.node).is_some_and(|node| node.is_up());
@@ -363,6 +374,30 @@ impl Keeping<'_> {
                 && report.is_some_and(|report| report.problem.is_none())
         };
         2 * others.filter(is_well).count() > group.staying().count()
+    }
+
+    /// Whether the group has a majority without a peer, as its leader tells, which is another.
+    fn can_spare(&self, watch: &GroupWatch, group: &GroupEntry, spared: PeerId) -> bool {
+        let Some(leading) = watch.leading(group.group) else {
+            return false;
+        };
+        let heard = self.heard.get(&leading.node);
+        let is_heard = heard.is_some_and(|heard| self.now.since(heard.at) < BEAT_LOST);
+        let members = &leading.lead.members;
+        if !is_heard || leading.term < group.term || members.is_joint() {
+            return false;
+        }
+        let behind = &leading.lead.behind;
+        let answers = |voter: &&PeerId| {
+            let entry = group.peer(**voter);
+            let entry =
+                entry.filter(|entry| entry.peer != spared && entry.state != PeerState::Lost);
+            entry.is_some_and(|entry| {
+                entry.node == leading.node || behind.iter().any(|(peer, _)| *peer == entry.peer)
+            })
+        };
+        let answering = members.voters.iter().filter(answers).count();
+        !members.voters.contains(&spared) || answering > members.voters.len() / 2
     }
 
     /// Peers that have left, and that nobody can take in again.

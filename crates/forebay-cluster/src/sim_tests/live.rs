@@ -33,6 +33,8 @@ pub struct SimReplica {
     pub loaded: u64,
     /// It waits for the run of a load that comes no more.
     pub has_missed: bool,
+    /// It met damage, and goes on as far as it can.
+    pub ails: bool,
 }
 
 /// The replicas of a process.
@@ -83,6 +85,7 @@ impl World {
             is_from_memory,
             replicas,
             gone,
+            missing: _,
         } = orders;
         let is_ordered = |place: &ReplicaPlace| {
             let mut orders = replicas.iter();
@@ -149,7 +152,8 @@ impl World {
             }
         }
         let reports = self.reports(by, &orders);
-        self.tell_follower(by, FollowerEvent::Replicas(reports));
+        let troubles = Vec::new();
+        self.tell_follower(by, FollowerEvent::Replicas { reports, troubles });
     }
 
     fn make_replica(&mut self, host: usize, order: &ReplicaOrder) {
@@ -369,7 +373,9 @@ impl World {
         let mut reports = Vec::new();
         for order in orders {
             let place = (order.group, order.peer);
-            let problem = match self.hosts[by.host].disk.replicas.get(&place) {
+            let on_disk = self.hosts[by.host].disk.replicas.get(&place);
+            let ails = on_disk.is_some_and(|replica| replica.ails);
+            let problem = match on_disk {
                 None => Some(ReplicaProblem::Forgot),
                 Some(replica) if replica.is_damaged => Some(ReplicaProblem::Damaged),
                 Some(replica) if replica.has_missed => Some(ReplicaProblem::Missed),
@@ -401,6 +407,7 @@ impl World {
                 peer: order.peer,
                 term: belief.map_or(term, |belief| belief.term),
                 problem,
+                ails,
                 stranded: stranded.filter(|_| lead.is_none() && problem.is_none()),
                 leads: lead,
                 load,

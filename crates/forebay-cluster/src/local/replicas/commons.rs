@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use forebay_engine::TableName;
 use forebay_engine::live::LiveTable;
+use forebay_engine::{PartitionId, TableName};
 use forebay_host::{EngineLog, GroupState, PartitionState, ReplicaHost};
 use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
 use super::load_shelf::{LoadShelf, ProposedLoad};
 use super::roster::SharedRoster;
+use super::settling::Settling;
 use super::shelf::CopyShelf;
 use super::staged_files::StagedFiles;
 use super::{OpenLiveTables, ReplicaParts};
@@ -36,6 +37,8 @@ pub enum ReplicaStanding {
 #[derive(Debug)]
 pub struct RunningReplica {
     pub peer: PeerId,
+    pub table: TableName,
+    pub partition: PartitionId,
     pub state: Arc<PartitionState>,
     /// What is still brought for it is not wanted any more.
     pub is_over: Arc<AtomicBool>,
@@ -57,6 +60,9 @@ pub struct ReplicaCommons {
     pub proposed: Mutex<BTreeMap<GroupId, ProposedLoad>>,
     /// The node is being stopped: others are to lead its groups.
     pub hands_over: AtomicBool,
+    pub settling: Settling,
+    /// What keeps tables from being as they are to be.
+    pub troubles: Mutex<BTreeMap<TableName, String>>,
 }
 
 impl ReplicaCommons {
@@ -75,6 +81,8 @@ impl ReplicaCommons {
             ordered_loads: Mutex::default(),
             proposed: Mutex::default(),
             hands_over: AtomicBool::new(false),
+            settling: Settling::new(cache.clock().monotonic()),
+            troubles: Mutex::default(),
         }
     }
 
@@ -89,6 +97,36 @@ impl ReplicaCommons {
             running.state.drop_copy();
         }
         self.shelf.remove_of(group);
+    }
+
+    /// Lets replicas ail in whose runs damage was met, by whomever.
+    pub fn notice_damage(&self) {
+        for (name, table) in self.tables.load().iter() {
+            for (partition, problem) in table.damaged() {
+                if let Some(group) = self.group_of(name, partition) {
+                    self.host.ail(group, &problem);
+                }
+            }
+        }
+    }
+
+    fn group_of(&self, table: &TableName, partition: PartitionId) -> Option<GroupId> {
+        let running = self.running.lock();
+        let mut all = running.iter();
+        let is_it =
+            |replica: &RunningReplica| replica.table == *table && replica.partition == partition;
+        all.find_map(|(group, replica)| is_it(replica).then_some(*group))
+    }
+
+    /// The log of a group that runs here.
+    pub fn log(&self, group: GroupId) -> Option<Arc<EngineLog>> {
+        let standings = self.standings.lock();
+        let of_group = standings.range((group, PeerId(0))..=(group, PeerId(u64::MAX)));
+        let mut logs = of_group.filter_map(|(_, standing)| match standing {
+            ReplicaStanding::Runs(log) => log.upgrade(),
+            _ => None,
+        });
+        logs.next()
     }
 
     pub fn show(&self, table: &LiveTable) {

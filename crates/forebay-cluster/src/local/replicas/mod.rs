@@ -10,8 +10,10 @@
 //! | `peers` | single replicas: made, run, removed |
 //! | `opening`, `note` | a table with its log, and which peers its partitions are |
 //! | `steering`, `reporting` | what leaders do; what the cluster is told |
+//! | `settling` | whether all is there, for who restarts nodes |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
 //! | `load_bringer`, `load_shelf`, `staged_files`, `adding` | loads: their runs brought, kept, and proposed |
+//! | `pace` | how fast others are sent the log |
 //! | `roster`, `commons` | where peers are; what the threads share |
 //! | `worker` | the thread |
 
@@ -24,9 +26,11 @@ mod load_bringer;
 mod load_shelf;
 mod note;
 mod opening;
+mod pace;
 mod peers;
 mod reporting;
 mod roster;
+mod settling;
 mod shelf;
 mod staged_files;
 mod steering;
@@ -45,8 +49,9 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, TableName};
-use forebay_host::{Commands, HostParts, ReplicaHost};
-use forebay_io::{Clock, Disk, Random, Throttle};
+use forebay_host::{Commands, EngineLog, GroupFacts, HostParts, ReplicaHost};
+use forebay_io::{Clock, Disk, Random};
+use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, TICK};
 use parking_lot::Mutex;
 
@@ -61,6 +66,7 @@ use copy_wire::CopyQuestion;
 use keeping::ReplicaKeeper;
 use load_bringer::LoadBringer;
 use opening::TableOpener;
+use pace::TailPace;
 use peers::PeerMaker;
 use roster::{RosterPost, SharedRoster};
 pub use staged_files::StagedFiles;
@@ -83,8 +89,10 @@ pub struct ReplicaParts {
     pub boot_id: u128,
     /// Threads that apply.
     pub appliers: usize,
-    /// How fast copies come, in bytes a second; none: as fast as they can.
-    pub copy_rate_bytes: Option<u64>,
+    /// Of each table's log, what is kept for peers that are behind, beyond what restarts need.
+    pub log_kept_bytes: u64,
+    /// How fast copies come and logs go: that of all that is brought to the node.
+    pub throttle: Arc<PullThrottle>,
     /// Where runs of loads come from.
     pub staged: Arc<dyn StagedFiles>,
 }
@@ -95,7 +103,8 @@ pub trait ReplicaWatch: Debug + Send + Sync {
     fn may_steer(&self) -> bool;
 
     /// Told about each second, and when orders were carried out, how the replicas stand.
-    fn replicas_stand(&self, reports: Vec<GroupReport>);
+    /// `troubles`: what keeps tables from being as they are to be.
+    fn replicas_stand(&self, reports: Vec<GroupReport>, troubles: Vec<String>);
 }
 
 /// See the module's text. Dropped without [`LocalReplicas::close`] it ends as a kill would.
@@ -123,6 +132,7 @@ impl LocalReplicas {
                 cache: parts.cache.clone(),
                 budget: Budget::new(parts.memory_bytes),
                 boot_id: parts.boot_id,
+                log_kept_bytes: parts.log_kept_bytes,
             },
             maker: PeerMaker {
                 cache: parts.cache,
@@ -131,7 +141,7 @@ impl LocalReplicas {
                     peers: parts.peers,
                     roster,
                     disk: Arc::clone(&disk),
-                    throttle: Arc::new(Throttle::new(parts.copy_rate_bytes, Arc::clone(&clock))),
+                    throttle: parts.throttle,
                 },
                 loads: Arc::clone(&commons.loads),
             },
@@ -173,6 +183,29 @@ impl LocalReplicas {
     /// How all replicas that are ordered stand, as far as that is known.
     pub fn reports(&self) -> Vec<GroupReport> {
         self.commons.reports()
+    }
+
+    /// Somebody met damage in a table that is open here: the replica that it is of ails soon. Waits
+    /// for nothing.
+    pub fn damage_met(&self) {
+        self.worker.damage_met();
+    }
+
+    /// Why the next node should not be stopped yet: replicas are not there, or ail, or have no room.
+    pub fn waits_for(&self) -> Vec<String> {
+        let mut all = self.commons.settling.waits_for();
+        all.extend(self.commons.troubles.lock().values().cloned());
+        all
+    }
+
+    /// What keeps tables from being as they are to be, such as a full disk, by table.
+    pub fn troubles(&self) -> BTreeMap<TableName, String> {
+        self.commons.troubles.lock().clone()
+    }
+
+    /// The log of a table, by any of its groups that runs here.
+    pub fn log(&self, group: GroupId) -> Option<Arc<EngineLog>> {
+        self.commons.log(group)
     }
 
     pub fn host(&self) -> &ReplicaHost {
@@ -239,6 +272,7 @@ fn start_host(
             roster: Arc::clone(roster),
             peers: Arc::clone(&parts.peers),
         }),
+        pace: Arc::new(TailPace(Arc::clone(&parts.throttle))),
         appliers: parts.appliers,
         // So many requests that no process comes to those of the next.
         first_request: parts.cache.random().next_u64() >> 1,
@@ -262,23 +296,36 @@ impl ReplicaCommons {
                 at_least,
             } => {
                 let facts = self.host.facts(group);
-                let is_well = facts.is_some_and(|facts| facts.halted.is_none());
+                let is_well = |facts: GroupFacts| facts.halted.is_none() && facts.ails.is_none();
+                let is_well = facts.is_some_and(is_well);
                 let state = {
                     let running = self.running.lock();
                     let replica = running.get(&group);
                     let replica = replica.filter(|running| is_well && running.peer == from);
                     replica.map(|running| Arc::clone(&running.state))
                 };
-                let not_here = || io::Error::other(format!("peer {from} of {group} is not here"));
-                self.shelf
-                    .begin(group, &*state.ok_or_else(not_here)?, at_least)
+                let not_here = || {
+                    io::Error::other(format!("peer {from} of {group} is not here, or met damage"))
+                };
+                let begun = self
+                    .shelf
+                    .begin(group, &*state.ok_or_else(not_here)?, at_least);
+                begun.inspect_err(|_| self.notice_damage())
             }
             CopyQuestion::Read {
                 copy,
                 file,
                 offset,
                 bytes,
-            } => self.shelf.read(copy, file, offset, bytes),
+            } => {
+                let read = self.shelf.read(copy, file, offset, bytes);
+                read.inspect_err(|_| self.notice_damage())
+            }
+            CopyQuestion::Doubt { copy, run } => {
+                let sound = self.shelf.check(copy, run);
+                self.notice_damage();
+                sound.map(|()| Bytes::new())
+            }
             CopyQuestion::End { copy } => {
                 self.shelf.end(copy);
                 Ok(Bytes::new())

@@ -21,6 +21,7 @@ impl ReplicaCommons {
             peer,
             term,
             problem,
+            ails: false,
             leads: None,
             stranded: None,
             load: None,
@@ -45,6 +46,7 @@ impl ReplicaCommons {
         let missed = self.has_missed(group).then_some(ReplicaProblem::Missed);
         GroupReport {
             load: self.load_said(group),
+            ails: facts.ails.is_some(),
             leads: lead(&facts),
             stranded: stranded(&facts),
             ..plain(facts.term, missed)

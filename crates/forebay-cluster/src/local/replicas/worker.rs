@@ -23,6 +23,8 @@ enum WorkerNews {
     Orders(Box<ReplicaOrders>),
     /// The run of a load came, or did not.
     Load,
+    /// Somebody met damage.
+    Damage,
     Stop,
 }
 
@@ -84,6 +86,10 @@ impl ReplicaWorker {
         move || drop(news.send(WorkerNews::Load))
     }
 
+    pub fn damage_met(&self) {
+        self.tell(WorkerNews::Damage);
+    }
+
     fn tell(&self, news: WorkerNews) {
         // Once it has stopped, nothing is carried out.
         let _ = self.news.lock().send(news);
@@ -117,11 +123,13 @@ impl Working {
                     WorkerNews::Orders(orders) => {
                         (self.orders, self.is_done) = (Some(orders), false);
                     }
-                    WorkerNews::Load => {}
+                    WorkerNews::Load | WorkerNews::Damage => {}
                     WorkerNews::Stop => return,
                 }
                 news = inbox.try_recv().ok();
             }
+            // Whoever was told to ail leads no more when the rest is looked at.
+            self.commons.notice_damage();
             self.look();
         }
     }
@@ -134,7 +142,12 @@ impl Working {
         if !self.is_done || keeper.is_broken() {
             self.is_done = keeper.carry_out(orders);
         }
+        let troubles = keeper.troubles();
         drop(keeper);
+        let reports = self.commons.reports();
+        let now = self.clock.monotonic();
+        self.commons.settle(orders, &reports, now);
+        self.commons.troubles.lock().clone_from(&troubles);
         self.commons.shelf.tidy();
         self.commons.tidy_loads();
         let watch = self.watch.lock().clone();
@@ -146,6 +159,7 @@ impl Working {
             let now = self.clock.monotonic();
             self.commons.add_loads(now, &orders.replicas);
         }
-        watch.replicas_stand(self.commons.reports());
+        let troubles = troubles.into_values().collect();
+        watch.replicas_stand(self.commons.reports(), troubles);
     }
 }

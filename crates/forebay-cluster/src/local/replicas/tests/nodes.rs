@@ -11,8 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_engine::live::{Durability, LiveDraft, LiveOptions, LiveTable};
 use forebay_engine::{PartitionRange, TableName, VersionFile};
-use forebay_host::{Commands, StateError};
+use forebay_host::{Commands, KEPT_BYTES, StateError};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, replace_file};
+use forebay_objects::{PullRate, PullThrottle};
 use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -160,7 +161,7 @@ impl ReplicaWatch for Steers {
         true
     }
 
-    fn replicas_stand(&self, reports: Vec<GroupReport>) {
+    fn replicas_stand(&self, reports: Vec<GroupReport>, _: Vec<String>) {
         *self.0.lock() = reports;
     }
 }
@@ -168,7 +169,9 @@ impl ReplicaWatch for Steers {
 pub struct TestNode {
     pub dir: TempDir,
     pub replicas: Option<Arc<LocalReplicas>>,
-    watch: Arc<Steers>,
+    pub throttle: Arc<PullThrottle>,
+    pub log_kept_bytes: u64,
+    pub(super) watch: Arc<Steers>,
 }
 
 pub struct TestNodes {
@@ -186,9 +189,20 @@ impl Default for TestNode {
         Self {
             dir: tempfile::tempdir().unwrap(),
             replicas: None,
+            throttle: throttle(None),
+            log_kept_bytes: KEPT_BYTES,
             watch: Arc::default(),
         }
     }
+}
+
+/// At most so many bytes a second.
+pub fn throttle(ceiling_bytes: Option<u64>) -> Arc<PullThrottle> {
+    let rate = PullRate {
+        ceiling_bytes,
+        adaptive: true,
+    };
+    Arc::new(PullThrottle::new(rate, Arc::new(SystemClock)))
 }
 
 /// The peers of the group, by the nodes that have them.
@@ -226,8 +240,9 @@ impl TestNodes {
             memory_bytes: 4 << 20,
             boot_id: self.boot_id,
             appliers: 2,
-            copy_rate_bytes: None,
             staged: Arc::new(TestStaged(Arc::clone(&self.store), at)),
+            log_kept_bytes: node.log_kept_bytes,
+            throttle: Arc::clone(&node.throttle),
         });
         let replicas = Arc::new(replicas.unwrap());
         replicas.watched_by(Arc::clone(&node.watch) as _);
@@ -293,7 +308,7 @@ impl TestNodes {
         ReplicaOrders {
             is_from_memory: false,
             replicas: orders.collect(),
-            gone: Vec::new(),
+            ..ReplicaOrders::default()
         }
     }
 
