@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_engine::live::LiveOptions;
-use forebay_engine::{Bounds, PartitionId, TableName};
+use forebay_engine::{Bounds, PartitionId, RunId, TableName};
 use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
 
 use crate::ids::{HostPort, NodeId};
-use crate::model::{GroupEntry, Inherited, Model, NodeEntry, PeerState};
+use crate::model::{
+    EndedLoad, GroupEntry, Inherited, LoadStage, Model, NodeEntry, PeerState, TableLoad,
+};
 
 /// A replica that a node is to have, and what its group is to be.
 ///
@@ -34,6 +36,21 @@ pub struct ReplicaOrder {
     pub peers: Vec<OrderedPeer>,
     /// What the group is to become, if this replica leads it.
     pub wanted: WantedPeers,
+    /// The load that the partition is to get.
+    pub load: Option<OrderedLoad>,
+    /// The load of the table that ended last.
+    pub last_load: EndedLoad,
+}
+
+/// A load that a partition is to get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderedLoad {
+    pub number: u64,
+    /// By which the store has its document, and the document's checksum.
+    pub id: RunId,
+    pub sum: u64,
+    /// Whoever leads the group is to propose it.
+    pub is_adding: bool,
 }
 
 /// A peer of a replica's group.
@@ -78,6 +95,7 @@ pub fn orders(model: &Model, me: NodeId) -> Vec<ReplicaOrder> {
             continue;
         };
         let options = Arc::new(live.options.clone());
+        let load = model.work.load_of(name);
         for (group, wanted) in model.wanted_groups(name) {
             let mine = group.peers.iter().filter(|peer| peer.node == me);
             for peer in mine.filter(|peer| peer.state != PeerState::Lost) {
@@ -95,11 +113,24 @@ pub fn orders(model: &Model, me: NodeId) -> Vec<ReplicaOrder> {
                     inherits: group.inherits.filter(|_| is_founder),
                     peers: ordered_peers(model, group),
                     wanted: wanted_peers(model, group, (wanted, entry.holding())),
+                    load: load.and_then(|load| OrderedLoad::of(load, group)),
+                    last_load: live.last_load,
                 });
             }
         }
     }
     orders
+}
+
+impl OrderedLoad {
+    fn of(load: &TableLoad, group: &GroupEntry) -> Option<Self> {
+        load.has(group.partition).then(|| Self {
+            number: load.number,
+            id: load.draft.id.clone(),
+            sum: load.draft.sum,
+            is_adding: load.stage == LoadStage::Adding,
+        })
+    }
 }
 
 /// How many of a table's partitions are to be on a node and have no peer there yet.

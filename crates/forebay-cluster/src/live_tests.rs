@@ -4,7 +4,8 @@ use forebay_run::Order;
 
 use super::*;
 use crate::model::{
-    Layout, LayoutName, LiveEntry, PeerEntry, RangeEntry, Replication, TableEntry, TableGroups,
+    EndedLoad, Layout, LayoutName, LiveEntry, PeerEntry, RangeEntry, Replication, TableEntry,
+    TableGroups,
 };
 
 fn nodes(ids: &[u32]) -> Vec<NodeId> {
@@ -19,6 +20,7 @@ fn model() -> Model {
     entry.live = Some(Box::new(LiveEntry {
         options: LiveDraft::hashed().options,
         replication: Replication::Leader,
+        last_load: EndedLoad::default(),
     }));
     let ranges = vec![
         RangeEntry::new(Bound::Slot(0), nodes(&[1, 2, 3])),

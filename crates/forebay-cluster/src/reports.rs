@@ -36,6 +36,30 @@ pub struct GroupReport {
     /// How far it is, where it knows nobody who leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stranded: Option<Stranded>,
+    /// How far it is with the load that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadSaid>,
+}
+
+/// How far a replica is with a load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadSaid {
+    pub load: u64,
+    pub state: LoadedState,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadedState {
+    /// So many bytes of its run have come.
+    Coming(u64),
+    /// Its run is here, read back, and waits.
+    Here,
+    /// It is a part of the partition here, and stays so after a crash.
+    Added,
+    /// What can be added nowhere, or has no room here; the words say why.
+    Failed(String),
 }
 
 /// How far a replica is that knows nobody who leads.
@@ -58,6 +82,9 @@ pub enum ReplicaProblem {
     Forgot,
     /// Its files cannot be read.
     Damaged,
+    /// It has not got the run of a load that others added. It takes part still, and is replaced
+    /// only where a majority is there without it.
+    Missed,
 }
 
 /// What a leader knows of its group.
@@ -84,8 +111,9 @@ impl GroupReport {
                 lead.behind.iter().map(rough).collect::<Vec<_>>()
             });
             let stranded = report.stranded.clone();
+            let load = report.load.clone();
             let problem = (report.problem, report.ails);
-            (report.term, problem, behind, stranded)
+            (report.term, problem, behind, stranded, load)
         };
         let members = |report: &Self| report.leads.as_ref().map(|lead| lead.members.clone());
         shape(self) == shape(other) && members(self) == members(other)
@@ -181,6 +209,7 @@ mod tests {
             ails: false,
             leads: None,
             stranded: None,
+            load: None,
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeName;
 use crate::message::Introduction;
-use crate::model::{LiveEntry, MovePlan, RequestId, RolloutOptions};
+use crate::model::{LiveEntry, LoadDraft, MovePlan, RequestId, RolloutOptions};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -31,7 +31,8 @@ pub enum Request {
     Rebalance { plan: Box<MovePlan> },
     /// The catalog is to be of this format from now on.
     Upgrade { format: u64 },
-    /// A rollout is given up, unless it was committed; a plan ends with what is done.
+    /// A rollout is given up, unless it was committed, and a load, unless it is being added; a plan
+    /// ends with what is done.
     Cancel { rollout: RequestId },
     /// Tables cease to be.
     Drop { table: TableName },
@@ -42,6 +43,11 @@ pub enum Request {
         live: Box<LiveEntry>,
         lowers: Vec<Bound>,
         replicas: Option<usize>,
+    },
+    /// A load that the store has whole is to be added to a live table.
+    Load {
+        table: TableName,
+        load: Box<LoadDraft>,
     },
     /// These partitions of a live table have lost their majority for good: a replica that is left
     /// of each goes on alone, and what only the others had is lost.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::coordinator::Coordinator;
 use crate::ids::{HostPort, NodeId};
 use crate::live_status::{LiveStatus, LiveTableStatus};
+use crate::load_status::LoadStatus;
 use crate::message::Readiness;
 use crate::model::{
     Head, Identity, Model, MoveStage, NEWEST_FORMAT, NodeEntry, NodeState, Phase, Rebalance,
@@ -37,6 +38,9 @@ pub struct Status {
     pub tables: Vec<TableStatus>,
     /// The plan that is carried out.
     pub plan: Option<PlanStatus>,
+    /// Loads into live tables that are under way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<LoadStatus>,
     /// How the partitions of live tables stand, where there are any and the coordinator tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveStatus>,
@@ -184,6 +188,7 @@ impl Status {
             nodes,
             tables,
             plan,
+            loads: LoadStatus::all(model, coordinator.map(|(coordinator, _)| coordinator)),
         }
     }
 }

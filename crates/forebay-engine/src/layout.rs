@@ -20,6 +20,7 @@
 //! STORE/tables/T/replicas.state       how it was left
 //! STORE/tables/T/replicas.json        which replicas are here (crates/forebay-cluster)
 //! STORE/tables/T/load-ID.*            how far a load of a live table is
+//! STORE/tables/T/load-ID.staged       the runs of a load of a live table of the store's cluster
 //! STORE/tables/T/runs/load-ID.*       its runs, until they are added
 //! STORE/tables/T/uploads/             notes of runs on their way, in object storage
 //! STORE/tables/T/scratch/             a push's or load's spill files; debris once that is gone

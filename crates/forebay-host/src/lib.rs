@@ -20,6 +20,7 @@
 //! | `log_reader`, `tailing` | entries from logs for peers that are behind |
 //! | `reading` | reads that may be old by a bound |
 //! | `partition_state`, `replica_log`, `opening` | partitions and logs of the engine as these |
+//! | `loads` | loads as proposals |
 //! | `core` | what all groups of a host share |
 
 mod carry;
@@ -29,6 +30,7 @@ mod group;
 mod heir;
 mod host;
 mod lease;
+mod loads;
 mod log_reader;
 mod log_writer;
 mod opening;
@@ -45,11 +47,12 @@ pub use core::HostCounts;
 pub use group::{GroupFacts, GroupStanding, ReadDone, ReadLeave, WriteDone};
 pub use heir::{Heir, HeirError, begin_alone};
 pub use host::{HostParts, NewReplica, ReplicaHost};
+pub use loads::{LoadedRuns, load_proposal};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas};
 pub use outside::{
     Acknowledged, FoundEntries, GroupLog, GroupState, NoEntries, NodeKey, Post, ReadPace,
     StateError, Unpaced, WriteError, Writing,
 };
-pub use partition_state::{Carrier, Commands, PartitionState, facts_of, place_of};
+pub use partition_state::{Carrier, Commands, PartitionState, StateParts, facts_of, place_of};
 pub use replica_log::{EngineLog, KEPT_BYTES};

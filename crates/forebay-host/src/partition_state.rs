@@ -12,6 +12,7 @@ use forebay_replica::{
 };
 use parking_lot::Mutex;
 
+use crate::loads::{LoadedRuns, load_of};
 use crate::outside::{GroupState, StateError};
 
 /// Runs the commands of proposals.
@@ -36,14 +37,21 @@ pub trait Carrier: std::fmt::Debug + Send + Sync {
     ) -> Result<PartitionContent, String>;
 }
 
+/// With what a partition's entries are done.
+#[derive(Debug, Clone)]
+pub struct StateParts {
+    pub commands: Arc<dyn Commands>,
+    pub carrier: Arc<dyn Carrier>,
+    pub loads: Arc<dyn LoadedRuns>,
+}
+
 /// See the module's text.
 #[derive(Debug)]
 pub struct PartitionState {
     table: LiveTable,
     partition: PartitionId,
     group: GroupId,
-    commands: Arc<dyn Commands>,
-    carrier: Arc<dyn Carrier>,
+    parts: StateParts,
     /// Answers of an entry that is applied in part.
     answers: Mutex<PartialAnswers>,
     /// Copies that came, the one that is to be put in place among them.
@@ -62,15 +70,13 @@ impl PartitionState {
         table: LiveTable,
         partition: PartitionId,
         group: GroupId,
-        commands: Arc<dyn Commands>,
-        carrier: Arc<dyn Carrier>,
+        parts: StateParts,
     ) -> Self {
         Self {
             table,
             partition,
             group,
-            commands,
-            carrier,
+            parts,
             answers: Mutex::default(),
             brought: Mutex::default(),
         }
@@ -121,17 +127,41 @@ impl PartitionState {
         number: u32,
         operations: &[u8],
     ) -> Result<Bytes, StateError> {
+        if let Some(load) = load_of(operations) {
+            let added = self.add_load(decided, number, load?);
+            return added.map(|()| Bytes::new());
+        }
         let handle = self.table.entry(self.partition, decided, number);
         let handle = handle.map_err(of_this_machine)?;
         // Without operations it moves the partition's time.
         let answer = match operations {
             [] => Bytes::new(),
             operations => self
+                .parts
                 .commands
                 .run(&handle, decided.place.stamp_ms, operations)?,
         };
         handle.finish().map_err(of_this_machine)?;
         Ok(answer)
+    }
+
+    fn add_load(&self, decided: &DecidedEntry, number: u32, load: u64) -> Result<(), StateError> {
+        let (id, loads) = (self.partition, &self.parts.loads);
+        let applied = self.table.applied(id).map_err(of_this_machine)?;
+        let runs = match loads.find(self.table.name(), id, load) {
+            Some(run) => vec![run],
+            // It was added before, and adds nothing.
+            None if applied.loaded >= load => Vec::new(),
+            None => {
+                let problem = format!("the run of load {load} has not come");
+                return Err(StateError::Later(problem));
+            }
+        };
+        let added = self.table.apply_load(id, decided, number, load, &runs);
+        if added.as_ref().err().is_none_or(|error| !error.may_pass()) {
+            loads.taken(self.table.name(), id, load);
+        }
+        added.map_err(of_this_machine)
     }
 }
 
@@ -155,7 +185,7 @@ impl GroupState for PartitionState {
     }
 
     fn bring(&self, from: PeerId, at_least: Place) -> Result<SnapshotFacts, StateError> {
-        let brought = self.carrier.bring(self.group, from, at_least);
+        let brought = self.parts.carrier.bring(self.group, from, at_least);
         let content = brought.map_err(StateError::Later)?;
         let facts = content.applied.as_ref().map(facts_of);
         let Some(Ok(facts)) = facts else {

@@ -103,12 +103,12 @@ impl Attempt {
         self.dir.join("runs").join(file)
     }
 
-    /// Leaves out of a list of runs what the push still needs.
+    /// Leaves out of a list of runs what the push still needs: nothing, once it is committed.
     pub fn without_kept(&self, names: Vec<String>) -> Vec<String> {
         let mut state = self.state.lock();
         let names: Vec<String> = names
             .into_iter()
-            .filter(|name| !self.kept.contains(name))
+            .filter(|name| state.committed || !self.kept.contains(name))
             .collect();
         state.listed.extend(names.iter().cloned());
         names

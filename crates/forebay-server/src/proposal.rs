@@ -5,6 +5,9 @@
 //! where in the table's order the partition has to be that does its part of it; that of a MULTI,
 //! which versions the keys must have that were watched.
 //!
+//! Proposals that are no commands begin with 2 (loads) and other numbers, which no format of these
+//! has (`forebay-host`).
+//!
 //! What the commands of a format do never changes: a change that would have replicas of two
 //! programs differ is another format.
 

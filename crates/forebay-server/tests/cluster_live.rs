@@ -8,7 +8,8 @@ use common::Reply;
 use common::cluster::{GATEWAY, InOneProcess, LISTEN, StandIn};
 use forebay_cluster::NodeId;
 use forebay_cluster::model::{
-    GroupEntry, Layout, LayoutName, LiveEntry, RangeEntry, Replication, TableEntry, TableGroups,
+    EndedLoad, GroupEntry, Layout, LayoutName, LiveEntry, RangeEntry, Replication, TableEntry,
+    TableGroups,
 };
 use forebay_engine::live::LiveDraft;
 use forebay_engine::{Bound, Bounds, PartitionId, TableName};
@@ -32,6 +33,7 @@ fn add_carts(member: &StandIn, holders: usize) {
     entry.live = Some(Box::new(LiveEntry {
         options: LiveDraft::hashed().options,
         replication: Replication::Leader,
+        last_load: EndedLoad::default(),
     }));
     let cuts = [(0, Some(CUT)), (CUT, None)];
     let group = |at: usize| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_cluster::HostPort;
 use forebay_cluster::catalog::CatalogError;
 use forebay_cluster::client::{ClusterPointers, UnderWay, Watcher};
-use forebay_cluster::model::{Phase, Rebalance, Rollout};
+use forebay_cluster::model::{LoadStage, Phase, Rebalance, Rollout, TableLoad};
 use forebay_cluster::status::Status;
 use forebay_engine::StoreError;
 use forebay_load::progress::{Progress, Unit};
@@ -63,6 +63,8 @@ struct ToldSteps {
     preparing: Option<(String, u64, u64)>,
     /// A plan, by the request for it, and its bytes that are copied.
     moved: Option<(String, u64)>,
+    /// A load, by the request for it, its stage, and its bytes that were told of.
+    loaded: Option<(String, LoadStage, u64)>,
 }
 
 /// Tells how far rollouts and plans are, each step once.
@@ -78,6 +80,7 @@ pub fn watcher(drawing: &SharedDrawing) -> Watcher {
         match under_way {
             UnderWay::Rollout(rollout) => told.rollout(rollout, drawing),
             UnderWay::Rebalance(plan) => told.rebalance(plan, drawing),
+            UnderWay::Load(load) => told.load(load, drawing),
             UnderWay::Status(status) => told.status(status, drawing),
         }
     })
@@ -120,6 +123,40 @@ impl ToldSteps {
         self.moved_so_far(plan.done_bytes, drawing);
     }
 
+    fn load(&mut self, load: &TableLoad, drawing: &Drawing) {
+        let (request, stage) = (load.request.to_string(), load.stage);
+        let known = self.loaded.as_ref();
+        if known.is_some_and(|known| (&known.0, known.1) == (&request, stage)) {
+            return;
+        }
+        self.loaded = Some((request, stage, 0));
+        match stage {
+            LoadStage::Bringing => {
+                let bytes = Some(load.draft.bytes);
+                drawing.stage("bringing it to all replicas", bytes, Unit::Bytes);
+            }
+            LoadStage::Adding => drawing.stage("adding", Some(load.draft.bytes), Unit::Bytes),
+            LoadStage::Done | LoadStage::Stopped => {}
+        }
+    }
+
+    /// In proportion: of so many replicas so many are there.
+    fn loaded_so_far(&mut self, status: &Status, drawing: &Drawing) {
+        let Some((request, stage, before)) = &mut self.loaded else {
+            return;
+        };
+        let mut loads = status.loads.iter();
+        let load = loads.find(|load| load.request == *request && load.stage == *stage);
+        let counts = load.and_then(|load| Some((load.bytes, load.progress?)));
+        let Some((bytes, counts)) = counts else {
+            return;
+        };
+        let parts = u128::from(bytes) * counts.there as u128;
+        let bytes = parts.checked_div(counts.replicas as u128).unwrap_or(0) as u64;
+        drawing.advance(bytes.saturating_sub(*before));
+        *before = bytes.max(*before);
+    }
+
     fn moved_so_far(&mut self, bytes: u64, drawing: &Drawing) {
         if let Some((_, before)) = &mut self.moved {
             drawing.advance(bytes.saturating_sub(*before));
@@ -129,6 +166,7 @@ impl ToldSteps {
 
     /// How much has come, which the catalog does not say.
     fn status(&mut self, status: &Status, drawing: &Drawing) {
+        self.loaded_so_far(status, drawing);
         if let (Some(plan), Some((request, _))) = (&status.plan, &self.moved)
             && plan.request == *request
         {

@@ -39,7 +39,7 @@ pub fn parse_replicas(text: &str) -> Result<usize, String> {
     }
 }
 
-fn parse_deadline(text: &str) -> Result<Duration, String> {
+pub fn parse_deadline(text: &str) -> Result<Duration, String> {
     human::parse_within(text, Duration::from_secs(1), MOST_WAIT)
 }
 

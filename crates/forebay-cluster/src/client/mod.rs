@@ -14,8 +14,8 @@ use crate::catalog::{Catalog, CatalogError, Documented};
 use crate::formats::{cannot_upgrade, has_plans};
 use crate::ids::HostPort;
 use crate::model::{
-    DocRef, Head, Identity, Model, Outcome, Rebalance, RequestId, Rollout, WorkPage, parsed,
-    written,
+    DocRef, Head, Identity, Model, Outcome, Rebalance, RequestId, Rollout, TableLoad, WorkPage,
+    parsed, written,
 };
 use crate::request::Request;
 use crate::seat::{SEAT, ring};
@@ -51,6 +51,7 @@ pub type Watcher = Arc<dyn Fn(UnderWay<'_>) + Send + Sync>;
 pub enum UnderWay<'a> {
     Rollout(&'a Rollout),
     Rebalance(&'a Rebalance),
+    Load(&'a TableLoad),
     /// What a node tells of all that is under way: how much has come.
     Status(&'a Status),
 }
@@ -92,6 +93,8 @@ pub enum Ended {
     Rollout(Box<Rollout>),
     /// The plan, which is over.
     Rebalance(Box<Rebalance>),
+    /// The load, which is over.
+    Load(Box<TableLoad>),
 }
 
 impl fmt::Debug for ClusterClient {
@@ -303,6 +306,7 @@ impl ClusterClient {
             Outcome::Refused(words) => return Some(Err(ClientError::Refused(words.clone()))),
             Outcome::Busy(words) => return Some(Err(ClientError::Busy(words.clone()))),
             Outcome::Rebalance => return self.moved(work, id),
+            Outcome::Load(number) => return self.loaded(work, *number),
             Outcome::Rollout(id) => work.rollouts.get(id),
         };
         let Some(rollout) = rollout else {
@@ -321,6 +325,18 @@ impl ClusterClient {
         (self.watcher)(UnderWay::Rebalance(plan));
         let is_over = plan.stage.is_over();
         is_over.then(|| Ok(Ended::Rebalance(Box::new(plan.clone()))))
+    }
+}
+
+impl ClusterClient {
+    fn loaded(&self, work: &WorkPage, number: u64) -> Option<Result<Ended, ClientError>> {
+        let mut loads = work.loads.iter();
+        let Some(load) = loads.find(|load| load.number == number) else {
+            return Some(Err(forgotten()));
+        };
+        (self.watcher)(UnderWay::Load(load));
+        let is_over = load.stage.is_over();
+        is_over.then(|| Ok(Ended::Load(Box::new(load.clone()))))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::{LeadersMark, LeadersNews};
 use crate::model::{GroupEntry, Model, MoveBatch, PeerEntry, PeerState};
-use crate::reports::{GroupReport, Lead};
+use crate::reports::{GroupReport, Lead, ReplicaProblem};
 use crate::time::{BEAT_LOST, Now};
 
 /// How many peers of a node join groups at a time.
@@ -345,6 +345,11 @@ impl Keeping<'_> {
             };
             group.peers[at].ails = report.ails;
             group.peers[at].state = match (report.problem, peer.state) {
+                (Some(ReplicaProblem::Missed), state)
+                    if !self.others_are_well(watch, group, &peer) =>
+                {
+                    state
+                }
                 (Some(_), PeerState::Made) if is_planted(Bug::ReusesAPeer) => PeerState::New,
                 (Some(_), _) => PeerState::Lost,
                 (None, PeerState::Made)
@@ -356,6 +361,19 @@ impl Keeping<'_> {
                 (None, state) => state,
             };
         }
+    }
+
+    /// Whether the others have a majority that is well without this peer.
+    fn others_are_well(&self, watch: &GroupWatch, group: &GroupEntry, peer: &PeerEntry) -> bool {
+        let others = group.staying().filter(|other| other.peer != peer.peer);
+        let is_well = |other: &&PeerEntry| {
+            let is_up = self.model.node(other.node).is_some_and(|node| node.is_up());
+            let report = watch.report(group.group, other);
+            is_up
+                && other.state == PeerState::Made
+                && report.is_some_and(|report| report.problem.is_none())
+        };
+        2 * others.filter(is_well).count() > group.staying().count()
     }
 
     /// Whether the group has a majority without a peer, as its leader tells, which is another.

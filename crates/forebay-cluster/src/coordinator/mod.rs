@@ -12,6 +12,7 @@ mod accept_loss;
 mod groups;
 mod layouts;
 mod live_tables;
+mod loads;
 mod lost;
 mod members;
 mod rebalance;
@@ -36,6 +37,8 @@ use crate::time::Now;
 use crate::version::VersionSummary;
 
 pub use groups::GroupWatch;
+use loads::LoadWatch;
+pub use loads::{LoadProgress, is_under_way};
 use lost::Replacing;
 use members::{Heard, NodeIds};
 use rebalance::MoveWatch;
@@ -146,6 +149,7 @@ pub struct Coordinator {
     moves: MoveWatch,
     replacing: Replacing,
     groups: GroupWatch,
+    loads: LoadWatch,
     /// Nodes that are silent.
     suspects: BTreeSet<NodeId>,
     took_over: Duration,
@@ -215,6 +219,7 @@ struct Step<'a> {
     moves: &'a mut MoveWatch,
     replacing: &'a mut Replacing,
     groups: &'a mut GroupWatch,
+    loads: &'a mut LoadWatch,
     summaries: &'a mut BTreeMap<(TableName, u64), Summary>,
     actions: &'a mut Vec<CoordinatorAction>,
 }
@@ -238,6 +243,7 @@ impl Coordinator {
             moves: MoveWatch::default(),
             replacing: Replacing::default(),
             groups: GroupWatch::default(),
+            loads: LoadWatch::default(),
             suspects: BTreeSet::new(),
             took_over: now.monotonic,
             names: 0,
@@ -388,6 +394,7 @@ impl Coordinator {
         self.moves = MoveWatch::default();
         self.replacing = Replacing::default();
         self.groups = GroupWatch::default();
+        self.loads = LoadWatch::default();
         self.state = State::Standing(Box::new(Standing {
             head: Head {
                 // Raised before anything else is written: see the module's text.
@@ -462,6 +469,7 @@ impl Coordinator {
             moves: &mut self.moves,
             replacing: &mut self.replacing,
             groups: &mut self.groups,
+            loads: &mut self.loads,
             summaries: &mut self.summaries,
             actions: &mut *actions,
         };
@@ -473,6 +481,7 @@ impl Coordinator {
         step.replace_lost(&self.settings);
         step.move_on();
         step.keep_groups();
+        step.keep_loads();
         step.tidy(&self.requests);
         let (model, format) = (step.model, step.format);
         // The first commit of a term has to come, whatever there is to say.

@@ -31,14 +31,14 @@ const ANSWERS_STAY: Duration = Duration::from_secs(600);
 const KEPT: usize = 64;
 
 /// What becomes of a request now.
-enum TakenUp {
+pub(super) enum TakenUp {
     /// It needs something that is not known yet.
     Later,
     Answered(Outcome),
 }
 
 /// Why a request is not carried out.
-enum Refusal {
+pub(super) enum Refusal {
     /// The words say why, and what to do.
     Words(String),
     Busy(String),
@@ -111,6 +111,7 @@ impl Step<'_> {
                 self.make_live(table, live, lowers, replicas)?;
                 Ok(TakenUp::Answered(Outcome::Done))
             }
+            Request::Load { table, load } => self.take_load(id, table, load),
             Request::AcceptLoss { table, partitions } => {
                 self.accept_loss(table, partitions)?;
                 Ok(TakenUp::Answered(Outcome::Done))
@@ -391,6 +392,9 @@ impl Step<'_> {
 
     fn take_cancel(&mut self, request: &RequestId) -> Result<TakenUp, Refusal> {
         self.model.work.can_cancel(request)?;
+        if self.cancel_load(request) {
+            return Ok(TakenUp::Answered(Outcome::Done));
+        }
         let is_it = |rollout: &&Rollout| rollout.request == *request;
         let rollout = self.model.work.under_way().find(is_it);
         match rollout.map(|rollout| rollout.id) {
@@ -405,6 +409,7 @@ impl Step<'_> {
             return words(no_table(table));
         }
         self.refuse_busy(table)?;
+        self.drop_load(table);
         self.model.remove_table(table);
         for layout in unused(&self.model) {
             self.model.layouts.remove(&layout);
@@ -462,12 +467,20 @@ impl Step<'_> {
             .filter(|_| is_tidying)
             .map(|(id, _)| id.clone())
             .collect();
-        if over.is_empty() && old.is_empty() {
+        let loads = work.loads.iter().filter(|load| load.stage.is_over());
+        let loads = loads.count().saturating_sub(KEPT);
+        if over.is_empty() && old.is_empty() && loads == 0 {
             return;
         }
         let work = self.model.work.edit();
         work.rollouts.retain(|id, _| !over.contains(id));
         work.answers.retain(|id, _| !old.contains(id));
+        let mut left = loads;
+        work.loads.retain(|load| {
+            let goes = left > 0 && load.stage.is_over();
+            left -= usize::from(goes);
+            !goes
+        });
     }
 }
 

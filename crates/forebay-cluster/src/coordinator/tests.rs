@@ -11,8 +11,8 @@ use crate::coordinator::{CommitOutcome, Coordinator, CoordinatorAction, Coordina
 use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
 use crate::message::{Beat, BeatReply, Introduction};
 use crate::model::{
-    Head, LiveEntry, Model, MovePlan, NEWEST_FORMAT, NodeEntry, NodeState, Outcome, Replication,
-    RequestId, Wish,
+    EndedLoad, Head, LiveEntry, Model, MovePlan, NEWEST_FORMAT, NodeEntry, NodeState, Outcome,
+    Replication, RequestId, Wish,
 };
 use crate::request::Request;
 use crate::time::Now;
@@ -195,6 +195,7 @@ fn live_tables_want_a_catalog_that_has_them() {
         live: Box::new(LiveEntry {
             options: LiveDraft::hashed().options,
             replication: Replication::Leader,
+            last_load: EndedLoad::default(),
         }),
         lowers: vec![Bound::Slot(0)],
         replicas: Some(1),

@@ -18,7 +18,7 @@ use forebay_engine::{
     Table, TableName, VersionFile,
 };
 use forebay_io::start_within;
-use forebay_objects::{Bringer, Origin, Origins, Prepared, PullRate};
+use forebay_objects::{Bringer, Origin, Origins, Prepared, PullError, PullRate};
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
@@ -32,7 +32,9 @@ use crate::versions::{Bring, VersionSummaries, Versions};
 pub use forebay_host::KEPT_BYTES as LOG_KEPT_BYTES;
 pub use held::HeldRanges;
 use origin::{NOT_THERE, PeerOrigin};
-pub use replicas::{LocalReplicas, OpenLiveTables, ReplicaParts, ReplicaWatch, boot_id};
+pub use replicas::{
+    LocalReplicas, OpenLiveTables, ReplicaParts, ReplicaWatch, StagedFiles, boot_id,
+};
 
 /// Between two reports of how much has come.
 const REPORT: Duration = Duration::from_millis(200);
@@ -118,7 +120,7 @@ impl LocalVersions {
         };
         let origins = Origins::of(Arc::clone(&self.origin)).after(&origins_of);
         let missing_bytes = self.bringer.missing_bytes(&manifest);
-        if let Some(free) = self.free_bytes()
+        if let Some(free) = Versions::free_bytes(self)
             && missing_bytes > 0
             && missing_bytes.saturating_add(SPARE_BYTES) > free
         {
@@ -430,6 +432,40 @@ impl Versions for LocalVersions {
     fn free_bytes(&self) -> Option<u64> {
         let cache = self.cache();
         cache.disk().free_bytes(cache.root()).ok().flatten()
+    }
+}
+
+impl StagedFiles for LocalVersions {
+    fn document(&self, name: &str) -> io::Result<Bytes> {
+        self.origin.get(name)
+    }
+
+    fn bring(
+        &self,
+        table: &TableName,
+        files: &[VersionFile],
+        is_over: &AtomicBool,
+    ) -> io::Result<()> {
+        let origins = Origins::of(Arc::clone(&self.origin));
+        let brought = self.bringer.bring_files(table, files, &origins, is_over);
+        brought.map_err(|error| match error {
+            PullError::Request { name, source } => {
+                io::Error::new(source.kind(), format!("{name}: {source}"))
+            }
+            error => io::Error::other(error),
+        })
+    }
+
+    fn came_bytes(&self, files: &[VersionFile]) -> u64 {
+        self.bringer.come_bytes(files)
+    }
+
+    fn forget(&self, files: &[VersionFile]) -> io::Result<()> {
+        self.bringer.forget_files(files)
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        Versions::free_bytes(self)
     }
 }
 

@@ -6,8 +6,8 @@ use forebay_run::Order;
 use super::*;
 use crate::ids::{ClusterId, NodeId};
 use crate::model::{
-    FORMAT_OF_LIVE, GroupEntry, LayoutName, LiveEntry, PeerState, Replication, TableEntry,
-    live_replicas,
+    EndedLoad, FORMAT_OF_LIVE, GroupEntry, LayoutName, LiveEntry, PeerState, Replication,
+    TableEntry, live_replicas,
 };
 
 #[test]
@@ -95,6 +95,7 @@ fn groups_come_back_and_only_what_changed_is_written() {
     entry.live = Some(Box::new(LiveEntry {
         options: LiveDraft::hashed().options,
         replication: Replication::Leader,
+        last_load: EndedLoad::default(),
     }));
     let mut model = Model::default();
     model.put_table(&table, entry);

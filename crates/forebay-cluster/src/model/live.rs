@@ -5,7 +5,7 @@ use forebay_engine::live::{Expiry, LiveOptions};
 use forebay_replica::GroupId;
 use serde::{Deserialize, Serialize};
 
-use super::{GroupEntry, Model, TableEntry};
+use super::{EndedLoad, GroupEntry, Model, TableEntry};
 use crate::ids::NodeId;
 
 /// A table that is written to, as the engine makes it on each of its nodes.
@@ -14,6 +14,13 @@ use crate::ids::NodeId;
 pub struct LiveEntry {
     pub options: LiveOptions,
     pub replication: Replication,
+    /// Of the loads that have ended.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub last_load: EndedLoad,
+}
+
+fn is_none(load: &EndedLoad) -> bool {
+    load.number == 0
 }
 
 /// How writes come to be on several nodes.

@@ -10,6 +10,7 @@ mod groups;
 mod head;
 mod layout;
 mod live;
+mod loads;
 mod names;
 mod nodes;
 mod rebalance;
@@ -27,6 +28,7 @@ pub use head::{
 };
 pub use layout::{Layout, LayoutChunk, LayoutName, LayoutRoot, RangeEntry};
 pub use live::{LiveEntry, Replication, WantedGroup, live_replicas};
+pub use loads::{EndedLoad, LoadDraft, LoadStage, LoadedPartition, TableLoad};
 pub use names::{RequestId, RolloutId};
 pub use nodes::{NodeEntry, NodeState, NodesPage};
 pub use rebalance::{ListChange, MoveBatch, MovePlan, MoveStage, Rebalance, ReplicasChange, Wish};

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
 
+use super::loads::TableLoad;
 use super::names::{RequestId, RolloutId};
 use super::rebalance::Rebalance;
 use super::rollout::Rollout;
@@ -29,6 +30,11 @@ pub struct WorkPage {
     /// Of the groups of live tables.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_group: u64,
+    /// Loads into live tables: those under way, and those that ended last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<TableLoad>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub next_load: u64,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -51,6 +57,8 @@ pub enum Outcome {
     Rollout(RolloutId),
     /// The plan of this request is carried out.
     Rebalance,
+    /// The load of this number.
+    Load(u64),
     /// The words say why, and what to do.
     Refused(String),
     /// Something else is under way.
@@ -70,6 +78,12 @@ impl WorkPage {
             .filter(|rollout| !rollout.phase.is_over())
     }
 
+    /// The load into a table that is under way.
+    pub fn load_of(&self, table: &TableName) -> Option<&TableLoad> {
+        let mut loads = self.loads.iter();
+        loads.find(|load| load.table == *table && !load.stage.is_over())
+    }
+
     /// The plan that is carried out.
     pub fn moving(&self) -> Option<&Rebalance> {
         let last = self.rebalances.last();
@@ -82,11 +96,15 @@ impl WorkPage {
         if let Some(rollout) = rollouts.find(|rollout| rollout.request == *request) {
             return rollout.can_cancel();
         }
+        let mut loads = self.loads.iter();
+        if let Some(load) = loads.find(|load| load.request == *request) {
+            return load.can_cancel();
+        }
         let mut plans = self.rebalances.iter();
         match plans.find(|plan| plan.request == *request) {
             Some(plan) => plan.can_cancel(),
             None => Err(format!(
-                "there is no rollout or plan {request}: it ended long ago, or was never begun"
+                "there is no rollout, plan or load {request}: it ended long ago, or was never begun"
             )),
         }
     }

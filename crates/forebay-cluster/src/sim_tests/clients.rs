@@ -8,7 +8,9 @@ use super::plans::draw_plan;
 use super::shell::NO_VERSION;
 use super::world::{MS, SECOND, World, table};
 use crate::ids::NodeId;
-use crate::model::{Model, MoveStage, OnFailure, Outcome, Phase, RequestId, RolloutOptions};
+use crate::model::{
+    LoadStage, Model, MoveStage, OnFailure, Outcome, Phase, RequestId, RolloutOptions,
+};
 use crate::node::NodeEvent;
 use crate::request::{Request, SwapTo};
 
@@ -225,6 +227,24 @@ impl World {
                         self.count("plans stopped");
                         let reason = plan.reason.clone().unwrap_or_default();
                         Report::Refused(reason)
+                    }
+                    _ => return,
+                }
+            }
+            Outcome::Load(number) => {
+                let mut loads = model.work.loads.iter();
+                let Some(load) = loads.find(|load| load.number == *number) else {
+                    return self.fail(format!("what became of load {id} is not told"));
+                };
+                match load.stage {
+                    LoadStage::Done => {
+                        self.count("loads done");
+                        let left_out = BTreeSet::new();
+                        Report::Done { left_out }
+                    }
+                    LoadStage::Stopped => {
+                        self.count("loads stopped");
+                        Report::Refused(load.reason.clone().unwrap_or_default())
                     }
                     _ => return,
                 }

@@ -29,6 +29,10 @@ pub struct SimReplica {
     /// The end of its log.
     pub matched: u64,
     pub is_damaged: bool,
+    /// The newest load that it has added.
+    pub loaded: u64,
+    /// It waits for the run of a load that comes no more.
+    pub has_missed: bool,
     /// It met damage, and goes on as far as it can.
     pub ails: bool,
 }
@@ -39,6 +43,8 @@ pub struct LiveProcess {
     pub orders: Rc<Vec<ReplicaOrder>>,
     /// Those of them that may run.
     running: BTreeSet<ReplicaPlace>,
+    /// The runs of loads that are here.
+    pub runs: BTreeSet<(ReplicaPlace, u64)>,
     is_from_memory: bool,
     /// Groups that it believes to lead: the term, the members, and since when without a majority.
     leads: BTreeMap<GroupId, Belief>,
@@ -60,6 +66,8 @@ pub struct SimGroup {
     pub leader: Option<(Life, PeerId)>,
     /// The end of what is decided.
     pub entries: u64,
+    /// Decided loads, and the ends of what was decided with each.
+    pub loads: BTreeMap<u64, u64>,
     is_changing: bool,
 }
 
@@ -140,6 +148,7 @@ impl World {
             }
             if self.is_running(by.host, order.group, order.peer) {
                 self.run_replica(by, order);
+                self.run_load(by, order);
             }
         }
         let reports = self.reports(by, &orders);
@@ -161,7 +170,12 @@ impl World {
                 return;
             };
             replica = inherited;
-            self.live.groups.entry(order.group).or_default().entries = replica.matched;
+            let loads = self.live.groups.get(&old.group);
+            let loads = loads.map(|group| group.loads.clone()).unwrap_or_default();
+            let group = self.live.groups.entry(order.group).or_default();
+            group.entries = replica.matched;
+            group.loads = loads;
+            group.loads.retain(|_, end| *end <= replica.matched);
         }
         self.hosts[host].disk.replicas.insert(place, replica);
         if let Some(founders) = &order.founders {
@@ -221,7 +235,7 @@ impl World {
         }
     }
 
-    fn matched(&self, group: GroupId, peer: PeerId) -> u64 {
+    pub fn matched(&self, group: GroupId, peer: PeerId) -> u64 {
         let mut hosts = self.hosts.iter();
         let replica = hosts.find_map(|host| host.disk.replicas.get(&(group, peer)));
         replica.map_or(0, |replica| replica.matched)
@@ -364,8 +378,10 @@ impl World {
             let problem = match on_disk {
                 None => Some(ReplicaProblem::Forgot),
                 Some(replica) if replica.is_damaged => Some(ReplicaProblem::Damaged),
+                Some(replica) if replica.has_missed => Some(ReplicaProblem::Missed),
                 Some(_) => None,
             };
+            let load = self.load_said(by, order);
             let group = self.live.groups.get(&order.group);
             let stranded = group.and_then(|group| self.stranded(group, order));
             let leads = group.is_some_and(|group| group.leader == Some((by, order.peer)));
@@ -394,6 +410,7 @@ impl World {
                 ails,
                 stranded: stranded.filter(|_| lead.is_none() && problem.is_none()),
                 leads: lead,
+                load,
             });
         }
         reports

@@ -14,7 +14,8 @@ impl World {
         let mut replicas = self.hosts.iter();
         replicas.any(|host| {
             let replica = host.disk.replicas.get(&(group, peer));
-            replica.is_some_and(|replica| !replica.is_damaged)
+            // Who missed a load may be replaced at any moment.
+            replica.is_some_and(|replica| !replica.is_damaged && !replica.has_missed)
         })
     }
 
@@ -72,6 +73,7 @@ impl World {
         }
         let problem = self
             .recurring(&old, &new)
+            .or_else(|| self.loaded_early(&old, &new))
             .or_else(|| self.moved_early(&old, &new));
         if let Some(problem) = problem {
             self.fail(problem);
@@ -144,6 +146,10 @@ impl World {
     /// What is left to be done about live tables.
     pub fn unsettled_live(&self) -> Option<String> {
         let model = self.store.current();
+        let mut loads = model.work.loads.iter();
+        if let Some(load) = loads.find(|load| !load.stage.is_over()) {
+            return Some(format!("load {} is {:?}", load.number, load.stage));
+        }
         let mut named = BTreeSet::new();
         for (table, _) in model.live_tables() {
             for (group, wanted) in model.wanted_groups(table) {
@@ -172,6 +178,9 @@ impl World {
                 }
                 if self.remembering(id, &there.members.voters) < voters.len() {
                     return Some(format!("group {id} of {table} has a peer that forgot"));
+                }
+                if let Some(problem) = self.unloaded(table, group) {
+                    return Some(problem);
                 }
                 named.extend(peers.into_iter().map(|peer| (id, peer)));
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_engine::live::LiveDraft;
-use forebay_engine::{Bound, PartitionId, TableName};
+use forebay_engine::{Bound, PartitionId, RunId, TableName};
 use forebay_io::sim::all_hold;
 use forebay_replica::GroupId;
 use forebay_run::hash::SLOTS;
@@ -16,7 +16,7 @@ use super::world::{MS, SECOND, World};
 use super::{Outcome, Setup};
 use crate::bugs::{Bug, plant};
 use crate::live_status::LiveStatus;
-use crate::model::{LiveEntry, Replication, Wish};
+use crate::model::{EndedLoad, LiveEntry, LoadDraft, LoadedPartition, Replication, Wish};
 use crate::node::{FollowerEvent, NodeEvent};
 use crate::planning::propose;
 use crate::request::Request;
@@ -63,6 +63,7 @@ fn live(draft: LiveDraft) -> Box<LiveEntry> {
     Box::new(LiveEntry {
         options: draft.options,
         replication: Replication::Leader,
+        last_load: EndedLoad::default(),
     })
 }
 
@@ -107,11 +108,34 @@ fn next_request(world: &mut World, end: u64) {
                 None => Request::Drop { table },
             },
             5 => replicas(world, table),
+            6 => load(world, table),
             _ => draw_plan(world).unwrap_or_else(|| make(world)),
         };
         world.submit(request);
         next_request(world, end);
     });
+}
+
+/// A load as it would be cut now; sometimes of a table that is none.
+fn load(world: &mut World, table: TableName) -> Request {
+    let model = world.store.current().clone();
+    let groups = model.groups.get(&table).into_iter();
+    let partitions = groups
+        .flat_map(|groups| groups.all())
+        .map(|group| LoadedPartition {
+            partition: group.partition,
+            epoch: group.epoch,
+        });
+    let load = LoadDraft {
+        id: RunId::new("0123456789abcdef").unwrap(),
+        sum: 0,
+        partitions: partitions.collect(),
+        rows: 0,
+        bytes: 0,
+        deadline_ms: world.dice.between(5, 120) * 1000,
+    };
+    let load = Box::new(load);
+    Request::Load { table, load }
 }
 
 fn replicas(world: &mut World, table: TableName) -> Request {

@@ -11,6 +11,7 @@ mod engine;
 mod faults;
 mod live;
 mod live_checks;
+mod live_loads;
 mod live_runs;
 mod lost;
 mod matrix;

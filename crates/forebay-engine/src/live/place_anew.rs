@@ -40,7 +40,14 @@ impl LiveShared {
         let mut next = manifest.clone();
         let mut partitions = next.partitions.iter_mut();
         let partition = partitions.find(|partition| partition.id == id);
-        partition.ok_or_else(|| self.no_partition(id))?.applied = Some(place.clone());
+        let partition = partition.ok_or_else(|| self.no_partition(id))?;
+        let before = partition.applied.as_ref().map_or(0, |place| place.loaded);
+        // No load is added again in another log.
+        let place = AppliedPlace {
+            loaded: place.loaded.max(before),
+            ..place
+        };
+        partition.applied = Some(place.clone());
         self.replace_manifest(&next)?;
         self.parts.at(slot).lock().applied = Some(Box::new(Applied {
             place,

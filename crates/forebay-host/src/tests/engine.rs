@@ -17,24 +17,26 @@ use forebay_replica::{Durability, GroupId, PeerId, Place, Refusal, Start};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+use super::fakes::ShelvedLoads;
 use super::ring::{Net, Port, wait_for};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_writer::TableLog;
 use crate::opening::{FoundReplica, OpenError, open_replicas};
 use crate::outside::{NodeKey, StateError, Unpaced};
-use crate::partition_state::{Carrier, Commands, PartitionState, place_of};
+use crate::partition_state::{Carrier, Commands, PartitionState, StateParts, place_of};
 use crate::replica_log::{EngineLog, KEPT_BYTES};
 
 const BOOT: u128 = 7;
 
-/// Adds to a number and answers the sum: it decides by what is there. Operations are the key, its
-/// length before it, what is to be added, and whatever follows.
+/// Adds to a number and answers the sum: it decides by what is there. Operations are a byte
+/// that no other kind of proposal begins with, the key behind its length, what is to be added, and
+/// whatever follows.
 #[derive(Debug)]
 struct AddTo;
 
 impl Commands for AddTo {
     fn run(&self, table: &LiveTable, _: u64, operations: &[u8]) -> Result<Bytes, StateError> {
-        let (key, rest) = operations[1..].split_at(usize::from(operations[0]));
+        let (key, rest) = operations[2..].split_at(usize::from(operations[1]));
         let by = &rest[..8];
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
         let decide = |held: Vec<Option<Stored>>| {
@@ -215,8 +217,11 @@ impl Nodes {
                 table.clone(),
                 replica.partition,
                 replica.group,
-                Arc::new(AddTo),
-                Arc::new(carrier),
+                StateParts {
+                    commands: Arc::new(AddTo),
+                    carrier: Arc::new(carrier),
+                    loads: Arc::<ShelvedLoads>::default(),
+                },
             ));
             let place = (replica.group, me);
             self.states.lock().insert(place, Arc::downgrade(&state));
@@ -272,7 +277,7 @@ impl Nodes {
     /// Adds once for certain, and perhaps more often: returns how often nobody knew.
     fn add(&self, key: &[u8], by: u64, padding: &[u8]) -> u64 {
         let (group, mut uncertain) = (self.group(key), 0);
-        let operations = [&[key.len() as u8], key, &by.to_le_bytes(), padding];
+        let operations = [&[1, key.len() as u8], key, &by.to_le_bytes(), padding];
         let operations = Bytes::from(operations.concat());
         let mut is_done = false;
         wait_for("a write", || {

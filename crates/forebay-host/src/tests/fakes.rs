@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use forebay_engine::{PartitionId, RunId, TableName};
 use forebay_replica::{
     Committed, Content, GroupId, LogEntry, OlderEntries, PeerId, Place, Promise, SnapshotFacts,
     Start,
 };
 use parking_lot::Mutex;
 
+use crate::loads::LoadedRuns;
 use crate::outside::{
     Acknowledged, FoundEntries, GroupLog, GroupState, NoEntries, StateError, WriteError, Writing,
 };
@@ -220,5 +222,25 @@ pub fn found(log: &MemoryLog, sum: &Sum, group: GroupId, me: PeerId, seed: u64) 
         before: kept.before,
         entries: kept.entries,
         seed,
+    }
+}
+
+/// What replicas have of loads: one of each number at most.
+#[derive(Debug, Default)]
+pub struct ShelvedLoads(pub Mutex<BTreeMap<u64, RunId>>);
+
+impl LoadedRuns for ShelvedLoads {
+    fn find(&self, _: &TableName, _: PartitionId, load: u64) -> Option<RunId> {
+        self.0.lock().get(&load).cloned()
+    }
+
+    fn taken(&self, _: &TableName, _: PartitionId, load: u64) {
+        self.0.lock().remove(&load);
+    }
+}
+
+impl ShelvedLoads {
+    pub fn put(&self, load: u64, run: RunId) {
+        self.0.lock().insert(load, run);
     }
 }

@@ -9,10 +9,14 @@ use forebay_io::{Disk, OsDisk, replace_file};
 use forebay_replica::{
     Committed, Content, GroupId, LogEntry, PeerId, Place, Proposal, RequestId, SnapshotFacts,
 };
+use forebay_run::RunWriter;
+use forebay_run::operation::Operation;
 use parking_lot::Mutex;
 
+use super::fakes::ShelvedLoads;
+use crate::loads::load_proposal;
 use crate::outside::{GroupState, StateError};
-use crate::partition_state::{Carrier, Commands, PartitionState};
+use crate::partition_state::{Carrier, Commands, PartitionState, StateParts};
 
 const GROUP: GroupId = GroupId(1);
 
@@ -62,9 +66,22 @@ fn state(
     commands: Arc<SetOnce>,
     copies: Vec<PartitionContent>,
 ) -> PartitionState {
+    state_with(table, commands, copies, Arc::default())
+}
+
+fn state_with(
+    table: &LiveTable,
+    commands: Arc<SetOnce>,
+    copies: Vec<PartitionContent>,
+    loads: Arc<ShelvedLoads>,
+) -> PartitionState {
     let id = table.partitions()[0].id;
-    let carrier = Arc::new(Made(copies));
-    PartitionState::new(table.clone(), id, GROUP, commands, carrier)
+    let parts = StateParts {
+        commands,
+        carrier: Arc::new(Made(copies)),
+        loads,
+    };
+    PartitionState::new(table.clone(), id, GROUP, parts)
 }
 
 /// A copy whose files are among the other table's.
@@ -81,10 +98,15 @@ fn carried(source: &PartitionState, to: &LiveTable) -> PartitionContent {
 }
 
 fn entry(index: u64, keys: &[&'static str]) -> Committed {
+    let keys = keys.iter();
+    entry_of(index, keys.map(|key| Bytes::from_static(key.as_bytes())))
+}
+
+fn entry_of(index: u64, proposals: impl IntoIterator<Item = Bytes>) -> Committed {
     let place = Place { term: 1, index };
-    let proposals = keys.iter().map(|key| Proposal {
+    let proposals = proposals.into_iter().map(|operations| Proposal {
         request: RequestId(0),
-        operations: Bytes::from_static(key.as_bytes()),
+        operations,
     });
     let content = Content::Batch {
         stamp_ms: 10 * index,
@@ -170,4 +192,49 @@ fn a_copy_that_comes_while_another_is_put_in_place_takes_nothing_from_it() {
     target.drop_copy();
     assert_eq!(files(), 1, "those of the copy of no use are gone");
     assert!(values(b"a"));
+}
+
+/// A run that says of keys that they were loaded.
+fn loaded_run(table: &LiveTable, keys: &[&[u8]]) -> forebay_engine::RunId {
+    let new = table.new_run();
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
+    let options = table.run_options(keys.len() as u64, 100);
+    let mut writer = RunWriter::create(&disk, &new.path, options).unwrap();
+    let mut hashed: Vec<_> = keys
+        .iter()
+        .map(|key| (table.hasher().hash64(key), *key))
+        .collect();
+    hashed.sort();
+    for (hash, key) in hashed {
+        writer.push(hash, key, Operation::Update(b"load")).unwrap();
+    }
+    writer.finish().unwrap();
+    new.id
+}
+
+#[test]
+fn a_load_waits_for_its_run_and_is_added_once_between_what_is_around_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (table, loads) = (table(&dir), Arc::<ShelvedLoads>::default());
+    let state = state_with(&table, Arc::default(), Vec::new(), Arc::clone(&loads));
+    let value = |key: &[u8]| table.get(key).unwrap().unwrap_or_default();
+    state.apply(&entry(1, &["a", "b"])).unwrap();
+    let load = entry_of(2, [load_proposal(7), Bytes::from_static(b"b")]);
+    assert!(matches!(state.apply(&load), Err(StateError::Later(_))));
+    assert_eq!(value(b"a"), b"set");
+    loads.put(7, loaded_run(&table, &[b"a", b"b"]));
+    assert_eq!(state.apply(&load).unwrap(), ["", "b"]);
+    assert_eq!(
+        (value(b"a"), value(b"b")),
+        (b"load".to_vec(), b"set".to_vec())
+    );
+    assert!(loads.0.lock().is_empty());
+    // Proposed again by another leader, with a run here or without one.
+    state.apply(&entry(3, &["a"])).unwrap();
+    state.apply(&entry_of(4, [load_proposal(7)])).unwrap();
+    loads.put(7, loaded_run(&table, &[b"a"]));
+    state.apply(&entry_of(5, [load_proposal(7)])).unwrap();
+    assert_eq!(value(b"a"), b"set");
+    let damaged = state.apply(&entry_of(6, [load_proposal(8).slice(..5)]));
+    assert!(matches!(damaged, Err(StateError::Never(_))), "{damaged:?}");
 }

@@ -11,9 +11,10 @@ mod fit;
 mod here;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_engine::live::{self, Budget, IngestRun, LiveError, Load};
-use forebay_engine::{PartitionId, Store, StoreError, TableName, Ttl};
+use forebay_engine::{PartitionId, RunRef, Store, StoreError, TableName, Ttl};
 use forebay_run::filter::BITS_PER_KEY;
 use forebay_run::operation::DeltaKind;
 use serde::Serialize;
@@ -128,6 +129,49 @@ fn carry_out(
 ) -> Result<LoadReport, LoadError> {
     let started = store.clock().monotonic();
     let load = store.begin_load(&request.table)?;
+    let built = build(request, store, load, progress)?;
+    let runs = built.runs.iter().map(|(partition, run)| IngestRun {
+        partition: *partition,
+        id: run.id.clone(),
+    });
+    let runs: Vec<IngestRun> = runs.collect();
+    progress.stage("adding", None, Unit::Rows);
+    let budget = Budget::new(usize::try_from(request.memory_bytes).unwrap_or(usize::MAX));
+    built.load.add(&runs, &budget)?;
+    progress.advance(built.report.rows);
+    let mut report = built.report;
+    report.took(store.clock().monotonic() - started);
+    Ok(report)
+}
+
+/// The runs of a load, before they are added.
+#[derive(Debug)]
+pub struct BuiltLoad {
+    pub load: Load,
+    /// By the partitions that got rows.
+    pub runs: Vec<(PartitionId, RunRef)>,
+    /// What the load does once they are added; it says nothing of the time.
+    pub report: LoadReport,
+}
+
+/// The same as [`load`] without adding what is built: for a table of a cluster, whose nodes add it.
+pub fn build_load(
+    request: &LoadRequest,
+    store: &Store,
+    load: Load,
+    progress: &dyn Progress,
+) -> Result<BuiltLoad, LoadError> {
+    without_empty_file(&request.bad_rows, &**store.disk(), || {
+        build(request, store, load, progress)
+    })
+}
+
+fn build(
+    request: &LoadRequest,
+    store: &Store,
+    load: Load,
+    progress: &dyn Progress,
+) -> Result<BuiltLoad, LoadError> {
     let now_ms = store.clock().unix_ms();
     let fit = TableFit::new(request, load.options(), now_ms);
     let options = &request.source_options;
@@ -142,21 +186,7 @@ fn carry_out(
     let new_run = |at: usize| load.new_run(here.partition(at).unwrap_or(PartitionId(0)));
     let built = work.build(&read, &here.boundaries, &here, &new_run);
     let built = built.map_err(|error| LoadError::of_build(error, &request.table))?;
-    // What was collected is written, and its memory may serve to open the table.
-    drop(read.collected);
-    let runs = built.runs.iter().enumerate();
-    let runs: Vec<IngestRun> = runs
-        .filter_map(|(at, run)| {
-            let (partition, id) = (here.partition(at)?, run.as_ref()?.id.clone());
-            Some(IngestRun { partition, id })
-        })
-        .collect();
-    progress.stage("adding", None, Unit::Rows);
-    let budget = Budget::new(usize::try_from(request.memory_bytes).unwrap_or(usize::MAX));
-    load.add(&runs, &budget)?;
-    progress.advance(built.kept.records);
-    let seconds = (store.clock().monotonic() - started).as_secs_f64();
-    Ok(LoadReport {
+    let report = LoadReport {
         table: request.table.clone(),
         rows: built.kept.records,
         bytes: built.kept.bytes,
@@ -164,8 +194,23 @@ fn carry_out(
         rejected: read.rejected,
         lossy: read.lossy,
         duplicates: built.duplicates,
-        seconds: rounded(seconds),
+        seconds: 0.0,
+    };
+    let runs = built.runs.into_iter().enumerate();
+    let runs = runs.filter_map(|(at, run)| Some((here.partition(at)?, run?)));
+    // What was collected goes with the end of this, and its memory may serve to open the table.
+    Ok(BuiltLoad {
+        runs: runs.collect(),
+        load,
+        report,
     })
+}
+
+impl LoadReport {
+    /// Says how long it took.
+    pub fn took(&mut self, time: Duration) {
+        self.seconds = rounded(time.as_secs_f64());
+    }
 }
 
 fn sort_plan(request: &LoadRequest, store: &Store, load: &Load) -> Result<SortPlan, StoreError> {

@@ -363,8 +363,7 @@ impl Disk for RemoteDisk {
         self.shared
             .documents
             .replace(self.objects(), &to_name, content)?;
-        if let ["tables", table, "versions", file] = to_name.split('/').collect::<Vec<_>>()[..]
-            && file.ends_with(".manifest")
+        if let Some(table) = committed_by(&to_name)
             && let Some(attempt) = self.shared.attempt(table)
         {
             attempt.committed();
@@ -513,6 +512,15 @@ impl Disk for RemoteDisk {
 fn is_unfinished(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
     file.starts_with('.') && file.ends_with(".new")
+}
+
+/// The table of which a version, or a load of a cluster's table, is whole with this document.
+fn committed_by(name: &str) -> Option<&str> {
+    match name.split('/').collect::<Vec<_>>()[..] {
+        ["tables", table, "versions", file] if file.ends_with(".manifest") => Some(table),
+        ["tables", table, file] if file.ends_with(".staged") => Some(table),
+        _ => None,
+    }
 }
 
 /// The table whose directory of runs this is.

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use super::PullError;
 use super::bringing::{Bringing, PullShared};
-use super::fetch::came_bytes;
+use super::fetch::{came_bytes, forget};
 use super::file_turns::FileTurns;
 use super::origin::Origins;
 use super::size_turns::SizeTurns;
@@ -228,6 +228,46 @@ impl Bringer {
             repaired: 0,
             _pin: pin,
         }))
+    }
+
+    /// Brings files of runs of a table that has no versions to where each says, at the pace of all
+    /// that is brought. They are not verified. What came stays when this fails: the next time goes
+    /// on from there.
+    pub fn bring_files(
+        &self,
+        table: &TableName,
+        files: &[VersionFile],
+        origins: &Origins<'_>,
+        cancelled: &AtomicBool,
+    ) -> Result<(), PullError> {
+        let _active = self.shared.throttle.begin();
+        let mut bringing = Bringing::new(&self.shared, table, origins, cancelled);
+        let mut files = files.iter();
+        let done = files.try_for_each(|file| bringing.fetch(file));
+        self.shared.state.forget(table);
+        done
+    }
+
+    /// How many bytes of files have come.
+    pub fn come_bytes(&self, files: &[VersionFile]) -> u64 {
+        let local = &self.shared.local;
+        let come = files.iter().map(|file| match local.is_here(file) {
+            true => file.len_bytes,
+            false => came_bytes(&**local.disk(), file),
+        });
+        come.sum()
+    }
+
+    /// Removes what is here of files, those that came in part among them.
+    pub fn forget_files(&self, files: &[VersionFile]) -> io::Result<()> {
+        let disk = &**self.shared.local.disk();
+        files.iter().try_for_each(|file| {
+            forget(disk, file)?;
+            match disk.remove(&file.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
+        })
     }
 
     /// How many bytes are to be brought of the partitions that the store holds.

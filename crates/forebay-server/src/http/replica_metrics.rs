@@ -183,6 +183,7 @@ mod tests {
             ails: false,
             leads: None,
             stranded: None,
+            load: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use forebay_cluster::REPLICAS;
 use forebay_cluster::client::ClusterClient;
-use forebay_cluster::model::{LiveEntry, Replication, live_replicas};
+use forebay_cluster::model::{EndedLoad, LiveEntry, Replication, live_replicas};
 use forebay_cluster::request::Request;
 use forebay_engine::live::LiveDraft;
 use forebay_engine::{Bound, TableName};
@@ -78,6 +78,7 @@ pub fn run(
         live: Box::new(LiveEntry {
             options: options.clone(),
             replication: Replication::Leader,
+            last_load: EndedLoad::default(),
         }),
         lowers,
         replicas: Some(replicas),

@@ -22,14 +22,27 @@ pub struct Drop {
 pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
     let table = &args.table;
     match context.is_live_in_cluster(table)? {
-        // The store has nothing of it: its nodes have.
-        true => drop(context.cluster()?.client().carry_out(&Request::Drop {
-            table: table.clone(),
-        })?),
+        // Its nodes have it, and the store at most what loads left.
+        true => {
+            let table = table.clone();
+            let request = Request::Drop { table };
+            context.cluster()?.client().carry_out(&request)?;
+            remove_staged(args, context);
+        }
         false => context.open_store()?.drop_table(table)?,
     }
     let object = json!({"table": table, "dropped": true});
     context.print_done(Outcome::Done, &object, || {
         format!("{table} is gone, with all that was in it")
     })
+}
+
+/// What stays is removed by the next load into a table of that name.
+fn remove_staged(args: &Drop, context: &Context) {
+    let removed = context
+        .open_store()
+        .and_then(|store| Ok(store.remove_staged(&args.table)?));
+    if let Err(error) = removed {
+        tracing::warn!(table = %args.table, %error, "runs of loads stay in the store");
+    }
 }

@@ -1,5 +1,6 @@
 //! `forebay load`: adds rows from files to a live table, all at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,12 +11,14 @@ use forebay_load::load::{LoadReport, LoadRequest, load};
 use forebay_load::sort::Duplicates;
 use forebay_load::sources::{Batches, Input};
 
+use super::load_in_cluster::LoadInCluster;
 use super::pushed::changed;
 use super::reading::{SourceArgs, WorkArgs};
 use crate::choices::{DUPLICATES, VERBS};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
+use crate::rollout_args::parse_deadline;
 
 /// Load rows from files into a live table, while it is served or while it is not
 ///
@@ -23,6 +26,10 @@ use crate::human;
 /// moment: what was written before is older, what is written after is newer. A load that fails or
 /// is killed adds nothing, or all of it where the server was adding it already. Where no server has
 /// the table open, the command opens it.
+///
+/// In a cluster the runs are staged in the store, its nodes bring them, and then each partition
+/// adds its own at one moment; two partitions may do at different ones. Nothing is added before all
+/// can. If the command is killed meanwhile, the cluster goes on: forebay cluster status shows it.
 ///
 ///   forebay load people people.parquet --key '{id}'
 ///   forebay load clicks counts.csv --key '{page}' --value n --as delta
@@ -89,6 +96,11 @@ pub struct Load {
     )]
     pub ttl_column: Option<String>,
 
+    /// In a cluster: so long without progress before anything is added, and the load ends: 1s to
+    /// 30d [default: 30m]
+    #[arg(long, value_name = "TIME", value_parser = parse_deadline, help_heading = "Cluster")]
+    pub deadline: Option<Duration>,
+
     #[command(flatten)]
     pub reading: SourceArgs,
 
@@ -97,22 +109,34 @@ pub struct Load {
 }
 
 pub fn run(args: Load, context: &Context) -> anyhow::Result<Outcome> {
+    let deadline = args.deadline;
     let request = args.request(context)?;
-    carry_out(&request, context)
+    carry_out(&request, deadline, context)
 }
 
 /// Loads batches in place of files; `args` names something for sources that is passed over.
 pub fn run_batches(args: Load, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
+    let deadline = args.deadline;
     let mut request = args.request(context)?;
     request.sources = Input::Batches(batches);
-    carry_out(&request, context)
+    carry_out(&request, deadline, context)
 }
 
-fn carry_out(request: &LoadRequest, context: &Context) -> anyhow::Result<Outcome> {
-    let store = context.open_store()?;
-    let drawing = context.progress();
-    let report = load(request, &store, &*drawing)?;
-    drop(drawing);
+fn carry_out(
+    request: &LoadRequest,
+    deadline: Option<Duration>,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    let drawing = Arc::new(context.progress());
+    let report = match LoadInCluster::find(&request.table, deadline, context, &drawing)? {
+        Some(in_cluster) => in_cluster.carry_out(request, context, &drawing)?,
+        None if deadline.is_some() => wrong!(
+            "--deadline is about the nodes of a cluster, and {} is no live table of one: leave it out",
+            request.table
+        ),
+        None => load(request, &context.open_store()?, &**drawing)?,
+    };
+    context.stop_drawing(drawing);
     context.print_done(Outcome::Done, &report, || summary(&report))
 }
 

@@ -12,6 +12,7 @@ pub mod dry_run;
 pub mod export;
 pub mod get;
 pub mod load;
+mod load_in_cluster;
 pub mod man;
 pub mod plan;
 pub mod pull;

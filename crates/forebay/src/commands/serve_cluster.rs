@@ -19,9 +19,7 @@ use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
 use forebay_cluster::{HostPort, Member, NodeName, Peers, Zone};
 use forebay_engine::{DEFAULT_POLL, Serving, Store};
 use forebay_io::Clock;
-use forebay_objects::{
-    DirectoryOrigin, Origin, Patience, PullRate, PullThrottle, claim_cache, object_origin,
-};
+use forebay_objects::{DirectoryOrigin, Origin, Patience, PullRate, claim_cache, object_origin};
 use forebay_server::{ClusterConfig, PeerClient, PeerTls, ProposedCommands, ServerConfig};
 
 use tracing::warn;
@@ -232,13 +230,13 @@ fn key_beyond_loopback(
     key.transpose()
 }
 
-/// The replicas of live tables in a cache; copies of partitions come from peers, at the rate of
-/// pulls.
+/// The replicas of live tables in a cache; copies of partitions come from peers, and runs of loads
+/// from the store, at the rate of pulls.
 fn replicas(
     context: &Context,
     cache: &Store,
     commands: Arc<ProposedCommands>,
-    (peers, throttle): (Arc<dyn Peers>, Arc<PullThrottle>),
+    (peers, versions): (Arc<dyn Peers>, Arc<LocalVersions>),
     (memory_bytes, log_kept_bytes): (usize, u64),
 ) -> anyhow::Result<Arc<LocalReplicas>> {
     let replicas = LocalReplicas::new(ReplicaParts {
@@ -249,7 +247,8 @@ fn replicas(
         boot_id: boot_id(&*context.disk, &*context.random),
         appliers: APPLIERS,
         log_kept_bytes,
-        throttle,
+        throttle: Arc::clone(versions.bringer().throttle()),
+        staged: versions,
     });
     let replicas = replicas.context("cannot start the replicas of live tables")?;
     Ok(Arc::new(replicas))
@@ -292,11 +291,10 @@ impl ClusterArgs {
         let (net, clock) = (config.net.clone(), context.clock.clone());
         let peers = Arc::new(PeerClient::start(net, clock, tls.as_ref())?);
         let commands = Arc::new(ProposedCommands::default());
-        let throttle = Arc::clone(versions.bringer().throttle());
-        let copies = (peers.clone() as Arc<dyn Peers>, throttle);
+        let from = (peers.clone() as _, versions.clone());
         let log_kept_bytes = self.kept_log.unwrap_or(LOG_KEPT_BYTES);
         let sizes = (config.live_memory_bytes, log_kept_bytes);
-        let replicas = replicas(context, &store, commands.clone(), copies, sizes)?;
+        let replicas = replicas(context, &store, commands.clone(), from, sizes)?;
         let replace_after = self.replace_after;
         let settings = CoordinatorSettings { replace_after };
         let handle = NodeHandle::new(NodeParts {

@@ -10,10 +10,13 @@ use forebay_host::{EngineLog, GroupState, PartitionState, ReplicaHost};
 use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
-use super::OpenLiveTables;
+use super::load_shelf::{LoadShelf, ProposedLoad};
 use super::roster::SharedRoster;
 use super::settling::Settling;
 use super::shelf::CopyShelf;
+use super::staged_files::StagedFiles;
+use super::{OpenLiveTables, ReplicaParts};
+use crate::live::ReplicaOrder;
 use crate::reports::ReplicaProblem;
 
 /// A replica by its group and its peer.
@@ -50,6 +53,11 @@ pub struct ReplicaCommons {
     pub standings: Mutex<BTreeMap<ReplicaPlace, ReplicaStanding>>,
     pub running: Mutex<BTreeMap<GroupId, RunningReplica>>,
     pub shelf: CopyShelf,
+    pub loads: Arc<LoadShelf>,
+    pub staged: Arc<dyn StagedFiles>,
+    /// Orders of partitions that are to get a load, or of whose tables others have ended.
+    pub ordered_loads: Mutex<BTreeMap<GroupId, ReplicaOrder>>,
+    pub proposed: Mutex<BTreeMap<GroupId, ProposedLoad>>,
     /// The node is being stopped: others are to lead its groups.
     pub hands_over: AtomicBool,
     pub settling: Settling,
@@ -58,6 +66,26 @@ pub struct ReplicaCommons {
 }
 
 impl ReplicaCommons {
+    pub fn new(parts: &ReplicaParts, host: ReplicaHost, roster: &Arc<SharedRoster>) -> Self {
+        let cache = &parts.cache;
+        let (disk, clock) = (Arc::clone(cache.disk()), Arc::clone(cache.clock()));
+        Self {
+            host,
+            tables: Arc::default(),
+            roster: Arc::clone(roster),
+            standings: Mutex::default(),
+            running: Mutex::default(),
+            shelf: CopyShelf::new(disk, clock, Arc::clone(cache.random())),
+            loads: Arc::default(),
+            staged: Arc::clone(&parts.staged),
+            ordered_loads: Mutex::default(),
+            proposed: Mutex::default(),
+            hands_over: AtomicBool::new(false),
+            settling: Settling::new(Arc::clone(cache.clock())),
+            troubles: Mutex::default(),
+        }
+    }
+
     /// Ends a replica: nothing of it reads, writes or is copied any more.
     pub fn end(&self, group: GroupId) {
         let running = self.running.lock().remove(&group);
@@ -110,6 +138,7 @@ impl ReplicaCommons {
     }
 
     pub fn hide(&self, name: &TableName) {
+        self.loads.forget(name);
         self.tables.rcu(|tables| {
             let mut tables = BTreeMap::clone(tables);
             tables.remove(name);

@@ -37,6 +37,7 @@ impl ReplicaKeeper {
         self.commons
             .roster
             .store(Arc::new(Roster::of(&orders.replicas)));
+        self.commons.order_loads(&orders.replicas);
         let mut by_table: BTreeMap<&TableName, Vec<&ReplicaOrder>> = BTreeMap::new();
         for order in &orders.replicas {
             by_table.entry(&order.table).or_default().push(order);

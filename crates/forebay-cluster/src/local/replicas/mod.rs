@@ -12,14 +12,18 @@
 //! | `steering`, `reporting` | what leaders do; what the cluster is told |
 //! | `settling` | whether all is there, for who restarts nodes |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
+//! | `load_bringer`, `load_shelf`, `staged_files`, `adding` | loads: their runs brought, kept, and proposed |
 //! | `pace` | how fast others are sent the log |
 //! | `roster`, `commons` | where peers are; what the threads share |
 //! | `worker` | the thread |
 
+mod adding;
 mod carrier;
 mod commons;
 mod copy_wire;
 mod keeping;
+mod load_bringer;
+mod load_shelf;
 mod note;
 mod opening;
 mod pace;
@@ -28,6 +32,7 @@ mod reporting;
 mod roster;
 mod settling;
 mod shelf;
+mod staged_files;
 mod steering;
 #[cfg(test)]
 mod tests;
@@ -38,7 +43,6 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -60,12 +64,12 @@ use carrier::CarrierParts;
 use commons::ReplicaCommons;
 use copy_wire::CopyQuestion;
 use keeping::ReplicaKeeper;
+use load_bringer::LoadBringer;
 use opening::TableOpener;
 use pace::TailPace;
 use peers::PeerMaker;
 use roster::{RosterPost, SharedRoster};
-use settling::Settling;
-use shelf::CopyShelf;
+pub use staged_files::StagedFiles;
 use worker::ReplicaWorker;
 
 /// Live tables that are open here, by name.
@@ -89,6 +93,8 @@ pub struct ReplicaParts {
     pub log_kept_bytes: u64,
     /// How fast copies come and logs go: that of all that is brought to the node.
     pub throttle: Arc<PullThrottle>,
+    /// Where runs of loads come from.
+    pub staged: Arc<dyn StagedFiles>,
 }
 
 /// The node that the replicas are of.
@@ -107,6 +113,7 @@ pub struct LocalReplicas {
     commons: Arc<ReplicaCommons>,
     keeper: Arc<Mutex<ReplicaKeeper>>,
     worker: ReplicaWorker,
+    bringer: LoadBringer,
     clock: Arc<dyn Clock>,
 }
 
@@ -119,17 +126,7 @@ impl LocalReplicas {
         let random = Arc::clone(parts.cache.random());
         let roster = Arc::<SharedRoster>::default();
         let host = start_host(&parts, &clock, &roster)?;
-        let commons = Arc::new(ReplicaCommons {
-            host,
-            tables: Arc::default(),
-            roster: Arc::clone(&roster),
-            standings: Mutex::default(),
-            running: Mutex::default(),
-            shelf: CopyShelf::new(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&random)),
-            hands_over: AtomicBool::new(false),
-            settling: Settling::new(Arc::clone(&clock)),
-            troubles: Mutex::default(),
-        });
+        let commons = Arc::new(ReplicaCommons::new(&parts, host, &roster));
         let keeper = ReplicaKeeper {
             opener: TableOpener {
                 cache: parts.cache.clone(),
@@ -143,9 +140,10 @@ impl LocalReplicas {
                 carrier: CarrierParts {
                     peers: parts.peers,
                     roster,
-                    disk,
+                    disk: Arc::clone(&disk),
                     throttle: parts.throttle,
                 },
+                loads: Arc::clone(&commons.loads),
             },
             commons: Arc::clone(&commons),
             random,
@@ -155,10 +153,13 @@ impl LocalReplicas {
         };
         let keeper = Arc::new(Mutex::new(keeper));
         let worker = ReplicaWorker::start(Arc::clone(&keeper), Arc::clone(&commons))?;
+        let news = worker.of_loads();
+        let bringer = LoadBringer::start(Arc::clone(&commons), Arc::clone(&clock), disk, news)?;
         Ok(Self {
             commons,
             keeper,
             worker,
+            bringer,
             clock,
         })
     }
@@ -241,10 +242,17 @@ impl LocalReplicas {
         }
     }
 
+    fn stop(&self) {
+        self.worker.stop();
+        // What it brings is given up.
+        self.commons.loads.order(&[]);
+        self.bringer.stop();
+    }
+
     /// Ends all replicas, and leaves what they promised so that it is known to be whole after a
     /// restart of the machine. Nothing is carried out afterwards.
     pub fn close(&self) {
-        self.worker.stop();
+        self.stop();
         self.keeper.lock().close();
     }
 }
@@ -269,7 +277,7 @@ fn start_host(
 
 impl Drop for LocalReplicas {
     fn drop(&mut self) {
-        self.worker.stop();
+        self.stop();
         self.keeper.lock().let_all_go();
     }
 }

@@ -7,12 +7,13 @@ use std::sync::atomic::AtomicBool;
 use forebay_engine::live::PartitionContent;
 use forebay_engine::replica_log::EntryPlace;
 use forebay_engine::{PartitionId, PartitionRange, Store};
-use forebay_host::{Commands, Heir, NewReplica, PartitionState, begin_alone, place_of};
+use forebay_host::{Commands, Heir, NewReplica, PartitionState, StateParts, begin_alone, place_of};
 use forebay_replica::{GroupId, Start};
 use tracing::info;
 
 use super::carrier::{CarrierParts, PeerCarrier};
 use super::commons::{ReplicaCommons, RunningReplica};
+use super::load_shelf::LoadShelf;
 use super::note::NotedPeer;
 use super::opening::{HeldTable, KeepError, found};
 use super::roster::nodes_of;
@@ -25,6 +26,7 @@ pub struct PeerMaker {
     pub cache: Store,
     pub commands: Arc<dyn Commands>,
     pub carrier: CarrierParts,
+    pub loads: Arc<LoadShelf>,
 }
 
 impl PeerMaker {
@@ -173,8 +175,11 @@ impl PeerMaker {
             held.table.clone(),
             order.partition,
             group,
-            Arc::clone(&self.commands),
-            Arc::new(carrier),
+            StateParts {
+                commands: Arc::clone(&self.commands),
+                carrier: Arc::new(carrier),
+                loads: Arc::clone(&self.loads) as _,
+            },
         ))
     }
 

@@ -24,6 +24,7 @@ impl ReplicaCommons {
             ails: false,
             leads: None,
             stranded: None,
+            load: None,
         };
         let log = match standing {
             ReplicaStanding::Made { term } => return plain(*term, None),
@@ -42,11 +43,13 @@ impl ReplicaCommons {
             };
             return plain(facts.term, Some(problem));
         }
+        let missed = self.has_missed(group).then_some(ReplicaProblem::Missed);
         GroupReport {
+            load: self.load_said(group),
             ails: facts.ails.is_some(),
             leads: lead(&facts),
             stranded: stranded(&facts),
-            ..plain(facts.term, None)
+            ..plain(facts.term, missed)
         }
     }
 }

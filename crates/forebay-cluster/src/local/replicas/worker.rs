@@ -21,6 +21,8 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 enum WorkerNews {
     Orders(Box<ReplicaOrders>),
+    /// The run of a load came, or did not.
+    Load,
     /// Somebody met damage.
     Damage,
     Stop,
@@ -75,6 +77,12 @@ impl ReplicaWorker {
         self.tell(WorkerNews::Orders(Box::new(orders)));
     }
 
+    /// Who tells it of runs of loads.
+    pub fn of_loads(&self) -> impl Fn() + Send + 'static {
+        let news = self.news.lock().clone();
+        move || drop(news.send(WorkerNews::Load))
+    }
+
     pub fn damage_met(&self) {
         self.tell(WorkerNews::Damage);
     }
@@ -112,7 +120,7 @@ impl Working {
                     WorkerNews::Orders(orders) => {
                         (self.orders, self.is_done) = (Some(orders), false);
                     }
-                    WorkerNews::Damage => {}
+                    WorkerNews::Load | WorkerNews::Damage => {}
                     WorkerNews::Stop => return,
                 }
                 news = inbox.try_recv().ok();
@@ -138,12 +146,15 @@ impl Working {
         commons.settling.look(&commons.host, orders, &reports);
         self.commons.troubles.lock().clone_from(&troubles);
         self.commons.shelf.tidy();
+        self.commons.tidy_loads();
         let watch = self.watch.lock().clone();
         let Some(watch) = watch else {
             return;
         };
         if !orders.is_from_memory && watch.may_steer() {
             self.commons.steer(&orders.replicas);
+            let now = self.clock.monotonic();
+            self.commons.add_loads(now, &orders.replicas);
         }
         let troubles = troubles.into_values().collect();
         watch.replicas_stand(self.commons.reports(), troubles);

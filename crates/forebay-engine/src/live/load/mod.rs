@@ -16,8 +16,12 @@
 //! lives. When the owner dies the next one goes on from step 2: a manifest that names the load says
 //! that step 3 is done, and its runs are kept when a table is opened. What a loader that died
 //! leaves is removed by the next load, or when the table is opened.
+//!
+//! A live table of a cluster is open on its nodes, and the cluster's store has nothing of it. There
+//! a load is only staged (`staged`): the cluster's nodes bring the runs, and its groups decide.
 
 mod offer;
+mod staged;
 mod take;
 
 use std::path::PathBuf;
@@ -39,6 +43,7 @@ use crate::push::NewRun;
 use crate::store::Store;
 pub(crate) use offer::kept_for_load;
 use offer::{Offer, OfferState, file_of, staged, sweep};
+pub use staged::{StagedLoad, StagedRun};
 pub use take::Taken;
 
 /// How long an offer may wait while a process has the table open: a server looks several times a
@@ -84,6 +89,8 @@ pub struct Load {
     table_id: u64,
     options: LiveOptions,
     partitions: Vec<PartitionRange>,
+    /// Its files stay when it is dropped.
+    is_left: bool,
     _lock: Box<dyn Lock>,
 }
 
@@ -99,14 +106,8 @@ impl Store {
             });
         }
         let files = TableFiles::new(self.root(), name);
-        let disk = &**self.disk();
-        let path = files.push_lock();
-        let lock = lock_within(disk, &**self.clock(), &path, "a load", CLEANING)?;
-        let lock = lock.map_err(|holder| LoadError::Busy {
-            table: table.clone(),
-            holder,
-        })?;
-        sweep(disk, &files)?;
+        let lock = self.lock_load(name, &files)?;
+        sweep(&**self.disk(), &files)?;
         let manifest = self.read_live_manifest(name, &files)?;
         let manifest = manifest.ok_or_else(|| LiveError::NoTable {
             table: table.clone(),
@@ -119,7 +120,17 @@ impl Store {
             table_id: manifest.table_id,
             partitions: manifest.ranges(),
             options: manifest.options,
+            is_left: false,
             _lock: lock,
+        })
+    }
+
+    fn lock_load(&self, name: &TableName, files: &TableFiles) -> Result<Box<dyn Lock>, LoadError> {
+        let path = files.push_lock();
+        let lock = lock_within(&**self.disk(), &**self.clock(), &path, "a load", CLEANING)?;
+        lock.map_err(|holder| LoadError::Busy {
+            table: name.clone(),
+            holder,
         })
     }
 }
@@ -242,6 +253,9 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
         if let Err(error) = sweep(&**self.store.disk(), &self.files) {
             let table = &self.table;
             warn!(%table, %error, "an ended load left files; the next load removes them");

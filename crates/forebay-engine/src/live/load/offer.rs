@@ -19,7 +19,7 @@ use crate::seal::{DocumentError, seal, unseal};
 /// The format number of offers that this program writes and reads.
 const OFFER_FORMAT: u64 = 1;
 /// What the names of all files of loads begin with, and those of no others.
-const PREFIX: &str = "load-";
+pub const PREFIX: &str = "load-";
 
 /// How far a load is, by its file's ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

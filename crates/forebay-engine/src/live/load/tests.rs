@@ -10,7 +10,7 @@ use forebay_run::RunWriter;
 use forebay_run::operation::Operation;
 
 use super::offer::{OfferState, file_of, staged};
-use super::{Load, LoadError, Taken};
+use super::{Load, LoadError, StagedLoad, Taken};
 use crate::live::{Budget, IngestRun, LiveDraft, LiveTable};
 use crate::name::TableName;
 use crate::store::Store;
@@ -268,4 +268,63 @@ fn a_load_that_begins_while_the_table_is_opened_keeps_its_files() {
         let _at_end = over.at_end();
         (0..200).for_each(|_| load(&disk).unwrap());
     });
+}
+
+/// A staged load of a table of a cluster, of which the store has nothing else.
+#[test]
+fn a_staged_load_is_whole_with_its_document_and_goes_with_its_load_unless_that_leaves() {
+    let disk = SimDisk::new();
+    let store = store_on(&disk);
+    let LiveDraft {
+        options,
+        partitions,
+    } = LiveDraft::ordered(vec![b"m".to_vec()]);
+    let begin = || store.stage_load(&name(), &options, partitions.clone());
+    let names = || {
+        let of = |dir: &str| disk.list(Path::new(dir)).unwrap();
+        let names = [of("/s/tables/t"), of("/s/tables/t/runs")].concat();
+        let of_loads = names.into_iter().filter(|name| name.starts_with("load-"));
+        of_loads.count()
+    };
+    let stage = |load: &Load| {
+        let built = build(load, &disk).unwrap();
+        let summary = forebay_run::format::RunSummary::default();
+        let runs = built.into_iter().map(|run| {
+            let (id, operations) = (run.id, None);
+            let run_ref = crate::manifest::RunRef {
+                id,
+                summary,
+                operations,
+            };
+            (run.partition, run_ref)
+        });
+        load.stage(&runs.collect::<Vec<_>>()).unwrap()
+    };
+    let load = begin().unwrap();
+    let (id, sum) = stage(&load);
+    // Two runs, one of them with an extent each, and the document.
+    assert_eq!(names(), 5);
+    assert!(matches!(begin(), Err(LoadError::Busy { .. })));
+    let document = Path::new("/s").join(StagedLoad::document(&name(), &id));
+    let (staged, read) = StagedLoad::parse(&disk.read(&document).unwrap()).unwrap();
+    assert_eq!((read, &staged.id, staged.runs.len()), (sum, &id, 2));
+    let run = staged.run(PartitionId(1)).unwrap();
+    let files = run.files(Path::new("/to/x.run"));
+    let found: Vec<bool> = files
+        .iter()
+        .map(|file| {
+            disk.exists(&Path::new("/s/tables/t/runs").join(&file.name))
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(found, [true], "its summary says nothing of an extent");
+    drop(load);
+    assert_eq!(names(), 0);
+    let load = begin().unwrap();
+    stage(&load);
+    load.leave();
+    assert_eq!(names(), 5);
+    store.remove_staged(&name()).unwrap();
+    assert_eq!(names(), 0);
+    assert!(store.table(&name()).is_err() && !store.is_live(&name()).unwrap());
 }

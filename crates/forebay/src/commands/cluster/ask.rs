@@ -32,7 +32,8 @@ pub struct Remove {
     node: NodeName,
 }
 
-/// End a rollout that was not committed, or a plan that is carried out; `status` shows its name
+/// End a rollout that was not committed, a load of which nothing is added yet, or a plan that is
+/// carried out; `status` shows its name
 ///
 /// What a plan has done stays. With --json one object {rollout, cancelled}.
 #[derive(Debug, Args)]

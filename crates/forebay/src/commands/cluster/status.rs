@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
+use forebay_cluster::LoadStatus;
 use forebay_cluster::client::ClusterClient;
-use forebay_cluster::model::{Model, MoveStage};
+use forebay_cluster::model::{LoadStage, Model, MoveStage};
 use forebay_cluster::status::{PlanStatus, Status, TableStatus};
 use forebay_run::error::without_controls;
 
@@ -20,9 +21,10 @@ const TRIED: usize = 4;
 /// Say how the cluster is, what is wrong, and what to do
 ///
 /// With --json one object {cluster, healthy, problems, notes, format, revision, term, coordinator,
-/// catalog_lost, nodes, tables, plan}; nodes is a list of {name, zone, state, listen, serves,
-/// holds, free_bytes, problems}, tables one of {table, version, previous, replicas,
-/// replicas_wanted, rollout}.
+/// catalog_lost, nodes, tables, plan, loads}; nodes is a list of {name, zone, state, listen,
+/// serves, holds, free_bytes, problems}, tables one of {table, version, previous, replicas,
+/// replicas_wanted, rollout}; loads, where there are any, one of {request, table, stage, rows,
+/// bytes, progress}.
 #[derive(Debug, Args)]
 pub struct StatusArgs {}
 
@@ -79,6 +81,9 @@ pub fn text(status: &Status) -> String {
     if let Some(plan) = &status.plan {
         text += &format!("plan: {}\n", moving(plan));
     }
+    for load in &status.loads {
+        text += &format!("load: {}\n", loading(load));
+    }
     let mut nodes = Columns::new(["node", "zone", "state", "clients at"]);
     for node in &status.nodes {
         nodes.row([
@@ -133,6 +138,28 @@ pub fn moving(plan: &PlanStatus) -> String {
         human::bytes(plan.copied_bytes),
         left.unwrap_or_default()
     )
+}
+
+/// A load that is under way, on a line.
+pub fn loading(load: &LoadStatus) -> String {
+    let (to, what) = match load.stage {
+        LoadStage::Bringing => ("brought to", "have it"),
+        LoadStage::Adding => ("added by", "have it on a majority of their replicas"),
+        LoadStage::Done | LoadStage::Stopped => ("ended for", "have it"),
+    };
+    let (rows, bytes) = (human::counted(load.rows, "row"), human::bytes(load.bytes));
+    let (table, request) = (&load.table, &load.request);
+    let text = format!("{rows} of {table}, {bytes} ({request}), {to} its partitions");
+    match load.progress {
+        None => text,
+        Some(counts) if load.stage == LoadStage::Adding => {
+            format!("{text}: {} of {} {what}", counts.settled, counts.partitions)
+        }
+        Some(counts) => format!(
+            "{text}: {} of {} replicas {what}",
+            counts.there, counts.replicas
+        ),
+    }
 }
 
 fn replicas(table: &TableStatus) -> String {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use forebay_cluster::status::Status;
 
-use super::status::{moving, rollout, seen};
+use super::status::{loading, moving, rollout, seen};
 use crate::context::Context;
 use crate::exit::Outcome;
 
@@ -14,8 +14,8 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Tell what is under way, a line for each step, until it is over
 ///
-/// Rollouts, plans, nodes that change their state, problems that come and go. With --json a line is
-/// an object {event, text}: event is rollout, plan, node or problem.
+/// Rollouts, plans, loads, nodes that change their state, problems that come and go. With --json a
+/// line is an object {event, text}: event is rollout, plan, load, node or problem.
 #[derive(Debug, Args)]
 pub struct Watch {
     /// Go on when nothing is under way, until it is interrupted
@@ -50,7 +50,9 @@ pub fn run(args: &Watch, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 fn is_under_way(status: &Status) -> bool {
-    status.plan.is_some() || status.tables.iter().any(|table| table.rollout.is_some())
+    status.plan.is_some()
+        || !status.loads.is_empty()
+        || status.tables.iter().any(|table| table.rollout.is_some())
 }
 
 fn lines(status: &Status) -> Vec<(&'static str, String)> {
@@ -64,5 +66,7 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
         ("rollout", text)
     });
     let plans = status.plan.iter().map(|plan| ("plan", moving(plan)));
-    nodes.chain(problems).chain(rollouts).chain(plans).collect()
+    let loads = status.loads.iter().map(|load| ("load", loading(load)));
+    let work = rollouts.chain(plans).chain(loads);
+    nodes.chain(problems).chain(work).collect()
 }

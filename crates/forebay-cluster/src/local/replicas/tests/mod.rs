@@ -1,4 +1,5 @@
 //! Three nodes in one process.
 
+mod loads;
 mod nodes;
 mod runs;

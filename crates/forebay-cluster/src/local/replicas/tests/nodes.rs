@@ -1,25 +1,29 @@
 //! Nodes with the replicas of one group, and the net between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_engine::live::{Durability, LiveDraft, LiveOptions, LiveTable};
-use forebay_engine::{PartitionRange, TableName};
+use forebay_engine::{PartitionRange, TableName, VersionFile};
 use forebay_host::{Commands, KEPT_BYTES, StateError};
-use forebay_io::{Clock, SystemClock};
+use forebay_io::{Clock, Disk, OsDisk, SystemClock, replace_file};
 use forebay_objects::{PullRate, PullThrottle};
 use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+use super::super::StagedFiles;
 use super::super::{LocalReplicas, ReplicaParts, ReplicaWatch};
 use crate::ids::{HostPort, NodeId};
 use crate::link::{Later, Peers};
-use crate::live::{OrderedPeer, ReplicaOrder, ReplicaOrders};
+use crate::live::{OrderedLoad, OrderedPeer, ReplicaOrder, ReplicaOrders};
+use crate::model::EndedLoad;
 use crate::reports::{GroupReport, ReplicaProblem};
 
 pub const GROUP: GroupId = GroupId(7);
@@ -39,13 +43,14 @@ pub fn table_name() -> TableName {
 /// Node 2 cannot apply this value.
 pub const FAILS_ON_2: &[u8] = b"fails";
 
-/// Operations are a key's length, the key, and its new value. The number is the node's.
+/// Operations are a byte that no other kind of proposal begins with, a key's length, the key, and
+/// its new value. The number is the node's.
 #[derive(Debug)]
 struct SetKey(usize);
 
 impl Commands for SetKey {
     fn run(&self, table: &LiveTable, _: u64, operations: &[u8]) -> Result<Bytes, StateError> {
-        let (key, value) = operations[1..].split_at(usize::from(operations[0]));
+        let (key, value) = operations[2..].split_at(usize::from(operations[1]));
         if self.0 == 2 && value == FAILS_ON_2 {
             return Err(StateError::Never("it does not work here".to_owned()));
         }
@@ -101,6 +106,52 @@ impl Peers for TestPeers {
     }
 }
 
+/// The cluster's store, as loads lie in it.
+#[derive(Debug, Default)]
+pub struct TestStore {
+    pub root: Mutex<PathBuf>,
+    /// Nodes that do not reach it.
+    pub away_from: Mutex<BTreeSet<usize>>,
+}
+
+#[derive(Debug)]
+struct TestStaged(Arc<TestStore>, usize);
+
+impl TestStaged {
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        match self.0.away_from.lock().contains(&self.1) {
+            true => Err(io::Error::other("the store is away")),
+            false => OsDisk::default().read(&self.0.root.lock().join(name)),
+        }
+    }
+}
+
+impl StagedFiles for TestStaged {
+    fn document(&self, name: &str) -> io::Result<Bytes> {
+        self.read(name).map(Bytes::from)
+    }
+
+    fn bring(&self, table: &TableName, files: &[VersionFile], _: &AtomicBool) -> io::Result<()> {
+        files.iter().try_for_each(|file| {
+            let bytes = self.read(&format!("tables/{table}/runs/{}", file.name))?;
+            replace_file(&OsDisk::default(), &file.path, &bytes)
+        })
+    }
+
+    fn came_bytes(&self, _: &[VersionFile]) -> u64 {
+        0
+    }
+
+    fn forget(&self, files: &[VersionFile]) -> io::Result<()> {
+        let disk = OsDisk::default();
+        files.iter().try_for_each(|file| disk.remove(&file.path))
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
 /// Steers always.
 #[derive(Debug, Default)]
 pub(super) struct Steers(Mutex<Vec<GroupReport>>);
@@ -125,6 +176,9 @@ pub struct TestNode {
 
 pub struct TestNodes {
     net: Arc<TestNet>,
+    pub store: Arc<TestStore>,
+    pub load: Option<OrderedLoad>,
+    pub last_load: EndedLoad,
     pub nodes: Vec<TestNode>,
     pub boot_id: u128,
     pub options: LiveOptions,
@@ -163,6 +217,9 @@ impl TestNodes {
         let draft = LiveDraft::hashed().durability(durability);
         let mut nodes = Self {
             net: Arc::default(),
+            store: Arc::default(),
+            load: None,
+            last_load: EndedLoad::default(),
             nodes: Vec::new(),
             boot_id: 1,
             options: draft.options,
@@ -183,6 +240,7 @@ impl TestNodes {
             memory_bytes: 4 << 20,
             boot_id: self.boot_id,
             appliers: 2,
+            staged: Arc::new(TestStaged(Arc::clone(&self.store), at)),
             log_kept_bytes: node.log_kept_bytes,
             throttle: Arc::clone(&node.throttle),
         });
@@ -244,6 +302,8 @@ impl TestNodes {
                 replicas: 3.min(peers.len()),
                 next_peer: PeerId(100),
             },
+            load: self.load.clone(),
+            last_load: self.last_load,
         });
         ReplicaOrders {
             is_from_memory: false,
@@ -289,7 +349,7 @@ impl TestNodes {
 
     /// Writes for certain.
     pub fn set(&self, key: &[u8], value: &[u8]) {
-        let operations = Bytes::from([&[key.len() as u8], key, value].concat());
+        let operations = Bytes::from([&[1, key.len() as u8], key, value].concat());
         wait_for("a write", || {
             let Some(leader) = self.leader() else {
                 return false;

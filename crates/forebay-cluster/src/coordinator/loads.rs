@@ -1,0 +1,284 @@
+//! Loads into live tables: brought to the replicas, then added by the groups.
+//!
+//! First the nodes bring the runs of their partitions. Once a majority of each partition's replicas
+//! has its run, and all do that can be expected to, the load is to be added: leaders propose it. So
+//! what stands in a load's way shows before anything is added, and from then on it only goes
+//! forward. It has ended when a majority of each partition has added it, and again all that can be
+//! expected to: the store need not keep the runs any longer. Whoever did not get its run by then
+//! says so, and is replaced by a new peer once a majority is well without it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_engine::{PartitionId, TableName};
+
+use super::Step;
+use super::groups::GroupWatch;
+use super::requests::{Refusal, TakenUp};
+use crate::model::{
+    EndedLoad, GroupEntry, LoadDraft, LoadStage, Model, Outcome, PeerEntry, PeerState, RequestId,
+    TableLoad, fresh_id,
+};
+use crate::reports::LoadedState;
+
+/// So long without progress, and replicas beyond a majority are not waited for.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What is known of loads besides what the catalog says: of each, how many replicas were there, and
+/// how many bytes had come to the others, when that changed last.
+#[derive(Debug, Default)]
+pub struct LoadWatch(BTreeMap<u64, ((usize, u64), Duration)>);
+
+/// How many replicas of a load's partitions have come to where the load is.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct LoadProgress {
+    /// Replicas that are there, and all that count.
+    pub there: usize,
+    pub replicas: usize,
+    /// Partitions of which a majority is there, and all of them.
+    pub settled: usize,
+    pub partitions: usize,
+    /// Bytes that have come to replicas that are not there yet.
+    pub coming_bytes: u64,
+    /// Whether a replica is missing that can be expected to come.
+    waits: bool,
+    /// What a node says that stands in its way.
+    failed: Option<String>,
+}
+
+impl LoadProgress {
+    pub fn of(model: &Model, watch: &GroupWatch, load: &TableLoad) -> Self {
+        let mut progress = Self::default();
+        let groups = model.groups.get(&load.table);
+        let groups = groups.into_iter().flat_map(|groups| groups.all());
+        for group in groups.filter(|group| load.has(group.partition)) {
+            progress.add(model, watch, load, group);
+        }
+        progress
+    }
+
+    fn add(&mut self, model: &Model, watch: &GroupWatch, load: &TableLoad, group: &GroupEntry) {
+        let (mut there, mut voters) = (0, 0);
+        for peer in group.staying() {
+            voters += 1;
+            let report = watch.report(group.group, peer);
+            let said = report.and_then(|report| report.load.as_ref());
+            let said = said.filter(|said| said.load == load.number);
+            let state = said.map(|said| &said.state);
+            let is_there = match state {
+                Some(LoadedState::Added) => true,
+                Some(LoadedState::Here) => load.stage == LoadStage::Bringing,
+                Some(LoadedState::Coming(_) | LoadedState::Failed(_)) | None => false,
+            };
+            there += usize::from(is_there);
+            self.waits |= !is_there && is_expected(model, peer);
+            if let Some(LoadedState::Coming(bytes)) = state {
+                self.coming_bytes = self.coming_bytes.saturating_add(*bytes);
+            }
+            if let Some(LoadedState::Failed(problem)) = state {
+                let node = model.node_name(peer.node);
+                let words = format!("node {node}, partition {}: {problem}", group.partition);
+                self.failed.get_or_insert(words);
+            }
+        }
+        self.there += there;
+        self.replicas += voters;
+        self.partitions += 1;
+        self.settled += usize::from(2 * there > voters);
+    }
+
+    fn is_settled(&self, waited: Duration) -> bool {
+        self.settled == self.partitions && (!self.waits || waited >= GRACE)
+    }
+}
+
+/// Whether a replica is on a node that is up.
+fn is_expected(model: &Model, peer: &PeerEntry) -> bool {
+    let is_up = model.node(peer.node).is_some_and(|node| node.is_up());
+    is_up && peer.state == PeerState::Made
+}
+
+impl Step<'_> {
+    pub(super) fn take_load(
+        &mut self,
+        id: &RequestId,
+        table: &TableName,
+        draft: &LoadDraft,
+    ) -> Result<TakenUp, Refusal> {
+        if let Some(load) = self.model.work.load_of(table) {
+            return Err(Refusal::Busy(is_under_way(load)));
+        }
+        self.check_load(table, draft)?;
+        let work = self.model.work.edit();
+        let number = fresh_id(work.next_load, self.term);
+        work.next_load = number + 1;
+        work.loads.push(TableLoad {
+            number,
+            request: id.clone(),
+            table: table.clone(),
+            draft: draft.clone(),
+            stage: LoadStage::Bringing,
+            begun_unix_ms: self.now.unix_ms,
+            reason: None,
+        });
+        Ok(TakenUp::Answered(Outcome::Load(number)))
+    }
+
+    /// Whether the table is as the load was cut for, and its partitions can take it.
+    fn check_load(&self, table: &TableName, draft: &LoadDraft) -> Result<(), String> {
+        let groups = self.model.groups.get(table);
+        let groups = groups.ok_or_else(|| format!("the cluster has no live table {table}"))?;
+        for loaded in &draft.partitions {
+            let mut groups = groups.all();
+            let is_it = |group: &&GroupEntry| {
+                (group.partition, group.epoch) == (loaded.partition, loaded.epoch)
+            };
+            let group = groups.find(is_it).ok_or_else(|| {
+                format!("table {table} was cut anew while the load was built: load again")
+            })?;
+            self.check_majority(table, group)?;
+        }
+        Ok(())
+    }
+
+    fn check_majority(&self, table: &TableName, group: &GroupEntry) -> Result<(), String> {
+        let (mut voters, mut up) = (0, 0);
+        for peer in group.staying() {
+            voters += 1;
+            up += usize::from(self.model.node(peer.node).is_some_and(|node| node.is_up()));
+        }
+        match 2 * up > voters {
+            true => Ok(()),
+            false => Err(format!(
+                "partition {} of table {table} has no majority: {up} of its {voters} replicas are on nodes that are \
+                 up: start the others (forebay cluster status), then load again",
+                group.partition
+            )),
+        }
+    }
+
+    /// Gives up a load that can be; returns whether the request is one of a load.
+    pub(super) fn cancel_load(&mut self, request: &RequestId) -> bool {
+        let mut loads = self.model.work.loads.iter();
+        let load = loads.find(|load| load.request == *request);
+        let number = load.map(|load| load.number);
+        if let Some(number) = number {
+            self.end_load(number, Err("it was cancelled".to_owned()));
+        }
+        number.is_some()
+    }
+
+    /// The table goes, and the load into it with it.
+    pub(super) fn drop_load(&mut self, table: &TableName) {
+        let number = self.model.work.load_of(table).map(|load| load.number);
+        if let Some(number) = number {
+            self.end_load(number, Err("the table was dropped".to_owned()));
+        }
+    }
+
+    /// Takes all loads as far as they go now.
+    pub fn keep_loads(&mut self) {
+        let under_way = self.model.work.loads.iter();
+        let under_way = under_way.filter(|load| !load.stage.is_over());
+        let all: Vec<TableLoad> = under_way.cloned().collect();
+        self.loads
+            .0
+            .retain(|number, _| all.iter().any(|load| load.number == *number));
+        for load in all {
+            self.keep_load(&load);
+        }
+    }
+
+    fn keep_load(&mut self, load: &TableLoad) {
+        let progress = LoadProgress::of(&self.model, self.groups, load);
+        let now = self.now.monotonic;
+        let known = self.loads.0.entry(load.number);
+        let come = (progress.there, progress.coming_bytes);
+        let (known, since) = known.or_insert((come, now));
+        if *known != come {
+            (*known, *since) = (come, now);
+        }
+        let waited = now.saturating_sub(*since);
+        let is_settled = progress.is_settled(waited);
+        match load.stage {
+            LoadStage::Bringing => match progress.failed {
+                Some(problem) => self.end_load(load.number, Err(problem)),
+                None if is_settled => self.add_load(load.number),
+                None if waited >= Duration::from_millis(load.draft.deadline_ms) => {
+                    let problem = self.missing(load, &progress);
+                    self.end_load(load.number, Err(problem));
+                }
+                None => {}
+            },
+            LoadStage::Adding if is_settled => self.end_load(load.number, Ok(())),
+            LoadStage::Adding | LoadStage::Done | LoadStage::Stopped => {}
+        }
+    }
+
+    fn missing(&self, load: &TableLoad, progress: &LoadProgress) -> String {
+        let first = self.first_unsettled(load);
+        let first = first.map_or_else(String::new, |first| format!(", the first of them {first}"));
+        format!(
+            "nothing came for {} s: {} of {} partitions have it on no majority of their replicas{first}: look at \
+             forebay cluster status and the logs of the nodes",
+            load.draft.deadline_ms / 1000,
+            progress.partitions - progress.settled,
+            progress.partitions
+        )
+    }
+
+    fn first_unsettled(&self, load: &TableLoad) -> Option<PartitionId> {
+        let mut groups = self.model.groups.get(&load.table)?.all();
+        let group = groups.find(|group| {
+            let mut progress = LoadProgress::default();
+            progress.add(&self.model, self.groups, load, group);
+            load.has(group.partition) && progress.settled == 0
+        });
+        group.map(|group| group.partition)
+    }
+
+    fn add_load(&mut self, number: u64) {
+        self.loads.0.remove(&number);
+        self.change_load(number, |load| load.stage = LoadStage::Adding);
+    }
+
+    fn end_load(&mut self, number: u64, outcome: Result<(), String>) {
+        let is_added = outcome.is_ok();
+        let table = self.change_load(number, |load| {
+            load.stage = match is_added {
+                true => LoadStage::Done,
+                false => LoadStage::Stopped,
+            };
+            load.reason = outcome.err();
+        });
+        let Some(table) = table else {
+            return;
+        };
+        if let Some(mut entry) = self.model.table(&table).cloned()
+            && let Some(live) = &mut entry.live
+        {
+            live.last_load = EndedLoad { number, is_added };
+            self.model.put_table(&table, entry);
+        }
+    }
+
+    fn change_load(
+        &mut self,
+        number: u64,
+        change: impl FnOnce(&mut TableLoad),
+    ) -> Option<TableName> {
+        let mut loads = self.model.work.edit().loads.iter_mut();
+        let load = loads.find(|load| load.number == number)?;
+        change(load);
+        Some(load.table.clone())
+    }
+}
+
+/// What is said to who would begin another one.
+pub fn is_under_way(load: &TableLoad) -> String {
+    let TableLoad { table, request, .. } = load;
+    format!(
+        "another load of table {table} is under way: wait for it (forebay cluster status), or end it (forebay cluster \
+         cancel {request}), which it allows until it is being added"
+    )
+}

@@ -1,0 +1,109 @@
+//! Loads that are to be added by the groups that are led here.
+
+use std::time::Duration;
+
+use forebay_host::load_proposal;
+use forebay_replica::GroupId;
+
+use super::commons::ReplicaCommons;
+use super::load_shelf::ProposedLoad;
+use crate::live::{OrderedLoad, ReplicaOrder};
+use crate::reports::{LoadSaid, LoadedState};
+
+/// What was proposed is proposed again after so long, unless it was added.
+const AGAIN: Duration = Duration::from_secs(10);
+
+impl ReplicaCommons {
+    /// Has groups that are led here add what they are to, once its run is here. A load that is
+    /// proposed twice is added once.
+    pub fn add_loads(&self, now: Duration, orders: &[ReplicaOrder]) {
+        for order in orders.iter().filter(|order| !order.is_new) {
+            if let Some(load) = &order.load
+                && load.is_adding
+                && self.is_due(now, order, load)
+            {
+                let done = Box::new(|_| ());
+                let proposal = load_proposal(load.number);
+                self.host.propose(order.group, vec![(proposal, done)]);
+            }
+        }
+    }
+
+    fn is_due(&self, now: Duration, order: &ReplicaOrder, load: &OrderedLoad) -> bool {
+        let facts = self.host.facts(order.group);
+        let Some(facts) = facts.filter(|facts| facts.leader == Some(facts.me)) else {
+            return false;
+        };
+        let is_here = self
+            .loads
+            .is_here(&order.table, order.partition, load.number);
+        if !is_here || self.has_load(order, load.number) {
+            return false;
+        }
+        let proposed = ProposedLoad {
+            load: load.number,
+            term: facts.term,
+            at: now,
+        };
+        let mut all = self.proposed.lock();
+        let known = all.get(&order.group);
+        let is_known = known.is_some_and(|known| {
+            (known.load, known.term) == (load.number, facts.term) && now < known.at + AGAIN
+        });
+        if !is_known {
+            all.insert(order.group, proposed);
+        }
+        !is_known
+    }
+
+    /// Whether a partition here has a load, also after a crash.
+    fn has_load(&self, order: &ReplicaOrder, load: u64) -> bool {
+        let tables = self.tables.load();
+        let applied = tables
+            .get(&order.table)
+            .and_then(|table| table.applied(order.partition).ok());
+        applied.is_some_and(|applied| applied.loaded >= load)
+    }
+
+    /// How far the load of a replica is that is under way.
+    pub fn load_said(&self, group: GroupId) -> Option<LoadSaid> {
+        let ordered = self.ordered_loads.lock().get(&group).cloned();
+        let order = ordered?;
+        let load = order.load.as_ref()?.number;
+        let (table, partition) = (&order.table, order.partition);
+        let state = match self.has_load(&order, load) {
+            true => LoadedState::Added,
+            false => self
+                .loads
+                .state(table, partition, |files| self.staged.came_bytes(files))?,
+        };
+        Some(LoadSaid { load, state })
+    }
+
+    /// Whether the partition of a replica cannot go on without the run of a load.
+    pub fn has_missed(&self, group: GroupId) -> bool {
+        let orders = self.ordered_loads.lock();
+        let order = orders.get(&group);
+        order.is_some_and(|order| self.loads.has_missed(&order.table, order.partition))
+    }
+
+    /// Takes note of what is ordered of loads.
+    pub fn order_loads(&self, orders: &[ReplicaOrder]) {
+        self.loads.order(orders);
+        let is_loaded = |order: &&ReplicaOrder| order.load.is_some() || order.last_load.number > 0;
+        let loading = orders.iter().filter(is_loaded);
+        let loading = loading.map(|order| (order.group, order.clone()));
+        *self.ordered_loads.lock() = loading.collect();
+        let ordered = self.ordered_loads.lock();
+        self.proposed
+            .lock()
+            .retain(|group, _| ordered.contains_key(group));
+    }
+
+    /// Removes runs of loads that nobody asks for any more.
+    pub fn tidy_loads(&self) {
+        for table in self.tables.load().values() {
+            self.loads.tidy(table);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Loads into model groups: runs that come to replicas, and entries that want them.
+
+use super::live::ReplicaPlace;
+use super::world::{Life, World};
+use crate::live::ReplicaOrder;
+use crate::model::{GroupEntry, LoadStage, Model, TableLoad};
+use crate::reports::{LoadSaid, LoadedState};
+use forebay_engine::TableName;
+use forebay_replica::GroupId;
+
+impl World {
+    /// What a replica does of loads: its run comes, it proposes it where it leads, it adds it.
+    pub fn run_load(&mut self, by: Life, order: &ReplicaOrder) {
+        let place = (order.group, order.peer);
+        if let Some(load) = &order.load {
+            let number = load.number;
+            let has_it = self.loaded(place) >= number;
+            let comes = !has_it && !self.store.is_away && self.dice.chance(200);
+            if comes && let Some(process) = self.process(by) {
+                process.live.runs.insert((place, number));
+            }
+            let leads = self.live.groups.get(&order.group);
+            let leads = leads.is_some_and(|group| group.leader == Some((by, order.peer)));
+            if load.is_adding && leads && self.has_run(by, place, number) {
+                self.decide_load(order.group, number);
+            }
+        }
+        self.add_decided(by, order);
+    }
+
+    fn loaded(&self, place: ReplicaPlace) -> u64 {
+        let mut hosts = self.hosts.iter();
+        let replica = hosts.find_map(|host| host.disk.replicas.get(&place));
+        replica.map_or(0, |replica| replica.loaded)
+    }
+
+    fn has_run(&mut self, by: Life, place: ReplicaPlace, load: u64) -> bool {
+        let process = self.process(by);
+        process.is_some_and(|process| process.live.runs.contains(&(place, load)))
+    }
+
+    fn decide_load(&mut self, id: GroupId, number: u64) {
+        let Some(group) = self.live.groups.get_mut(&id) else {
+            return;
+        };
+        if !group.loads.contains_key(&number) {
+            group.entries += 1;
+            group.loads.insert(number, group.entries);
+            self.count("loads decided");
+        }
+    }
+
+    /// Entries come in order: what waits for its run holds up what is behind it.
+    fn add_decided(&mut self, by: Life, order: &ReplicaOrder) {
+        let place = (order.group, order.peer);
+        let matched = self.matched(order.group, order.peer);
+        let Some(group) = self.live.groups.get(&order.group) else {
+            return;
+        };
+        let is_copied = group.members.learners.contains(&order.peer);
+        let decided: Vec<u64> = group
+            .loads
+            .iter()
+            .filter(|(_, end)| **end <= matched)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in decided {
+            if self.loaded(place) >= number {
+                continue;
+            }
+            if !is_copied && !self.has_run(by, place, number) {
+                let is_ordered = order
+                    .load
+                    .as_ref()
+                    .is_some_and(|load| load.number == number);
+                if !is_ordered && order.last_load.number >= number {
+                    self.miss(by, place);
+                }
+                return;
+            }
+            if let Some(replica) = self.hosts[by.host].disk.replicas.get_mut(&place) {
+                (replica.loaded, replica.has_missed) = (number, false);
+            }
+            if let Some(process) = self.process(by) {
+                process.live.runs.remove(&(place, number));
+            }
+        }
+    }
+
+    fn miss(&mut self, by: Life, place: ReplicaPlace) {
+        let replica = self.hosts[by.host].disk.replicas.get_mut(&place);
+        let is_new =
+            replica.is_some_and(|replica| !std::mem::replace(&mut replica.has_missed, true));
+        if is_new {
+            self.count("loads missed");
+        }
+    }
+
+    pub fn load_said(&mut self, by: Life, order: &ReplicaOrder) -> Option<LoadSaid> {
+        let load = order.load.as_ref()?.number;
+        let place = (order.group, order.peer);
+        let state = match self.loaded(place) >= load {
+            true => LoadedState::Added,
+            false if self.has_run(by, place, load) => LoadedState::Here,
+            false => return None,
+        };
+        Some(LoadSaid { load, state })
+    }
+
+    /// A load is to be added that can be, and has ended where all partitions have it; one that was
+    /// given up no partition has.
+    pub fn loaded_early(&self, old: &Model, new: &Model) -> Option<String> {
+        let changed = new.work.loads.iter().filter_map(|load| {
+            let mut before = old.work.loads.iter();
+            let before = before.find(|before| before.number == load.number)?;
+            (before.stage != load.stage).then_some((before, load))
+        });
+        for (before, load) in changed {
+            let groups = old.groups.get(&load.table)?;
+            let mut groups = groups.all().filter(|group| load.has(group.partition));
+            let wrong = match (before.stage, load.stage) {
+                (LoadStage::Bringing, LoadStage::Stopped) => {
+                    groups.find(|group| self.is_decided(group, load))
+                }
+                (LoadStage::Bringing, LoadStage::Adding) => None,
+                (LoadStage::Adding, LoadStage::Done) => {
+                    groups.find(|group| !self.is_decided(group, load))
+                }
+                // The table is dropped, with all that it has.
+                (LoadStage::Adding, LoadStage::Stopped)
+                    if !new.groups.contains_key(&load.table) =>
+                {
+                    None
+                }
+                other => return Some(format!("load {} went {other:?}", load.number)),
+            };
+            if let Some(group) = wrong {
+                return Some(format!(
+                    "load {} became {:?}, and group {} is otherwise",
+                    load.number, load.stage, group.group
+                ));
+            }
+        }
+        None
+    }
+
+    fn is_decided(&self, group: &GroupEntry, load: &TableLoad) -> bool {
+        let group = self.live.groups.get(&group.group);
+        group.is_some_and(|group| group.loads.contains_key(&load.number))
+    }
+
+    /// In the end each replica has all loads that its group decided.
+    pub fn unloaded(&self, table: &TableName, group: &GroupEntry) -> Option<String> {
+        let there = self.live.groups.get(&group.group)?;
+        let newest = there.loads.keys().next_back()?;
+        let mut peers = group.peers.iter();
+        let behind = peers.find(|peer| self.loaded((group.group, peer.peer)) < *newest)?;
+        Some(format!(
+            "peer {} of group {} of {table} has not added load {newest}",
+            behind.peer, group.group
+        ))
+    }
+}

@@ -1,0 +1,157 @@
+//! `forebay load` into a live table of a cluster: the runs are built here and staged in the store;
+//! the nodes bring and add them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_cluster::client::{ClientError, ClusterPointers, Ended};
+use forebay_cluster::coordinator::is_under_way;
+use forebay_cluster::model::{
+    GroupEntry, LoadDraft, LoadStage, LoadedPartition, Model, RolloutOptions, TableLoad,
+};
+use forebay_cluster::request::Request;
+use forebay_engine::live::{LiveOptions, Load, LoadError};
+use forebay_engine::{PartitionRange, StoreError, TableName};
+use forebay_load::load::{BuiltLoad, LoadReport, LoadRequest, build_load};
+
+use crate::cluster_handle::Drawing;
+use crate::context::Context;
+
+/// A live table of a cluster, as a load is cut for it.
+pub struct LoadInCluster {
+    cluster: Arc<ClusterPointers>,
+    options: LiveOptions,
+    groups: Vec<GroupEntry>,
+    deadline: Option<Duration>,
+}
+
+impl LoadInCluster {
+    /// Tells before anything is read what the cluster would refuse. `None`: the table is none of
+    /// the cluster's live ones, or the store is of no cluster.
+    pub fn find(
+        table: &TableName,
+        deadline: Option<Duration>,
+        context: &Context,
+        drawing: &Drawing,
+    ) -> anyhow::Result<Option<Self>> {
+        if !context.is_live_in_cluster(table)? {
+            return Ok(None);
+        }
+        let cluster = context.cluster_drawn(drawing)?;
+        let (_, model) = cluster.client().model()?;
+        let found = model.table(table).and_then(|entry| entry.live());
+        let Some(live) = found else {
+            return Ok(None);
+        };
+        if let Some(load) = model.work.load_of(table) {
+            return Err(busy(is_under_way(load)));
+        }
+        Ok(Some(Self {
+            options: live.options.clone(),
+            groups: groups(&model, table),
+            cluster,
+            deadline,
+        }))
+    }
+
+    /// Builds the load, and has the cluster add it. Returns when all partitions have it.
+    pub fn carry_out(
+        &self,
+        request: &LoadRequest,
+        context: &Context,
+        drawing: &Drawing,
+    ) -> anyhow::Result<LoadReport> {
+        let started = context.clock.monotonic();
+        let store = context.open_to_merge(drawing)?;
+        let partitions = self.groups.iter().map(|group| PartitionRange {
+            id: group.partition,
+            bounds: group.bounds.clone(),
+        });
+        let table = &request.table;
+        let load = store.stage_load(table, &self.options, partitions.collect())?;
+        let built = build_load(request, &store, load, &***drawing)?;
+        let draft = self.stage(&built)?;
+        let BuiltLoad {
+            load, mut report, ..
+        } = built;
+        // Without rows there is nothing that partitions could add.
+        if !draft.partitions.is_empty() {
+            self.submit(table, draft, load)?;
+        }
+        report.took(context.clock.monotonic() - started);
+        Ok(report)
+    }
+
+    fn stage(&self, built: &BuiltLoad) -> anyhow::Result<LoadDraft> {
+        let (id, sum) = built.load.stage(&built.runs)?;
+        let runs = built.runs.iter();
+        let bytes = runs.map(|(_, run)| run.summary.file_bytes + run.summary.ext_bytes);
+        let has_run = |group: &&GroupEntry| {
+            let mut runs = built.runs.iter();
+            runs.any(|(partition, _)| *partition == group.partition)
+        };
+        let loaded = self.groups.iter().filter(has_run);
+        let loaded = loaded.map(|group| LoadedPartition {
+            partition: group.partition,
+            epoch: group.epoch,
+        });
+        let deadline = self.deadline.map(|time| time.as_millis() as u64);
+        Ok(LoadDraft {
+            id,
+            sum,
+            partitions: loaded.collect(),
+            rows: built.report.rows,
+            bytes: bytes.sum(),
+            deadline_ms: deadline.unwrap_or(RolloutOptions::default().deadline_ms),
+        })
+    }
+
+    /// What is staged stays where nobody knows what became of it.
+    fn submit(&self, table: &TableName, draft: LoadDraft, load: Load) -> anyhow::Result<()> {
+        let request = Request::Load {
+            table: table.clone(),
+            load: Box::new(draft),
+        };
+        match self.cluster.client().carry_out(&request) {
+            Ok(Ended::Load(ended)) => Ok(outcome(&ended)?),
+            Ok(Ended::Done | Ended::Rollout(_) | Ended::Rebalance(_)) => {
+                Err(not_added(table, "it was taken for another request".to_owned()).into())
+            }
+            Err(error @ ClientError::Catalog(_)) => {
+                load.leave();
+                let problem = format!(
+                    "{error}; nobody knows whether the cluster goes on with the load: forebay cluster status shows it \
+                     while it does"
+                );
+                Err(StoreError::Unheard { problem }.into())
+            }
+            Err(ClientError::Busy(words)) => Err(busy(words)),
+            Err(error) => Err(not_added(table, error.to_string()).into()),
+        }
+    }
+}
+
+fn outcome(load: &TableLoad) -> Result<(), LoadError> {
+    match load.stage {
+        LoadStage::Done => Ok(()),
+        _ => {
+            let why = load.reason.clone().unwrap_or_default();
+            Err(not_added(&load.table, why))
+        }
+    }
+}
+
+fn not_added(table: &TableName, why: String) -> LoadError {
+    let table = table.clone();
+    LoadError::Refused { table, why }
+}
+
+fn busy(problem: String) -> anyhow::Error {
+    let is_busy = true;
+    StoreError::Refused { problem, is_busy }.into()
+}
+
+fn groups(model: &Model, table: &TableName) -> Vec<GroupEntry> {
+    let groups = model.groups.get(table);
+    groups.map_or(Vec::new(), |groups| groups.all().cloned().collect())
+}

@@ -1,0 +1,374 @@
+"""forebay load into live tables of a cluster: staged in the store, brought by the nodes, added by
+the partitions' groups, once, whatever dies meanwhile."""
+
+import os
+import random
+import threading
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import redis
+from harness import wait_for
+
+SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
+LIVE = ["--mode", "live", "--durability", "os"]
+HASHED = [*LIVE, "--partitions", "6"]
+ROWS = 200_000
+# So slow that what is done meanwhile is done before the runs have come: they have some 4 MB.
+SLOW = ["--pull-rate", "400K"]
+
+
+def keys(count=ROWS):
+    return [f"k{number:06}" for number in range(count)]
+
+
+def write(path, values, count=ROWS):
+    """A source of keys with values: a list, or one for all."""
+    values = values if isinstance(values, list) else [values] * count
+    table = pyarrow.table({"id": keys(count), "v": values})
+    pyarrow.parquet.write_table(table, path)
+    return path
+
+
+def words(table, path, *more):
+    return ["load", table, path, "--key", "{id}", *more]
+
+
+def get_all(node, names, table="t"):
+    with node.through_gateway(socket_timeout=60) as client:
+        parts = [names[at : at + 2000] for at in range(0, len(names), 2000)]
+        got = [client.mget([f"{table}:{name}" for name in part]) for part in parts]
+    return [value for part in got for value in part]
+
+
+def answered(node, names, table="t"):
+    """The same, once the node answers."""
+    got = []
+
+    def answers():
+        try:
+            got[:] = [get_all(node, names, table)]
+        except redis.RedisError:
+            return False
+        return True
+
+    wait_for(answers, "reads are answered", 60)
+    return got[0]
+
+
+def loads(cluster):
+    """The loads that are under way, as the coordinator tells."""
+    heard = cluster.heard()
+    return heard.get("loads", []) if heard else None
+
+
+def staged(cluster, table="t"):
+    return [file.name for file in cluster.store.runs(table) if file.name.startswith("load-")]
+
+
+def is_whole(cluster):
+    """Whether all partitions have all of their replicas."""
+    heard = cluster.heard()
+    table = heard and heard["live"]["tables"]["t"]
+    return bool(table) and not any(table[what] for what in ("silent", "joining", "lost"))
+
+
+def reads_as_follower(node, names):
+    """The values that a node's own replicas have, or None."""
+    with node.client(socket_timeout=5) as client:
+        try:
+            client.execute_command("READONLY")
+            return {client.get(f"t:{name}") for name in names}
+        except redis.RedisError:
+            return None
+
+
+def wait_under_way(cluster, stage="bringing"):
+    found = []
+
+    def is_there():
+        found[:] = [load for load in loads(cluster) or [] if load["stage"] == stage]
+        return bool(found)
+
+    wait_for(is_there, f"a load is {stage}", 60)
+    return found[0]
+
+
+class Counting:
+    """Threads that add 1 to keys again and again, and note how often for certain and perhaps."""
+
+    def __init__(self, nodes, names):
+        self.names, self.is_over = names, False
+        self.certain = dict.fromkeys(names, 0)
+        self.perhaps = dict.fromkeys(names, 0)
+        self.done = 0
+        chance = random.Random(SEED)
+        self.threads = [
+            threading.Thread(target=self.add, args=(node, chance.randrange(1 << 30)))
+            for node in nodes
+        ]
+        self.lock = threading.Lock()
+
+    def add(self, node, seed):
+        chance = random.Random(seed)
+        with node.through_gateway() as client:
+            while not self.is_over:
+                name = chance.choice(self.names)
+                try:
+                    client.incr(f"t:{name}")
+                    with self.lock:
+                        self.certain[name] += 1
+                        self.done += 1
+                except redis.RedisError as error:
+                    if "nothing was written" not in str(error) and "LOADING" not in str(error):
+                        with self.lock:
+                            self.perhaps[name] += 1
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over = True
+        for thread in self.threads:
+            thread.join()
+
+    def wrong(self, values, more):
+        """Keys whose values cannot be: with what was counted, and `more` of a load."""
+        pairs = zip(self.names, values, strict=True)
+        return [
+            (name, value, self.certain[name], self.perhaps[name])
+            for name, value in pairs
+            if not 0 <= int(value or 0) - more - self.certain[name] <= self.perhaps[name]
+        ]
+
+
+def test_many_rows_are_loaded_between_writes(cluster, tmp_path):
+    made = cluster(3)
+    made.store.run("create", "t", *HASHED, "--replicas", "3")
+    names = keys()
+    values = [f"{number:x}-{SEED % 97}" for number in range(ROWS)]
+    with made["n1"].through_gateway() as client:
+        client.mset({f"t:{name}": "old" for name in names[:1000]})
+        client.mset({f"t:other-{number}": number for number in range(1000)})
+    done = made.store.json(*words("t", write(tmp_path / "a.parquet", values)))
+    assert (done["rows"], done["updates"], done["deltas"]) == (ROWS, ROWS, 0)
+    print(f"200,000 rows in {done['seconds']} s")
+    with made["n2"].through_gateway() as client:
+        client.mset({f"t:{name}": "new" for name in names[:500]})
+        others = client.mget([f"t:other-{number}" for number in range(1000)])
+        assert others == [str(number) for number in range(1000)]
+        assert client.dbsize() >= ROWS + 1000
+    for node in made.nodes:
+        assert get_all(node, names) == ["new"] * 500 + values[500:]
+    assert loads(made) == [] and staged(made) == []
+    # All replicas have it, and nothing is added again, when all come back.
+    for node in made.nodes:
+        node.kill()
+    for node in made.nodes:
+        node.start()
+    for node in made.nodes:
+        node.comes_up()
+    made.wait_up()
+    assert answered(made["n3"], names) == ["new"] * 500 + values[500:]
+
+
+@pytest.fixture
+def counted(cluster, tmp_path):
+    """A cluster with a table of numbers, and a source that adds 1000 to each of its keys."""
+    made = cluster(3, args=SLOW)
+    made.store.run("create", "t", *HASHED, "--replicas", "3", "--delta", "i64")
+    made.source = write(tmp_path / "more.parquet", 1000)
+    return made
+
+
+def adding(path, *more):
+    return words("t", path, "--as", "delta", *more)
+
+
+def strike(made, who):
+    """Kills a node, or the command; gives the node, which is started again later."""
+    coordinator = made.coordinator()
+    others = [node for node in made.nodes if node is not coordinator]
+    node = coordinator if who == "coordinator" else others[0]
+    node.kill()
+    return node
+
+
+@pytest.mark.parametrize("stage", ["bringing", "adding"])
+@pytest.mark.parametrize("who", ["coordinator", "node", "command"])
+def test_what_dies_doubles_and_loses_nothing(counted, who, stage):
+    made, names = counted, keys()
+    counting = Counting(made.nodes, names[:40])
+    with counting:
+        command = made.store.start(*adding(made.source), "--json")
+        wait_under_way(made, stage)
+        if who == "command":
+            command.kill()
+            command.communicate()
+        else:
+            node = strike(made, who)
+            before = counting.done
+            wait_for(lambda: counting.done > before + 200, "counting goes on", 60)
+            node.start().comes_up()
+            done = made.store.finish(command)
+            assert (done.code, done.json()["rows"]) == (0, ROWS), done.err
+        wait_for(lambda: loads(made) == [], "the load has ended", 90)
+        made.wait_up()
+        before = counting.done
+        wait_for(lambda: counting.done > before + 200, "counting goes on", 60)
+    for node in made.nodes:
+        values = answered(node, names)
+        assert counting.wrong(values[:40], 1000) == [], f"seed {SEED}"
+        assert set(values[40:]) == {"1000"}
+    # Another load is another one, and takes what a command left along.
+    made.store.run(*adding(made.source))
+    assert set(answered(made["n1"], names[40:])) == {"2000"}
+    assert staged(made) == []
+
+
+def test_a_node_that_is_away_during_a_load_gets_it_when_it_comes_back(counted):
+    made, names = counted, keys()
+    command = made.store.start(*adding(made.source), "--json")
+    wait_under_way(made)
+    node = strike(made, "node")
+    assert made.store.finish(command).json()["rows"] == ROWS
+    node.start().comes_up()
+    made.wait_up()
+    wait_for(lambda: reads_as_follower(node, names[::500]) == {"1000"}, "its replicas have it", 90)
+    wait_for(lambda: is_whole(made), "all replicas are there", 90)
+    others = [other for other in made.nodes if other is not node]
+    others[0].kill()
+    assert set(answered(node, names)) == {"1000"}, "it has it, as it answers with one other"
+
+
+def test_one_load_at_a_time_and_it_is_cancelled_until_it_is_added(counted, tmp_path):
+    made, names = counted, keys()
+    one = made.store.start(*adding(made.source), "--json")
+    request = wait_under_way(made)["request"]
+    words = made.store.refuse(*adding(made.source), code=4)
+    assert "another load of table t is under way" in words and request in words
+    assert f"({request})" in made.store.run("cluster", "status").out
+    made.store.run("cluster", "cancel", request)
+    ended = made.store.finish(one)
+    assert ended.code == 1 and "not added to table t: it was cancelled" in ended.err
+    assert staged(made) == [] and loads(made) == []
+    assert set(get_all(made["n1"], names[:100])) == {None}
+    words = made.store.refuse("cluster", "cancel", request)
+    assert "nothing of it was added: it was cancelled" in words
+    # One that is killed goes on, and is in the way of others until it ends.
+    two = made.store.start(*adding(made.source))
+    request = wait_under_way(made)["request"]
+    two.kill()
+    two.communicate()
+    assert request in made.store.refuse(*adding(made.source), code=4)
+    wait_under_way(made, "adding")
+    words = made.store.refuse("cluster", "cancel", request)
+    assert "added it already" in words or "all of it is added" in words
+    wait_for(lambda: loads(made) == [], "the load has ended", 90)
+    assert set(get_all(made["n1"], names)) == {"1000"}
+    # Its runs go with the table.
+    assert staged(made) != []
+    made.store.run("drop", "t")
+    assert staged(made) == []
+
+
+def test_what_is_damaged_or_has_no_majority_is_added_nowhere(counted, tmp_path):
+    made, names = counted, keys()
+    made.store.run("create", "small", *HASHED, "--replicas", "3", "--delta", "i64")
+    command = made.store.start(*adding(made.source))
+    wait_under_way(made)
+    for run in made.store.runs("t"):
+        content = bytearray(run.read_bytes())
+        content[len(content) // 2] ^= 1
+        run.write_bytes(content)
+    ended = made.store.finish(command)
+    assert ended.code == 1 and "damaged" in ended.err and "node n" in ended.err, ended.err
+    assert set(get_all(made["n1"], names[:100])) == {None} and loads(made) == []
+    made.store.run(*adding(made.source))
+    assert set(get_all(made["n1"], names)) == {"1000"}
+    coordinator = made.coordinator()
+    for node in made.nodes:
+        if node is not coordinator:
+            node.stop()
+    source = write(tmp_path / "few.parquet", 1, 100)
+    words = made.store.refuse("load", "small", source, "--key", "{id}", "--as", "delta")
+    assert "no majority" in words and "not added" in words
+    assert staged(made, "small") == []
+
+
+def test_a_load_shows_at_one_moment_in_a_partition(cluster, tmp_path):
+    made = cluster(3)
+    made.store.run("create", "t", *LIVE, "--replicas", "1", "--order", "ordered", "--boundary", "m")
+    names = keys(1000)
+    seen, is_over = [], threading.Event()
+
+    def look():
+        with made["n1"].through_gateway() as client:
+            while not is_over.is_set():
+                seen.append(frozenset(client.mget([f"t:{name}" for name in names[:50]])))
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for value in ["one", "two", "three"]:
+        made.store.run(*words("t", write(tmp_path / "a.parquet", value, 1000)))
+    is_over.set()
+    reader.join()
+    moments = [{value} for value in (None, "one", "two", "three")]
+    assert all(values in moments for values in seen) and frozenset(["three"]) in seen
+    # Rows without a key or with two are told of as on one node.
+    twice = tmp_path / "twice.csv"
+    twice.write_text("id,v\na,1\na,2\n")
+    done = made.store.json("load", "t", twice, "--key", "{id}")
+    assert (done["rows"], done["duplicates"]) == (1, 1)
+    assert get_all(made["n1"], ["a"]) == ["2"]
+
+
+def test_what_is_refused_on_one_node_is_refused_here(cluster, tmp_path):
+    made = cluster(1)
+    rows = ["--value", "row", "--column", "v:int64"]
+    made.store.run("create", "t", *LIVE, "--replicas", "1", *rows)
+    path = tmp_path / "a.csv"
+    path.write_text("id,v,more\na,1,2\n")
+    refused = made.store.refuse
+    assert "column 'more'" in refused("load", "t", path, "--key", "{id}")
+    path.write_text("id,v\na,x\n")
+    refused("load", "t", path, "--key", "{id}")
+    path.write_text("id,v\na,1\n")
+    assert "--delta" in refused("load", "t", path, "--key", "{id}", "--as", "delta")
+    assert "insert" in refused("load", "t", path, "--key", "{id}", "--as", "insert")
+    assert "none" in refused("load", "none", path, "--key", "{id}")
+    words = refused("load", "none", path, "--key", "{id}", "--deadline", "1m", code=2)
+    assert "--deadline" in words
+    assert staged(made) == []
+    assert made.store.json("load", "t", path, "--key", "{id}", "--deadline", "1m")["rows"] == 1
+    empty = tmp_path / "empty.csv"
+    empty.write_text("id,v\n")
+    assert made.store.json("load", "t", empty, "--key", "{id}")["rows"] == 0
+    names = [table["table"] for table in made.store.json("tables")]
+    assert "t" not in names or names.count("t") == 1
+
+
+def test_a_load_by_way_of_object_storage(cluster, remote, tmp_path):
+    made = cluster(3, store=remote)
+    made.store.run("create", "t", *HASHED, "--replicas", "3", "--delta", "i64")
+    source = write(tmp_path / "a.parquet", 1000, 20_000)
+    for times in (1, 2):
+        assert made.store.json(*adding(source))["deltas"] == 20_000
+        for node in made.nodes:
+            assert set(get_all(node, keys(20_000))) == {str(1000 * times)}
+
+    def left():
+        return [name for name in remote.keys("tables/t/") if "load-" in name]
+
+    assert (loads(made), left()) == ([], [])
+    # What a command that is killed leaves, the next one removes, once that one's lease is over.
+    command = made.store.start(*adding(source))
+    wait_for(left, "runs are there")
+    command.kill()
+    command.communicate()
+    wait_for(lambda: loads(made) == [], "no load is under way", 60)
+    wait_for(lambda: made.store.run(*adding(source), code=None).code == 0, "another load", 60)
+    assert left() == []
