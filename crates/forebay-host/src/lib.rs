@@ -16,6 +16,7 @@
 //! | `crew` | threads that apply, and put copies in place |
 //! | `outbox` | messages on their way out, by node |
 //! | `heir` | a replica that begins another group, alone |
+//! | `halves` | partitions that are cut in two |
 //! | `lease` | what is said of a lease |
 //! | `partition_state`, `replica_log`, `opening` | partitions and logs of the engine as these |
 //! | `core` | what all groups of a host share |
@@ -24,6 +25,7 @@ mod carry;
 mod core;
 mod crew;
 mod group;
+mod halves;
 mod heir;
 mod host;
 mod lease;
@@ -37,10 +39,11 @@ mod replica_log;
 mod tests;
 
 pub use group::{GroupFacts, GroupStanding, ReadDone, ReadLeave, WriteDone};
+pub use halves::{Halves, RightHalf, cut_place};
 pub use heir::{Heir, HeirError, begin_alone};
 pub use host::{HostParts, NewReplica, ReplicaHost};
 pub use log_writer::TableLog;
-pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas};
+pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas, start_again};
 pub use outside::{
     Acknowledged, GroupLog, GroupState, NodeKey, Post, StateError, WriteError, Writing,
 };

@@ -191,6 +191,7 @@ impl Replica {
             Event::SnapshotCame(facts) => self.came = Some(facts),
             Event::SnapshotFailed => self.fetching = None,
             Event::Change(changes) => self.propose_changes(&changes),
+            Event::Split(split) => self.propose_split(now, split),
             Event::Transfer { to } => self.hand_over(to),
         }
         self.settle(now, &mut actions);

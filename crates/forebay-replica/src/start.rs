@@ -58,7 +58,7 @@ pub enum StartError {
 
 /// Where the state of a new group lies: its first entry is behind it. So the log alone brings no
 /// peer up to date, and one that joins learns the group's members by a copy.
-const FOUNDED: Place = Place { term: 1, index: 1 };
+pub const FOUNDED: Place = Place { term: 1, index: 1 };
 
 impl Start {
     /// One of the peers that found a group, each with an empty partition.

@@ -193,7 +193,7 @@ impl<'t> View<'t> {
 
     fn gets_by_leave(
         &self,
-        leaves: &Leaves,
+        leaves: &Leaves<'_>,
         table: &[u8],
         keys: &[&[u8]],
         reply: &mut Reply,

@@ -5,6 +5,7 @@
 use forebay_cluster::LivePlace;
 use forebay_engine::live::{Expiry, LiveTable};
 use forebay_host::ReadLeave;
+use forebay_replica::GroupId;
 
 use crate::cluster::Cluster;
 use crate::command::{CommandError, split};
@@ -13,15 +14,26 @@ use crate::resp::Reply;
 
 /// Leave for the keys of a command, of each partition once.
 #[derive(Debug, Default)]
-pub struct Leaves {
-    held: Vec<(forebay_replica::GroupId, ReadLeave)>,
+pub struct Leaves<'t> {
+    held: Vec<HeldLeave<'t>>,
 }
 
-impl Leaves {
+/// Leave of a partition's group. It is about what lay in the partition when it was given.
+#[derive(Debug)]
+struct HeldLeave<'t> {
+    group: GroupId,
+    leave: ReadLeave,
+    table: &'t LiveTable,
+    routing: u64,
+}
+
+impl Leaves<'_> {
     /// Whether what was read meanwhile counts.
     #[inline]
     pub fn hold(&self) -> bool {
-        self.held.iter().all(|(_, leave)| leave.holds())
+        let is_same = |held: &HeldLeave<'_>| held.table.routing() == held.routing;
+        let mut held = self.held.iter();
+        held.all(|held| is_same(held) && held.leave.holds())
     }
 
     /// Takes back what was read from `start` on, unless leave has held until now.
@@ -35,11 +47,14 @@ impl Leaves {
     }
 }
 
-impl View<'_> {
+impl<'t> View<'t> {
     /// Leave to read these wire keys, where nothing has to be waited for. Keys of tables that are
     /// not replicated need none.
     #[inline]
-    pub fn leaves<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Leaves, CommandError> {
+    pub fn leaves<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<Leaves<'t>, CommandError> {
         match self.tables.has_replicas() && !self.has_leave {
             true => self.take_leaves(keys),
             false => Ok(Leaves::default()),
@@ -49,7 +64,7 @@ impl View<'_> {
     fn take_leaves<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
-    ) -> Result<Leaves, CommandError> {
+    ) -> Result<Leaves<'t>, CommandError> {
         let mut leaves = Leaves::default();
         let Some(cluster) = &self.shared.cluster else {
             return Ok(leaves);
@@ -72,17 +87,27 @@ impl View<'_> {
     fn take_leave(
         &self,
         cluster: &Cluster,
-        (place, table, key): (Option<&LivePlace>, &LiveTable, &[u8]),
-        leaves: &mut Leaves,
+        (place, table, key): (Option<&LivePlace>, &'t LiveTable, &[u8]),
+        leaves: &mut Leaves<'t>,
     ) -> Result<(), CommandError> {
         let route = place.and_then(|place| place.route(key));
-        let group = route.ok_or(CommandError::Replicas)?.group;
-        if leaves.held.iter().all(|(known, _)| *known != group) {
+        let route = route.ok_or(CommandError::Replicas)?;
+        let group = route.group;
+        if leaves.held.iter().all(|held| held.group != group) {
+            let routing = table.routing();
             let replicas = cluster.member().replicas();
             let leave = replicas.and_then(|replicas| replicas.host().try_read(group));
-            leaves
-                .held
-                .push((group, leave.ok_or(CommandError::Replicas)?));
+            let leave = leave.ok_or(CommandError::Replicas)?;
+            leaves.held.push(HeldLeave {
+                group,
+                leave,
+                table,
+                routing,
+            });
+        }
+        // It may have been cut a moment ago, and the key be another group's.
+        if table.partition_of(key) != Some(route.partition) {
+            return Err(CommandError::Replicas);
         }
         match table.options().expiry {
             Expiry::Never => Ok(()),

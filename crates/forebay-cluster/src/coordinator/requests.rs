@@ -115,6 +115,10 @@ impl Step<'_> {
                 self.accept_loss(table, partitions)?;
                 Ok(TakenUp::Answered(Outcome::Done))
             }
+            Request::Split { table, at } => {
+                self.plan_split(table, at)?;
+                Ok(TakenUp::Answered(Outcome::Done))
+            }
             Request::Pause { node, for_ms } => self.take_pause(node, *for_ms),
             Request::Remove { node } => self.take_remove(node),
         }

@@ -55,6 +55,21 @@ pub struct GroupEntry {
     /// The replica of another group that its only founder begins with: see [`GroupEntry::succeed`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inherits: Option<Inherited>,
+    /// It is being cut in two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub splits_off: Option<PlannedHalf>,
+}
+
+/// The right half of a partition that is being cut in two.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedHalf {
+    /// The first revision that says so.
+    pub revision: u64,
+    /// The partition's peers, rising, each with the one that it comes to have.
+    pub peers: Vec<(PeerId, PeerId)>,
+    /// As it is once the partition is cut.
+    pub half: Box<GroupEntry>,
 }
 
 /// A replica of a group that lost its majority for good.
@@ -119,6 +134,7 @@ impl GroupEntry {
             next_peer: PeerId(1),
             term: 0,
             inherits: None,
+            splits_off: None,
         };
         for node in nodes {
             let peer = entry.add_peer(*node, term);
@@ -197,6 +213,25 @@ impl TableGroups {
                 page.edit().groups[at] = entry;
                 self.root = None;
             }
+            return;
+        }
+    }
+
+    /// Puts a group behind that one.
+    pub fn put_behind(&mut self, group: GroupId, entry: GroupEntry) {
+        for number in 0..self.pages.len() {
+            let mut groups = self.pages[number].groups.iter();
+            let Some(at) = groups.position(|known| known.group == group) else {
+                continue;
+            };
+            let page = self.pages[number].edit();
+            page.groups.insert(at + 1, entry);
+            if page.groups.len() > 2 * PAGE_GROUPS {
+                let groups = page.groups.split_off(PAGE_GROUPS);
+                let rest = Doc::new(GroupsPage { groups });
+                self.pages.insert(number + 1, rest);
+            }
+            self.root = None;
             return;
         }
     }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use forebay_engine::TableName;
 use forebay_engine::live::LiveTable;
+use forebay_engine::{Bounds, TableName};
 use forebay_host::{EngineLog, GroupState, PartitionState, ReplicaHost};
 use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
 use super::OpenLiveTables;
+use super::halves::Bell;
 use super::roster::SharedRoster;
 use super::shelf::CopyShelf;
 use crate::reports::ReplicaProblem;
@@ -34,6 +35,8 @@ pub enum ReplicaStanding {
 pub struct RunningReplica {
     pub peer: PeerId,
     pub state: Arc<PartitionState>,
+    /// Where it lies by the catalog.
+    pub bounds: Arc<Mutex<Bounds>>,
     /// What is still brought for it is not wanted any more.
     pub is_over: Arc<AtomicBool>,
 }
@@ -49,6 +52,8 @@ pub struct ReplicaCommons {
     pub shelf: CopyShelf,
     /// The node is being stopped: others are to lead its groups.
     pub hands_over: AtomicBool,
+    /// Rung where a partition was cut.
+    pub bell: Arc<Bell>,
 }
 
 impl ReplicaCommons {

@@ -50,8 +50,8 @@ impl ReplicaKeeper {
         }
         let mut standings = BTreeMap::new();
         for (name, list) in &by_table {
-            let kept = self.keep(name, list, orders.is_from_memory);
-            is_done &= self.tell(name, kept);
+            let kept = self.keep(name, list, orders);
+            is_done &= self.tell(name, kept) && !self.awaits_cut(name, list);
             standings.extend(self.standings(name, list));
         }
         *self.commons.standings.lock() = standings;
@@ -150,15 +150,16 @@ impl ReplicaKeeper {
         &mut self,
         name: &TableName,
         list: &TableOrders<'_>,
-        is_from_memory: bool,
+        orders: &ReplicaOrders,
     ) -> Result<(), KeepError> {
+        let is_from_memory = orders.is_from_memory;
         if !is_from_memory {
             self.begin_anew(name, list)?;
         }
         if !self.hold(name, list, is_from_memory)? {
             return Ok(());
         }
-        let done = self.keep_peers(name, list, is_from_memory);
+        let done = self.keep_peers(name, list, orders);
         if let Err(KeepError::Reopens(_)) = &done {
             self.let_go(name);
         }
@@ -169,14 +170,19 @@ impl ReplicaKeeper {
         &mut self,
         name: &TableName,
         list: &TableOrders<'_>,
-        is_from_memory: bool,
+        orders: &ReplicaOrders,
     ) -> Result<(), KeepError> {
+        let is_from_memory = orders.is_from_memory;
         let Some(held) = self.tables.get_mut(name) else {
             return Ok(());
         };
         let removed = match is_from_memory {
             true => Ok(()),
-            false => self.maker.remove_unordered(&self.commons, held, list),
+            false => {
+                let revision = orders.revision;
+                self.maker
+                    .remove_unordered(&self.commons, held, list, revision)
+            }
         };
         for order in list {
             if order.is_new || !held.note.has(order) || self.problems.contains_key(&place(order)) {
@@ -214,7 +220,7 @@ impl ReplicaKeeper {
             return Ok(());
         }
         let note = match self.tables.get(name) {
-            Some(held) => held.note.clone(),
+            Some(held) => held.note.get(),
             None if self.opener.cache.is_live(name)? => PeersNote::read(&self.opener.cache, name)?,
             None => return Ok(()),
         };
@@ -287,6 +293,22 @@ impl ReplicaKeeper {
         Ok(true)
     }
 
+    /// Whether a partition here is still to be cut, so that an ordered replica comes of it.
+    fn awaits_cut(&self, name: &TableName, list: &TableOrders<'_>) -> bool {
+        let mut old = list.iter().filter(|order| !order.is_new);
+        old.any(|order| self.comes_of_another(name, order))
+    }
+
+    fn comes_of_another(&self, name: &TableName, order: &ReplicaOrder) -> bool {
+        let held = self.tables.get(name);
+        let Some(held) = held.filter(|held| !held.note.has(order)) else {
+            return false;
+        };
+        let mut ranges = held.table.partitions().into_iter();
+        let at = &order.bounds.lower;
+        ranges.any(|range| range.id != order.partition && range.bounds.holds(at))
+    }
+
     /// How the replicas of a table stand. Nothing is known of those of a table that could not be
     /// opened yet.
     fn standings(
@@ -311,6 +333,7 @@ impl ReplicaKeeper {
                     Some(ReplicaStanding::Made { term })
                 }
                 None if order.is_new || !is_known => None,
+                None if self.comes_of_another(name, order) => None,
                 None => Some(ReplicaStanding::Ails(ReplicaProblem::Forgot)),
             }
         };

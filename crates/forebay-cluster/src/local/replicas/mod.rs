@@ -9,6 +9,7 @@
 //! | `keeping` | orders: which tables are here, and what becomes of those that were |
 //! | `peers` | single replicas: made, run, removed |
 //! | `opening`, `note` | a table with its log, and which peers its partitions are |
+//! | `halves` | replicas that come of partitions which are cut |
 //! | `steering`, `reporting` | what leaders do; what the cluster is told |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
 //! | `roster`, `commons` | where peers are; what the threads share |
@@ -17,6 +18,7 @@
 mod carrier;
 mod commons;
 mod copy_wire;
+mod halves;
 mod keeping;
 mod note;
 mod opening;
@@ -117,15 +119,15 @@ impl LocalReplicas {
             running: Mutex::default(),
             shelf: CopyShelf::new(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&random)),
             hands_over: AtomicBool::new(false),
+            bell: Arc::default(),
         });
         let keeper = ReplicaKeeper {
             opener: TableOpener {
-                cache: parts.cache.clone(),
+                cache: parts.cache,
                 budget: Budget::new(parts.memory_bytes),
                 boot_id: parts.boot_id,
             },
             maker: PeerMaker {
-                cache: parts.cache,
                 commands: parts.commands,
                 carrier: CarrierParts {
                     peers: parts.peers,

@@ -21,6 +21,8 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 enum WorkerNews {
     Orders(Box<ReplicaOrders>),
+    /// Carry out again what was ordered last.
+    Again,
     Stop,
 }
 
@@ -49,6 +51,10 @@ impl ReplicaWorker {
         commons: Arc<ReplicaCommons>,
     ) -> io::Result<Self> {
         let (news, inbox) = channel();
+        let again = news.clone();
+        // Once it has stopped, nothing is carried out.
+        let ring = move || drop(again.send(WorkerNews::Again));
+        commons.bell.rings(ring);
         let watch = Watching::default();
         let mut working = Working {
             keeper,
@@ -101,12 +107,14 @@ impl Working {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             // The newest orders count.
-            while let Some(WorkerNews::Orders(orders)) = news {
-                (self.orders, self.is_done) = (Some(orders), false);
+            while let Some(one) = news {
+                match one {
+                    WorkerNews::Orders(orders) => self.orders = Some(orders),
+                    WorkerNews::Again => {}
+                    WorkerNews::Stop => return,
+                }
+                self.is_done = false;
                 news = inbox.try_recv().ok();
-            }
-            if let Some(WorkerNews::Stop) = news {
-                return;
             }
             self.look();
         }

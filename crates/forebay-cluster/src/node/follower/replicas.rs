@@ -78,7 +78,7 @@ impl Follower {
         if ordered == self.replicas.ordered && !is_other {
             return;
         }
-        let groups: BTreeSet<GroupId> = model.all_groups().map(|(_, group)| group.group).collect();
+        let groups = model.group_ids();
         self.replicas
             .leaders
             .retain(|group, _| groups.contains(group));
@@ -89,6 +89,7 @@ impl Follower {
         self.replicas.ordered.clone_from(&ordered);
         let orders = ReplicaOrders {
             is_from_memory,
+            revision: head.revision,
             replicas: ordered,
             gone,
         };

@@ -222,6 +222,7 @@ impl TestNodes {
             peer: PeerId(*peer),
             is_new: *is_new,
             inherits: None,
+            cut: None,
             founders: founders.contains(&PeerId(*peer)).then(|| founders.clone()),
             peers: peers.iter().map(ordered).collect(),
             wanted: WantedPeers {
@@ -232,6 +233,7 @@ impl TestNodes {
         });
         ReplicaOrders {
             is_from_memory: false,
+            revision: 1,
             replicas: orders.collect(),
             gone: Vec::new(),
         }
