@@ -25,7 +25,7 @@ use crate::membership::Membership;
 use crate::reads::Reads;
 use crate::start::{Start, StartError};
 use crate::tail::{SnapshotFacts, Tail};
-use crate::time::{ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK};
+use crate::time::{ELECTION_TICKS, FIRST_ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK};
 
 /// The most bytes of entries in one message.
 const MOST_MESSAGE_BYTES: u64 = 1 << 20;
@@ -114,7 +114,10 @@ impl Replica {
         })?;
         let mut dice = Dice(start.seed);
         // What was promised before the restart is not known: nobody is helped for as long.
-        let promised_until = now.monotonic + PROMISE;
+        let promised_until = match start.is_fresh() {
+            true => now.monotonic,
+            false => now.monotonic + PROMISE,
+        };
         let mut replica = Self {
             group: start.group,
             me: start.me,
@@ -144,6 +147,11 @@ impl Replica {
             copying: BTreeMap::new(),
         };
         replica.draw_election();
+        let first = start.applied.membership.voters.first();
+        if start.is_fresh() && first == Some(&start.me) {
+            // Of those that begin together one need not wait for another to lead.
+            replica.election_ticks = FIRST_ELECTION_TICKS;
+        }
         Ok(replica)
     }
 

@@ -94,6 +94,13 @@ impl Start {
         }
     }
 
+    /// Whether it has never run, or to no avail: it has neither voted nor heard of a leader, which is
+    /// one of a later term.
+    pub(crate) fn is_fresh(&self) -> bool {
+        let Promise { term, vote, .. } = self.promise;
+        term <= FOUNDED.term && vote.is_none() && self.entries.is_empty()
+    }
+
     fn check(&self) -> Result<(), StartError> {
         let group = self.group.0;
         let mut before = self.before;
