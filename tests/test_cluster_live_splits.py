@@ -1,8 +1,11 @@
 """Partitions of live tables of a cluster that are cut in two, by real processes."""
 
-import random
+import signal
+import threading
 
 import pytest
+import redis
+from beside_redis import dice_of_test
 from harness import wait_for
 from histories import Clients, gateway
 
@@ -18,9 +21,19 @@ def made(cluster):
 
 
 def split(made, at):
-    told = made.store.json("cluster", "split", "t", "--at", at)
-    assert told["led"], told
-    return told["partition"]
+    """Cuts, once the partition has all of its replicas. Returns the new partition."""
+    told = []
+
+    def is_cut():
+        words = ["cluster", "split", "t", "--at", at, "--json"]
+        result = made.store.run(*words, code=None)
+        assert result.code == 0 or "then ask again" in result.err, result.err
+        told[:] = [result.json()] if result.code == 0 else []
+        return bool(told)
+
+    wait_for(is_cut, f"{at} is cut", 120)
+    assert told[0]["led"], told
+    return told[0]["partition"]
 
 
 def held(made):
@@ -54,11 +67,158 @@ def test_both_halves_have_what_the_whole_had(made):
         assert client.mget("t:099", "t:100", "t:250") == ["a", "b", "c"]
 
 
-def test_clients_are_answered_rightly_while_partitions_are_cut(made, request):
-    seed = random.randrange(1 << 30)
+class Walker(threading.Thread):
+    """Walks over all keys again and again: those that are always there are always found, once in
+    a range, and in its order."""
+
+    def __init__(self, node, keys):
+        super().__init__(daemon=True)
+        self.node, self.keys = node, keys
+        self.walks, self.refused, self.wrong, self.is_over = 0, 0, [], False
+
+    def run(self):
+        while not self.is_over:
+            try:
+                with gateway(self.node) as client:
+                    scanned = {key for key in client.scan_iter("t:k*", count=20)}
+                    ranged = in_range(client)
+                    back = in_range(client, "REV")
+            except redis.RedisError:
+                self.refused += 1
+                continue
+            if scanned != set(self.keys):
+                self.wrong.append(("scan", sorted(set(self.keys) ^ scanned)))
+            if ranged != self.keys or back != self.keys[::-1]:
+                self.wrong.append(("range", len(ranged), len(back)))
+            self.walks += 1
+
+    def end(self):
+        self.is_over = True
+        self.join(30)
+        assert self.wrong == []
+        assert self.walks > self.refused, (self.walks, self.refused)
+
+
+def in_range(client, *way):
+    """The keys t:k..., by pages."""
+    found, ends = [], ["t:k", "*t:k"]
+    while True:
+        words = ["KV.RANGE", *ends, "LIMIT", 30, *way, "KEYS"]
+        following, keys = client.execute_command(*words)
+        found += keys
+        if following is None:
+            return found
+        ends[1 if way else 0] = following
+
+
+def leader(made, at):
+    """The node that leads the partition with that key."""
+    ports = {str(one.port): one for one in made.nodes}
+    found = []
+
+    def known():
+        with gateway(made["n1"]) as client:
+            rows = client.execute_command("KV.MAP", "t")
+        row = [row for row in rows if row[0] <= at][-1]
+        found[:] = [ports.get(str(row[2][0]).rsplit(":", 1)[-1])]
+        return found[0] is not None
+
+    wait_for(known, "a leader", 60)
+    return found[0]
+
+
+def begun(made, at):
+    """A cut that is under way."""
+    told = []
+    thread = threading.Thread(target=lambda: told.append(split(made, at)))
+    thread.start()
+
+    def end():
+        thread.join(120)
+        assert told, f"{at} is cut"
+
+    return end
+
+
+def test_clients_are_answered_rightly_while_partitions_are_cut(made):
+    seed, _ = dice_of_test()
+    keys = [f"t:k{i:03}" for i in range(200)]
+    with gateway(made["n1"]) as client:
+        client.mset(dict.fromkeys(keys, 1))
+    walker = Walker(made["n2"], keys)
+    walker.start()
     with Clients(made.nodes, seed, KEYS) as clients:
         clients.resume()
-        for at in ["p", "n3", "r2", "r4"]:
+        for at in ["p", "n3", "r2", "k100", "k050", "r4"]:
             split(made, at)
-            print(at, clients.resume(), clients.troubled())
+            clients.resume()
+    walker.end()
+    uncertain, _ = clients.troubled()
+    assert uncertain == 0, "nobody died"
     clients.check(seed, held(made))
+
+
+def test_histories_hold_as_nodes_die_while_partitions_are_cut(made):
+    seed, dice = dice_of_test()
+    with Clients(made.nodes, seed, KEYS) as clients:
+        clients.resume()
+        for at, who in [("p", "leader"), ("n3", "coordinator"), ("r2", "leader"), ("r4", "all")]:
+            cut = begun(made, at)
+            threading.Event().wait(dice.uniform(0, 1.5))
+            struck = {"leader": [leader(made, at)], "coordinator": [made.coordinator()]}
+            struck = struck.get(who, made.nodes)
+            for node in struck:
+                node.kill()
+            for node in struck:
+                node.start()
+            for node in struck:
+                node.comes_up()
+            cut()
+            clients.resume()
+    clients.check(seed, held(made))
+
+
+def test_a_follower_that_was_away_has_both_halves(made):
+    seed, _ = dice_of_test()
+    long = "x" * (200 << 10)
+    with Clients(made.nodes[:2], seed, KEYS) as clients:
+        clients.resume()
+        away = next(node for node in made.nodes if node is not leader(made, "r1"))
+        for at, writes in [("r2", 1), ("n3", 60)]:
+            away.kill()
+            split(made, at)
+            with gateway(next(node for node in made.nodes if node is not away)) as client:
+                # More than is kept of a log in memory: what was away gets a copy.
+                for i in range(writes):
+                    wait_for(lambda i=i: is_set(client, f"t:a{i}", long), "a write", 60)
+                    wait_for(lambda i=i: is_set(client, f"t:z{i}", long), "a write", 60)
+            away.start().comes_up()
+            clients.resume()
+            wait_whole(made)
+        # The two that have all: each half goes on with the one that was away.
+        other = next(node for node in made.nodes if node is not away)
+        other.signal(signal.SIGSTOP)
+        clients.resume(seconds=60)
+        other.signal(signal.SIGCONT)
+        clients.resume()
+    clients.check(seed, held(made))
+
+
+def is_set(client, key, value):
+    try:
+        return client.set(key, value)
+    except redis.RedisError:
+        return False
+
+
+def wait_whole(made):
+    """Waits until all partitions have a leader and all of their replicas."""
+
+    def whole():
+        live = (made.heard() or {}).get("live")
+        if not live or live["short"]["count"] or live["without_leader"]["count"]:
+            return False
+        # Of one that is not there at all its leader says that it does not answer.
+        return not any(live["tables"]["t"][what] for what in ("silent", "joining", "lost"))
+
+    wait_for(whole, lambda: made.heard() and made.heard().get("live"), 90)

@@ -30,6 +30,9 @@ pub struct ReplicaOrder {
     /// The replica of here that it goes on from, alone, where its group takes the place of one that
     /// lost its majority.
     pub inherits: Option<Inherited>,
+    /// The peer of another group that it comes from, where that was cut. If that one had the cut by a
+    /// copy, this one was never here: it is made, empty, though the catalog has it.
+    pub comes_from: Option<(GroupId, PeerId)>,
     /// The partition is to be cut in two.
     pub cut: Option<Arc<SplitEntry>>,
     /// All peers that may still be talked to.
@@ -125,12 +128,20 @@ impl<'a> Ordering<'a> {
                 is_new: peer.state == PeerState::New,
                 founders: is_founder.then(|| group.founders.clone()),
                 inherits: group.inherits.filter(|_| is_founder),
+                comes_from: comes_from(group, peer.peer),
                 cut: cut.map(|planned| Arc::new(planned.entry())),
                 peers: ordered_peers(self.model, group),
                 wanted: wanted_peers(self.model, group, self.wanted),
             }
         })
     }
+}
+
+fn comes_from(group: &GroupEntry, founder: PeerId) -> Option<(GroupId, PeerId)> {
+    let from = group.cut_from.as_ref()?;
+    let mut peers = from.peers.iter();
+    let (left, _) = peers.find(|(_, new)| *new == founder)?;
+    Some((from.group, *left))
 }
 
 fn ordered_peers(model: &Model, group: &GroupEntry) -> Vec<OrderedPeer> {

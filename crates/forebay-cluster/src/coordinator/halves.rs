@@ -6,19 +6,20 @@ use forebay_run::hash::SLOTS;
 
 use super::Step;
 use super::groups::GroupWatch;
+use super::requests::Refusal;
 use crate::model::{GroupEntry, HalfIds, PeerEntry, PeerState, fresh_id};
 
 impl Step<'_> {
     /// Plans a cut, unless a partition begins there already, or comes to.
-    pub fn plan_split(&mut self, table: &TableName, at: &Bound) -> Result<(), String> {
+    pub fn plan_split(&mut self, table: &TableName, at: &Bound) -> Result<(), Refusal> {
         let Some(groups) = self.model.groups.get(table) else {
-            return Err(format!("the cluster has no live table {table}"));
+            return Err(format!("the cluster has no live table {table}").into());
         };
         let order = groups.all().next().map(|group| &group.bounds.lower);
         check_place(table, order, at)?;
         let found = groups.all().find(|group| group.bounds.holds(at));
         let Some(group) = found else {
-            return Err(format!("no partition of table {table} has {at}"));
+            return Err(format!("no partition of table {table} has {at}").into());
         };
         let planned = group.splits_off.as_ref();
         if group.bounds.lower == *at || planned.is_some_and(|planned| planned.at() == at) {
@@ -26,22 +27,23 @@ impl Step<'_> {
         }
         let id = group.partition;
         if let Some(planned) = planned {
-            return Err(format!(
+            return Err(Refusal::Busy(format!(
                 "partition {id} of table {table} is being cut at {}: wait for that, then ask again",
                 planned.at()
-            ));
+            )));
         }
         let halves = groups.all().filter(|group| group.splits_off.is_some());
         if groups.all().count() + halves.count() >= MAX_PARTITIONS {
             return Err(format!(
                 "table {table} has {MAX_PARTITIONS} partitions, and there cannot be more"
-            ));
+            )
+            .into());
         }
         if !self.is_settled(table, group) {
-            return Err(format!(
+            return Err(Refusal::Busy(format!(
                 "the replicas of partition {id} of table {table} are not all where they are wanted, or it has no \
                  leader: wait until it has all (forebay cluster status), then ask again"
-            ));
+            )));
         }
         let next = fresh_id(self.model.work.next_group, self.term);
         let ids = groups.all().map(|group| {

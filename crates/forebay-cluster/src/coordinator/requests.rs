@@ -38,9 +38,10 @@ enum TakenUp {
 }
 
 /// Why a request is not carried out.
-enum Refusal {
+pub enum Refusal {
     /// The words say why, and what to do.
     Words(String),
+    /// It may be later.
     Busy(String),
 }
 

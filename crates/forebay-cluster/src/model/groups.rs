@@ -55,9 +55,21 @@ pub struct GroupEntry {
     /// The replica of another group that its only founder begins with: see [`GroupEntry::succeed`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inherits: Option<Inherited>,
+    /// The group that it was cut off from, whose voters came to have its founders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_from: Option<CutFrom>,
     /// It is being cut in two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub splits_off: Option<PlannedHalf>,
+}
+
+/// Where the founders of a group come from that was cut off from another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CutFrom {
+    pub group: GroupId,
+    /// Its voters, rising, each with the peer that it came to have.
+    pub peers: Vec<(PeerId, PeerId)>,
 }
 
 /// The right half of a partition that is being cut in two.
@@ -66,8 +78,6 @@ pub struct GroupEntry {
 pub struct PlannedHalf {
     /// The first revision that says so.
     pub revision: u64,
-    /// The partition's peers, rising, each with the one that it comes to have.
-    pub peers: Vec<(PeerId, PeerId)>,
     /// As it is once the partition is cut.
     pub half: Box<GroupEntry>,
 }
@@ -134,6 +144,7 @@ impl GroupEntry {
             next_peer: PeerId(1),
             term: 0,
             inherits: None,
+            cut_from: None,
             splits_off: None,
         };
         for node in nodes {

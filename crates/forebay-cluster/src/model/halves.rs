@@ -9,7 +9,7 @@ use forebay_engine::{Bound, Bounds, PartitionId};
 use forebay_host::cut_place;
 use forebay_replica::{GroupId, SplitEntry};
 
-use super::groups::{GroupEntry, PeerEntry, PeerState, PlannedHalf};
+use super::groups::{CutFrom, GroupEntry, PeerEntry, PeerState, PlannedHalf};
 
 /// What a half is to be.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,11 @@ impl PlannedHalf {
             partition: self.half.partition.0,
             group: self.half.group,
             planned_in: self.revision,
-            peers: self.peers.clone(),
+            peers: self
+                .half
+                .cut_from
+                .clone()
+                .map_or_else(Vec::new, |from| from.peers),
         }
     }
 }
@@ -56,12 +60,15 @@ impl GroupEntry {
             half.founders.push(peer);
             peers.push((voter.peer, peer));
         }
+        half.cut_from = Some(CutFrom {
+            group: self.group,
+            peers,
+        });
         // They run as soon as they are there: where one is gone then, it forgot.
         let all = half.peers.iter_mut();
         all.for_each(|peer| peer.state = PeerState::Made);
         self.splits_off = Some(PlannedHalf {
             revision: ids.revision,
-            peers,
             half: Box::new(half),
         });
     }

@@ -21,8 +21,8 @@ mod work;
 pub use codec::{Documents, ModelError, parsed, parsed_as, written};
 pub use doc::{Doc, DocRef};
 pub use groups::{
-    GroupEntry, GroupsPage, GroupsRoot, Inherited, PeerEntry, PeerState, PlannedHalf, TableGroups,
-    fresh_id,
+    CutFrom, GroupEntry, GroupsPage, GroupsRoot, Inherited, PeerEntry, PeerState, PlannedHalf,
+    TableGroups, fresh_id,
 };
 pub use halves::HalfIds;
 pub use head::{

@@ -197,7 +197,14 @@ impl ReplicaKeeper {
             }
         }
         if !is_from_memory {
-            let new = list.iter().filter(|order| order.is_new);
+            let note = held.note.get();
+            let is_missed = |order: &ReplicaOrder| {
+                let is_whole = covers(held, order);
+                !note.has(order) && !is_whole && note.never_had(order)
+            };
+            let new = list.iter().filter(|order| order.is_new || is_missed(order));
+            let new: Vec<&ReplicaOrder> = new.copied().collect();
+            let has_missed = new.iter().any(|order| !order.is_new);
             for order in new {
                 match self.maker.make(&self.commons, held, order) {
                     Err(KeepError::Lasts(problem, text)) => {
@@ -206,6 +213,10 @@ impl ReplicaKeeper {
                     }
                     made => made?,
                 }
+            }
+            if has_missed {
+                // They run, as the catalog has them.
+                self.commons.bell.ring();
             }
         }
         removed
@@ -301,12 +312,8 @@ impl ReplicaKeeper {
 
     fn comes_of_another(&self, name: &TableName, order: &ReplicaOrder) -> bool {
         let held = self.tables.get(name);
-        let Some(held) = held.filter(|held| !held.note.has(order)) else {
-            return false;
-        };
-        let mut ranges = held.table.partitions().into_iter();
-        let at = &order.bounds.lower;
-        ranges.any(|range| range.id != order.partition && range.bounds.holds(at))
+        let held = held.filter(|held| !held.note.has(order));
+        held.is_some_and(|held| covers(held, order) || held.note.get().never_had(order))
     }
 
     /// How the replicas of a table stand. Nothing is known of those of a table that could not be
@@ -345,4 +352,11 @@ impl ReplicaKeeper {
 
 fn place(order: &ReplicaOrder) -> ReplicaPlace {
     (order.group, order.peer)
+}
+
+/// Whether another partition here has what an ordered one begins with.
+fn covers(held: &HeldTable, order: &ReplicaOrder) -> bool {
+    let mut ranges = held.table.partitions().into_iter();
+    let at = &order.bounds.lower;
+    ranges.any(|range| range.id != order.partition && range.bounds.holds(at))
 }

@@ -25,7 +25,8 @@ pub struct NotedPeer {
     pub peer: PeerId,
 }
 
-/// A group whose peer came here by a cut of a partition.
+/// A group whose peer came here by a cut of a partition, or began to. It is noted for as long as the
+/// table is here: no such peer comes twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotedHalf {
     pub group: GroupId,
@@ -170,14 +171,25 @@ impl PeersNote {
     pub fn without(&self, peer: NotedPeer) -> Self {
         let mut note = self.clone();
         note.peers.retain(|other| *other != peer);
-        note.halves.retain(|half| half.group != peer.group);
         note
     }
 
     pub fn with_half(&self, half: NotedHalf) -> Self {
         let mut note = self.clone();
+        note.halves.retain(|known| known.group != half.group);
         note.halves.push(half);
         note
+    }
+
+    /// Whether the ordered peer was never here: it is to come from one that is here still, and has
+    /// not forgotten whether it did.
+    pub fn never_had(&self, order: &ReplicaOrder) -> bool {
+        let is_left = |(group, peer): (GroupId, PeerId)| {
+            let mut peers = self.peers.iter();
+            peers.any(|known| (known.group, known.peer) == (group, peer))
+        };
+        let mut halves = self.halves.iter();
+        order.comes_from.is_some_and(is_left) && !halves.any(|half| half.group == order.group)
     }
 
     /// Whether a catalog of this revision may not know of the peer yet.

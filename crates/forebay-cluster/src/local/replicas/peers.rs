@@ -17,7 +17,7 @@ use tracing::info;
 use super::carrier::{CarrierParts, PeerCarrier};
 use super::commons::{ReplicaCommons, RunningReplica};
 use super::halves::TableHalves;
-use super::note::NotedPeer;
+use super::note::{NotedHalf, NotedPeer};
 use super::opening::{HeldTable, KeepError, found};
 use super::roster::nodes_of;
 use crate::live::ReplicaOrder;
@@ -97,7 +97,7 @@ impl PeerMaker {
             let problem = format!("partition {} has another replica here", order.partition);
             return Err(KeepError::Passes(problem));
         }
-        let start = match &order.founders {
+        let start = match order.founders.as_ref().filter(|_| order.is_new) {
             Some(founders) => Start::founder(order.group, order.peer, founders, 0),
             None => Start::joiner(order.group, order.peer, 0),
         };
@@ -117,7 +117,15 @@ impl PeerMaker {
         held.engine_log.forget(order.group)?;
         let promise = start.promise.to_bytes();
         held.engine_log.begin(order.group, behind, &promise)?;
-        held.note.change(|note| note.with(NotedPeer::of(order)))?;
+        let half = NotedHalf {
+            group: order.group,
+            planned_in: 0,
+        };
+        let is_half = order.comes_from.is_some();
+        held.note.change(|note| match is_half {
+            true => note.with(NotedPeer::of(order)).with_half(half),
+            false => note.with(NotedPeer::of(order)),
+        })?;
         held.starts.insert(order.group, start);
         let (group, peer) = (order.group.0, order.peer.0);
         info!(table = %held.name(), group, peer, "a replica is made");

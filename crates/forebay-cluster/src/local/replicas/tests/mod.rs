@@ -1,4 +1,5 @@
-//! Three nodes in one process.
+//! Three nodes in one process, and one replica on a simulated disk.
 
+mod cuts;
 mod nodes;
 mod runs;

@@ -40,7 +40,7 @@ pub const FAILS_ON_2: &[u8] = b"fails";
 
 /// Operations are a key's length, the key, and its new value. The number is the node's.
 #[derive(Debug)]
-struct SetKey(usize);
+pub struct SetKey(pub usize);
 
 impl Commands for SetKey {
     fn run(&self, table: &LiveTable, _: u64, operations: &[u8]) -> Result<Bytes, StateError> {
@@ -223,6 +223,7 @@ impl TestNodes {
             is_new: *is_new,
             inherits: None,
             cut: None,
+            comes_from: None,
             founders: founders.contains(&PeerId(*peer)).then(|| founders.clone()),
             peers: peers.iter().map(ordered).collect(),
             wanted: WantedPeers {
