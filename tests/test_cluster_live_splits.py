@@ -8,6 +8,8 @@ import redis
 from beside_redis import dice_of_test
 from harness import wait_for
 from histories import Clients, gateway
+from redis.crc import key_slot
+from weathered import WeatheredCluster
 
 KEYS = 6
 ORDERED = ["--mode", "live", "--order", "ordered", "--replicas", "3", "--durability", "os"]
@@ -20,12 +22,12 @@ def made(cluster):
     return made
 
 
-def split(made, at):
+def split(made, at, option="--at"):
     """Cuts, once the partition has all of its replicas. Returns the new partition."""
     told = []
 
     def is_cut():
-        words = ["cluster", "split", "t", "--at", at, "--json"]
+        words = ["cluster", "split", "t", option, at, "--json"]
         result = made.store.run(*words, code=None)
         assert result.code == 0 or "then ask again" in result.err, result.err
         told[:] = [result.json()] if result.code == 0 else []
@@ -176,6 +178,58 @@ def test_histories_hold_as_nodes_die_while_partitions_are_cut(made):
             cut()
             clients.resume()
     clients.check(seed, held(made))
+
+
+def test_histories_hold_over_a_bad_net_while_hashed_partitions_are_cut(tmp_path):
+    seed, dice = dice_of_test()
+    made = WeatheredCluster(tmp_path, seed)
+    try:
+        made.start()
+        with Clients(made.nodes, seed, KEYS) as clients:
+            clients.resume()
+            made.weather.lost, made.weather.doubled, made.weather.delay_s = 0.02, 0.1, 0.05
+            slots = {key_slot(f"t:{kind}{i}".encode()) for kind in "rn" for i in range(KEYS)}
+            for slot in dice.sample(sorted(slots), 3):
+                split(made, slot, "--slot")
+                clients.resume()
+            made.weather.heal()
+            clients.resume()
+            rows = len(made.map(made.nodes[0]))
+        clients.check(seed, held(made))
+        assert rows == len(made.tags) + 3
+    finally:
+        made.end()
+    made.check_logs()
+
+
+def test_what_cannot_be_cut_is_refused(made):
+    def told(table, *words):
+        return made.store.run("cluster", "split", table, *words, code=1).err
+
+    assert "no live table u" in told("u", "--at", "m")
+    assert "is cut at a key" in told("t", "--slot", 7)
+    made.store.json("create", "h", "--mode", "live", "--replicas", "1", "--durability", "os")
+    assert "is cut at a slot" in told("h", "--at", "m")
+    wrong = made.store.run("cluster", "split", "h", "--slot", 16384, code=2)
+    assert "from 1 to 16383" in wrong.err
+    made.store.run("cluster", "split", "t", code=2)
+    with gateway(made["n1"]) as client:
+        both = client.pipeline().set("t:a", 1).set("t:z", 1)
+        assert both.execute() == [True, True]
+        split(made, "m")
+        with pytest.raises(redis.RedisError, match="atomic within one partition"):
+            client.pipeline().set("t:a", 2).set("t:z", 2).execute()
+        assert client.mget("t:a", "t:z") == ["1", "1"]
+        # What was watched in the one partition is still compared.
+        with client.pipeline() as watching:
+            watching.watch("t:z")
+            split(made, "q")
+            client.set("t:z", 3)
+            watching.multi()
+            watching.set("t:z", 4)
+            with pytest.raises(redis.WatchError):
+                watching.execute()
+        assert client.get("t:z") == "3"
 
 
 def test_a_follower_that_was_away_has_both_halves(made):

@@ -30,8 +30,8 @@ pub struct ReplicaOrder {
     /// The replica of here that it goes on from, alone, where its group takes the place of one that
     /// lost its majority.
     pub inherits: Option<Inherited>,
-    /// The peer of another group that it comes from, where that was cut. If that one had the cut by a
-    /// copy, this one was never here: it is made, empty, though the catalog has it.
+    /// The peer of another group that it comes from, where that was cut. If that one had the cut by
+    /// a copy, this one was never here: it is made, empty, though the catalog has it.
     pub comes_from: Option<(GroupId, PeerId)>,
     /// The partition is to be cut in two.
     pub cut: Option<Arc<SplitEntry>>,

@@ -5,37 +5,16 @@
 //! whole, and the entry comes again; the right half does not run before, so it has promised nothing
 //! until then, and its log may begin once more. A crash afterwards finds both halves.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use forebay_engine::live::{AppliedPlace, DecidedCut, DecidedEntry};
 use forebay_engine::{Bound, PartitionId};
-use forebay_replica::{FOUNDED, GroupId, Membership, PeerId, Promise, SnapshotFacts, SplitEntry};
+use forebay_replica::{FOUNDED, GroupId, Membership, Promise, SnapshotFacts, SplitEntry};
 
-use crate::outside::{StateError, WriteError};
+use crate::outside::{RightHalf, StateError, WriteError};
 use crate::partition_state::{PartitionState, of_this_machine, place_of};
 use crate::replica_log::{EngineLog, entry_place};
-
-/// Keeps the replicas of partitions that are cut off from others.
-pub trait Halves: Debug + Send + Sync {
-    /// Begins the log of a right half, and notes whose it is, so that both survive what the half
-    /// survives. Done again, it does the same.
-    fn begin(&self, half: &RightHalf) -> Result<(), StateError>;
-
-    /// The partition is cut: the replica of the right half may run.
-    fn is_cut(&self);
-}
-
-/// The replica that comes of the right half of a partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RightHalf {
-    pub partition: PartitionId,
-    pub group: GroupId,
-    pub peer: PeerId,
-    /// See [`SplitEntry::planned_in`].
-    pub planned_in: u64,
-}
 
 /// A place in a table's order, as entries have it: 0 and a slot (u16), or 1 and a key.
 pub fn cut_place(at: &Bound) -> Bytes {

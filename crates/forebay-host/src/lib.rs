@@ -39,13 +39,14 @@ mod replica_log;
 mod tests;
 
 pub use group::{GroupFacts, GroupStanding, ReadDone, ReadLeave, WriteDone};
-pub use halves::{Halves, RightHalf, cut_place};
+pub use halves::cut_place;
 pub use heir::{Heir, HeirError, begin_alone};
 pub use host::{HostParts, NewReplica, ReplicaHost};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas, start_again};
 pub use outside::{
-    Acknowledged, GroupLog, GroupState, NodeKey, Post, StateError, WriteError, Writing,
+    Acknowledged, GroupLog, GroupState, Halves, NodeKey, Post, RightHalf, StateError, WriteError,
+    Writing,
 };
 pub use partition_state::{Carrier, Commands, PartitionState, facts_of, place_of};
 pub use replica_log::EngineLog;

@@ -100,7 +100,8 @@ pub fn open_replicas(
     Ok(OpenReplicas { log, starts })
 }
 
-/// What a replica begins with that was ended, or was cut off from another, since the log was opened.
+/// What a replica begins with that was ended, or was cut off from another, since the log was
+/// opened.
 pub fn start_again(
     table: &LiveTable,
     log: &EngineLog,

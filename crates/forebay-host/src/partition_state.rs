@@ -12,8 +12,7 @@ use forebay_replica::{
 };
 use parking_lot::Mutex;
 
-use crate::halves::Halves;
-use crate::outside::{GroupState, StateError};
+use crate::outside::{GroupState, Halves, StateError};
 
 /// Runs the commands of proposals.
 pub trait Commands: std::fmt::Debug + Send + Sync {

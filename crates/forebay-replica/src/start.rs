@@ -94,8 +94,8 @@ impl Start {
         }
     }
 
-    /// Whether it has never run, or to no avail: it has neither voted nor heard of a leader, which is
-    /// one of a later term.
+    /// Whether it has never run, or to no avail: it has neither voted nor heard of a leader, which
+    /// is one of a later term.
     pub(crate) fn is_fresh(&self) -> bool {
         let Promise { term, vote, .. } = self.promise;
         term <= FOUNDED.term && vote.is_none() && self.entries.is_empty()

@@ -108,9 +108,6 @@ fn check_place(table: &TableName, order: Option<&Bound>, at: &Bound) -> Result<(
         (Some(Bound::Key(_)), Bound::Slot(_)) => {
             Err(format!("table {table} is ordered: it is cut at a key"))
         }
-        (_, Bound::Slot(slot)) if usize::from(*slot) >= SLOTS as usize => {
-            Err(format!("the last slot is {}", SLOTS - 1))
-        }
         _ => Ok(()),
     }
 }

@@ -25,8 +25,8 @@ pub struct NotedPeer {
     pub peer: PeerId,
 }
 
-/// A group whose peer came here by a cut of a partition, or began to. It is noted for as long as the
-/// table is here: no such peer comes twice.
+/// A group whose peer came here by a cut of a partition, or began to. It is noted for as long as
+/// the table is here: no such peer comes twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotedHalf {
     pub group: GroupId,

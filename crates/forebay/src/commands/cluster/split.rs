@@ -7,6 +7,7 @@ use clap::Args;
 use forebay_cluster::client::ClusterClient;
 use forebay_cluster::request::Request;
 use forebay_engine::{Bound, PartitionId, TableName};
+use forebay_run::hash::SLOTS;
 use serde_json::json;
 
 use crate::context::Context;
@@ -37,8 +38,14 @@ pub struct Split {
     form: KeyForm,
 
     /// Of a hashed table: the slot that the new partition begins with, from 1 to 16383
-    #[arg(long, value_name = "N", conflicts_with = "at")]
+    #[arg(long, value_name = "N", conflicts_with = "at", value_parser = parse_slot)]
     slot: Option<u16>,
+}
+
+fn parse_slot(text: &str) -> Result<u16, String> {
+    let slot = text.parse().ok().filter(|slot| (1..SLOTS).contains(slot));
+    let slot = slot.and_then(|slot: u32| u16::try_from(slot).ok());
+    slot.ok_or_else(|| format!("slots to cut at go from 1 to {}", SLOTS - 1))
 }
 
 pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
