@@ -229,8 +229,8 @@ impl LiveTable {
         self.shared().parts.routing().number()
     }
 
-    /// As [`LiveTable::partition_of`]; where it is not here, the error that a write of the key would
-    /// end with.
+    /// As [`LiveTable::partition_of`]; where it is not here, the error that a write of the key ends
+    /// with.
     pub fn partition_holding(&self, key: &[u8]) -> Result<PartitionId, LiveError> {
         let here = self.partition_of(key);
         here.ok_or_else(|| self.shared().shape.not_here(key))
