@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -50,7 +51,6 @@ class S3Server:
 
     def __init__(self, directory):
         self.directory = Path(directory)
-        self.ports = free_ports(4)
         self.process = None
         identity = {
             "name": KEY,
@@ -58,8 +58,21 @@ class S3Server:
             "actions": ["Admin", "Read", "Write", "List", "Tagging"],
         }
         (self.directory / "s3.json").write_text(json.dumps({"identities": [identity]}))
-        (self.directory / "data").mkdir()
-        self.start()
+        self.start_on_free_ports()
+
+    def start_on_free_ports(self):
+        """Somebody else may take a port before the server does: then others are tried."""
+        for left in reversed(range(3)):
+            self.ports = free_ports(4)
+            shutil.rmtree(self.directory / "data", ignore_errors=True)
+            (self.directory / "data").mkdir()
+            try:
+                return self.start()
+            except AssertionError as error:
+                if not left or "address already in use" not in str(error):
+                    raise
+                self.kill()
+                (self.directory / "weed.log").unlink()
 
     @property
     def url(self):

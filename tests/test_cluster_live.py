@@ -1,5 +1,6 @@
 """Live tables of a cluster: partitions with replicas, by real processes."""
 
+import itertools
 import signal
 import threading
 import time
@@ -183,6 +184,38 @@ def refuses(client):
         return client.get("t:1") and False
     except redis.RedisError as error:
         return "no table" in str(error)
+
+
+def test_clients_are_not_led_in_circles_while_a_table_is_made_anew(made):
+    """Clients give up after five or so MOVED in a row."""
+    clients = {node.port: node.client() for node in made.nodes}
+    stop, longest, answers = threading.Event(), [0], [0]
+
+    def follow():
+        for number in itertools.count():
+            port, moved = made.nodes[number % 3].port, 0
+            while not stop.is_set():
+                try:
+                    answers[0] += bool(clients[port].set(f"t:{number}", 1))
+                    break
+                except redis.exceptions.MovedError as error:
+                    port, moved = error.port, moved + 1
+                    longest[0] = max(longest[0], moved)
+                except redis.ResponseError:
+                    break
+            if stop.is_set():
+                return
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    for _ in range(4):
+        before = answers[0]
+        wait_for(lambda before=before: answers[0] > before, "writes are answered")
+        made.store.run("drop", "t")
+        made.store.run("create", "t", "--mode", "live", "--replicas", "3", "--durability", "os")
+    stop.set()
+    follower.join()
+    assert longest[0] <= 3, f"{longest[0]} MOVED in a row"
 
 
 def test_a_pipeline_is_answered_in_order(made):

@@ -51,6 +51,11 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
         store.run("cluster", "accept-loss", "u")
     for node in others:
         node.kill()
+    # Before it is known whether the majority is lost, nothing is said to be well.
+    wait_for(lambda: row(made) and row(made)["live"]["led"] < 4, "leaders are missed", 60)
+    if not (live(made) or {}).get("lost"):
+        refused = store.run("cluster", "accept-loss", "t", "--yes", code=1)
+        assert "have no leader now" in refused.err
 
     def all_lost():
         told = live(made)

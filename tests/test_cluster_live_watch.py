@@ -27,8 +27,10 @@ def is_changed(pipe):
         return True
 
 
-def test_what_another_client_writes_breaks_a_watch(made):
-    with made["n1"].through_gateway() as client, made["n2"].through_gateway() as other:
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_what_another_client_writes_breaks_a_watch(made, protocol):
+    mine = made["n1"].through_gateway(protocol=protocol)
+    with mine as client, made["n2"].through_gateway() as other:
         for key in [f"t:{{{number}}}" for number in range(8)]:
             for change in (
                 lambda key: other.set(key + "w", "theirs"),
@@ -56,6 +58,21 @@ def test_what_another_client_writes_breaks_a_watch(made):
             pipe.set(key + "w", "mine")
             pipe.get(key + "w")
             assert pipe.execute() == [True, "mine"]
+
+
+def test_a_watch_of_a_table_that_is_dropped_executes_nothing(made):
+    with made["n1"].through_gateway() as client:
+        client.set("t:a", "1")
+        pipe = client.pipeline()
+        pipe.watch("t:a")
+        made.store.run("drop", "t")
+        assert made.store.json("create", "t", *TABLE)["led"] == 6
+        pipe.multi()
+        pipe.set("t:a", "2")
+        with pytest.raises((redis.WatchError, redis.ResponseError)):
+            pipe.execute()
+        wait_for(lambda: client.set("t:b", "1"), "the new table takes writes")
+        assert client.get("t:a") is None
 
 
 def test_watches_of_other_partitions_are_refused_in_words(made):

@@ -1,14 +1,15 @@
 """The drawing of `make bench-cluster`."""
 
 import cluster_flip
+import cluster_live
 import cluster_moving
 import cluster_redis
 from cluster_places import middle
-from draw import OURS, THEIRS, bars, plt, save
+from draw import OURS, REFERENCE, THEIRS, bars, plt, save
 
 
 def cluster(body: dict, base) -> None:
-    drawings = {"flip": flip, "forward": forward, "moving": moving, "redis": redis}
+    drawings = {"flip": flip, "forward": forward, "moving": moving, "redis": redis, "live": live}
     there = [part for part in drawings if body.get(part)]
     lines = max((len(there) + 1) // 2, 1)
     figure, grid = plt.subplots(lines, 2, figsize=(14, 4.2 * lines), squeeze=False)
@@ -84,3 +85,25 @@ def redis(axes, found: dict) -> None:
         peak = middle(one[side][way]["peak_anonymous"] for one in found["runs"]) / 1e6
         rows.append((way, f"{names[way]}\n(own memory {peak:,.0f} MB)", middle(one[side][way]["seconds"] for one in found["runs"])))
     bars(axes, rows, f"A table of {found['records'] / 1e6:g} million records replaced", "s, less is better", 1)
+
+
+def live(axes, found: dict) -> None:
+    """SETs a second, a group of bars a pipeline."""
+    sets = found.get("sets")
+    if not sets:
+        return axes.axis("off")
+    names = [name for name in cluster_live.LABELS if any(name in one for runs in sets.values() for one in runs)]
+    shades = {"alone": REFERENCE, "redis": THEIRS}
+    height = 0.8 / len(names)
+    for place, name in enumerate(names):
+        values = [middle(one[name] for one in runs) for runs in sets.values()]
+        places = [-number - place * height for number in range(len(sets))]
+        alpha = 1 - 0.3 * max(names.index(name) - 1, 0) if name not in shades else 1
+        axes.barh(places, values, height=height * 0.9, color=shades.get(name, OURS), alpha=alpha, label=cluster_live.LABELS[name])
+        for at, value in zip(places, values):
+            axes.text(value, at, f" {value:,.0f}", va="center", fontsize=8)
+    axes.set_yticks([-number - 0.4 + height / 2 for number in range(len(sets))], [f"pipelines of {depth}" for depth in sets])
+    axes.margins(x=0.18)
+    axes.set_xlabel("SET/s, more is better; all processes on the same two cores")
+    axes.set_title("Live tables: three replicas of each partition", loc="left")
+    axes.legend(frameon=False, fontsize="small", loc="lower right")

@@ -101,7 +101,7 @@ class ClusterOptions(VersionOptions, total=False):
 
 
 class CreateOptions(TypedDict, total=False):
-    """Those of `Store.create`."""
+    """Those of `Store.create` but for `replicas`."""
 
     order: Order | None
     partitions: int | None
@@ -115,6 +115,7 @@ class CreateOptions(TypedDict, total=False):
     factor: int | None
     merge_rate: int | str | None
     compression: Compression | None
+    replication: Literal["leader"] | None
 
 
 def takes(options: type) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:

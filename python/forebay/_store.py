@@ -106,8 +106,14 @@ class Store(RawStore):
         """`forebay.push` into this store, with the same options."""
         return carry_out(data, table, dry_run, {"store": self.url, **options})
 
+    @overload
+    def create(self, table: str, **options: Unpack[CreateOptions]) -> Table: ...
+    @overload
+    def create(self, table: str, *, replicas: int, **options: Unpack[CreateOptions]) -> None: ...
     @takes(CreateOptions)
-    def create(self, table: str, **options: Unpack[CreateOptions]) -> Table:
+    def create(
+        self, table: str, *, replicas: int | None = None, **options: Unpack[CreateOptions]
+    ) -> Table | None:
         """Makes a live table, with the options of `forebay create`, and opens it.
 
         >>> with forebay.open(store, create=True) as opened:
@@ -116,10 +122,14 @@ class Store(RawStore):
         ...     clicks.delta("page-7", 4)
         ...     clicks["page-7"]
         7
+
+        In the store of a cluster, `replicas` says on how many nodes each partition is. Such a table
+        is at the nodes, not in the store: nothing is opened, and `forebay.connect` reads and writes
+        it.
         """
-        given = {**options, **boundary_options(options.get("boundary"))}
-        run("create", [table], given, store=self.url)
-        return self[table]
+        given = {**options, "replicas": replicas, **boundary_options(options.get("boundary"))}
+        made = run("create", [table], given, store=self.url)
+        return None if "replicas" in made else self[table]
 
     def drop(self, table: str) -> None:
         """Removes a table with all its versions, or a live table."""

@@ -41,6 +41,15 @@ def connection(cluster):
         yield made
 
 
+def test_a_table_is_made_from_python(cluster, connection):
+    with forebay.open(cluster.store.path) as store:
+        assert store.create("made", replicas=1, partitions=2) is None
+        assert "made" in store
+        assert store.create("unsaid") is None
+    connection["made"].put("k", "v")
+    assert connection["made"]["k"] == b"v"
+
+
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
 def test_all_that_a_table_takes(connection, order):
     table, sums = connection[f"{order}_bytes"], connection[f"{order}_sums"]

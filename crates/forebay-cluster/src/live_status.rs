@@ -161,8 +161,13 @@ impl LiveStatus {
     /// What to do about partitions without a majority.
     fn what_of_lost(&self) -> String {
         let gone = self.lost.iter().flat_map(|lost| &lost.gone);
-        let nodes: BTreeSet<&str> = gone.map(|gone| gone.node.as_str()).collect();
+        let down = gone.filter(|gone| gone.may_return);
+        let nodes: BTreeSet<&str> = down.map(|gone| gone.node.as_str()).collect();
         let nodes: Vec<&str> = nodes.into_iter().collect();
+        let start = match nodes.is_empty() {
+            true => "no node that is down has any of it".to_owned(),
+            false => format!("start {} again", nodes.join(", ")),
+        };
         let tables: BTreeSet<&str> = self.lost.iter().map(|lost| lost.table.as_str()).collect();
         let tables: Vec<String> = tables
             .into_iter()
@@ -170,8 +175,7 @@ impl LiveStatus {
             .collect();
         format!(
             "no majority of the replicas is on nodes that are up and have what they had, and nothing is answered: \
-             start {} again; if what was there is gone for good: {}",
-            nodes.join(", "),
+             {start}; if what was there is gone for good: {}",
             tables.join(", ")
         )
     }
@@ -186,7 +190,7 @@ impl LiveTableStatus {
         };
         note(
             &self.silent,
-            "replicas do not answer their leaders: wait; if that lasts, look at the node's log and its disk, and restart it",
+            "replicas do not answer their leaders (right after a start that is so): wait; if that lasts, look at the node's log and its disk",
         );
         note(&self.joining, "replicas come to be there: wait");
         note(

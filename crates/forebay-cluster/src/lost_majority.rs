@@ -30,6 +30,9 @@ pub struct GoneReplica {
     pub node: String,
     pub peer: PeerId,
     pub why: String,
+    /// Its node is not up: started again, it may bring back what the replica had.
+    #[serde(default)]
+    pub may_return: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,7 +176,15 @@ impl LostLook<'_> {
         let why = self.why_gone(peer)?.to_owned();
         let entry = self.group.peer(peer);
         let node = entry.map_or_else(|| format!("peer {peer}"), |entry| self.name(entry.node));
-        Some(GoneReplica { node, peer, why })
+        let has_files = |entry: &&PeerEntry| entry.state != PeerState::Lost;
+        let entry = entry.filter(has_files);
+        let may_return = entry.is_some_and(|entry| self.model.node(entry.node).is_some());
+        Some(GoneReplica {
+            node,
+            peer,
+            why,
+            may_return,
+        })
     }
 
     fn remaining(&self) -> Vec<RemainingReplica> {

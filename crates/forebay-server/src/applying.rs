@@ -101,26 +101,20 @@ fn run_checked(
         return Err(CommandError::error("ERR the proposal has no command"));
     };
     let command = &COMMANDS[*place];
-    let bounds = view
-        .tables
-        .live
-        .values()
-        .next()
-        .and_then(LiveTable::entry_bounds);
-    match (&proposal.head, bounds) {
-        (Some(ProposalHead::From(_)), Some(bounds)) => {
-            let mut own = Reply::new(reply.is_resp3());
-            view.write(command, args.borrow(), &mut own, &mut commits)
-                .0?;
-            // Where it ends: what the asker took to be in it may reach further.
-            reply.array(2);
-            reply.append(own.bytes());
-            let upper = bounds.upper.as_ref().map(|upper| Spot::of(upper).tagged());
-            reply.bulk(&upper.unwrap_or_default());
-            Ok(())
-        }
-        _ => view.write(command, args.borrow(), reply, &mut commits).0,
+    if !matches!(proposal.head, Some(ProposalHead::From(_))) {
+        return view.write(command, args.borrow(), reply, &mut commits).0;
     }
+    let mut own = Reply::new(reply.is_resp3());
+    view.write(command, args.borrow(), &mut own, &mut commits)
+        .0?;
+    // Where it ends: what the asker took to be in it may reach further.
+    let mut tables = view.tables.live.values();
+    let bounds = tables.next().and_then(LiveTable::entry_bounds);
+    let upper = bounds.and_then(|bounds| bounds.upper);
+    reply.array(2);
+    reply.append(own.bytes());
+    reply.bulk(&upper.map_or_else(Default::default, |upper| Spot::of(&upper).tagged()));
+    Ok(())
 }
 
 /// Where the commands are in the command table. One that is not there is of a newer program, which

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use forebay_engine::live::{Expiry, LiveTable};
 use forebay_engine::{Source, TableName};
 
 use crate::command::{CommandError, Held, KEYS_AT_ONCE, Reading, find_source, reply_values, split};
@@ -154,27 +155,29 @@ impl<'t> View<'t> {
             && self.tables.is_replica(live)
             && !self.has_leave
         {
-            return self.replica_gets(table, keys, reply);
+            return self.replica_gets((table, live), keys, reply);
         }
-        self.gets_of(source, keys, reply)
+        self.gets_of(source, keys, None, reply)
     }
 
     /// GETs of keys of replicas, as far as there is leave to read them: together where there is for
     /// all, else one by one.
-    #[cold]
-    fn replica_gets(&self, table: &[u8], keys: &[&[u8]], reply: &mut Reply) -> AnsweredGets<'t> {
-        let wires: Vec<Vec<u8>> = keys.iter().map(|key| [table, b":", key].concat()).collect();
-        let wires = wires.iter().map(Vec::as_slice);
-        match self.leaves(wires) {
-            Ok(leaves) => self.gets_by_leave(&leaves, table, keys, reply),
+    fn replica_gets(
+        &self,
+        (table, live): (&[u8], &'t LiveTable),
+        keys: &[&[u8]],
+        reply: &mut Reply,
+    ) -> AnsweredGets<'t> {
+        match self.leaves_of((table, live), keys) {
+            Ok(leaves) => self.gets_by_leave(&leaves, live, keys, reply),
             Err(stop) if keys.len() == 1 => self.refuse_replica_get(stop, reply),
-            Err(_) => self.each_replica_get(table, keys, reply),
+            Err(_) => self.each_replica_get((table, live), keys, reply),
         }
     }
 
     fn each_replica_get(
         &self,
-        table: &[u8],
+        table: (&[u8], &'t LiveTable),
         keys: &[&[u8]],
         reply: &mut Reply,
     ) -> AnsweredGets<'t> {
@@ -194,16 +197,14 @@ impl<'t> View<'t> {
     fn gets_by_leave(
         &self,
         leaves: &Leaves<'_>,
-        table: &[u8],
+        live: &'t LiveTable,
         keys: &[&[u8]],
         reply: &mut Reply,
     ) -> AnsweredGets<'t> {
         let before = reply.len();
-        let with_leave = View {
-            has_leave: true,
-            ..*self
-        };
-        let all = with_leave.gets(table, keys, reply);
+        let expires = live.options().expiry != Expiry::Never;
+        let clock_ms = expires.then(|| self.shared.store.clock().unix_ms());
+        let all = self.gets_of(Source::Live(live), keys, clock_ms, reply);
         match leaves.check(Outcome::Answered, before, reply) {
             Outcome::Replicas => AnsweredGets {
                 not_here: true,
@@ -224,9 +225,15 @@ impl<'t> View<'t> {
         }
     }
 
-    /// Replies to GETs of keys of a table that may be read.
+    /// Replies to GETs of keys of a table that may be read; see [`Reading::clock_ms`].
     #[inline]
-    fn gets_of(&self, source: Source<'t>, keys: &[&[u8]], reply: &mut Reply) -> AnsweredGets<'t> {
+    fn gets_of(
+        &self,
+        source: Source<'t>,
+        keys: &[&[u8]],
+        clock_ms: Option<u64>,
+        reply: &mut Reply,
+    ) -> AnsweredGets<'t> {
         let full_bytes = match self.may_wait {
             true => usize::MAX,
             false => HIGH_WATER,
@@ -237,6 +244,7 @@ impl<'t> View<'t> {
             limit_bytes: self.shared.config.limits.reply_bytes,
             reply_start: None,
             full_bytes,
+            clock_ms,
         };
         let (mut answered, mut failed, mut not_here) = (0, 0, false);
         while answered < keys.len() && reply.len() < full_bytes {

@@ -2,7 +2,7 @@
 //!
 //! A server that is no node of a cluster never comes here.
 
-use forebay_cluster::LivePlace;
+use forebay_cluster::LiveRoute;
 use forebay_engine::live::{Expiry, LiveTable};
 use forebay_host::ReadLeave;
 use forebay_replica::GroupId;
@@ -27,7 +27,34 @@ struct HeldLeave<'t> {
     routing: u64,
 }
 
-impl Leaves<'_> {
+impl<'t> Leaves<'t> {
+    /// Takes leave of the partition that a key is in, once.
+    fn take(
+        &mut self,
+        cluster: &Cluster,
+        route: Option<&LiveRoute>,
+        (table, key): (&'t LiveTable, &[u8]),
+    ) -> Result<(), CommandError> {
+        let route = route.ok_or(CommandError::Replicas)?;
+        let group = route.group;
+        if self.held.iter().all(|held| held.group != group) {
+            let routing = table.routing();
+            let replicas = cluster.member().replicas();
+            let leave = replicas.and_then(|replicas| replicas.host().try_read(group));
+            self.held.push(HeldLeave {
+                group,
+                leave: leave.ok_or(CommandError::Replicas)?,
+                table,
+                routing,
+            });
+        }
+        // It may have been cut a moment ago, and the key be another group's.
+        match table.partition_of(key) == Some(route.partition) {
+            true => Ok(()),
+            false => Err(CommandError::Replicas),
+        }
+    }
+
     /// Whether what was read meanwhile counts.
     #[inline]
     pub fn hold(&self) -> bool {
@@ -79,40 +106,33 @@ impl<'t> View<'t> {
             let Some(table) = table.filter(|table| self.tables.is_replica(table)) else {
                 continue;
             };
-            self.take_leave(cluster, (places.table(name), table, key), &mut leaves)?;
+            let place = places.table(name);
+            let route = place.and_then(|place| place.route(key));
+            leaves.take(cluster, route, (table, key))?;
+            if table.options().expiry != Expiry::Never {
+                self.check_expiry(table, key)?;
+            }
         }
         Ok(leaves)
     }
 
-    fn take_leave(
+    /// Leave to read these keys of a replicated table; whoever reads them looks at what has expired.
+    pub fn leaves_of(
         &self,
-        cluster: &Cluster,
-        (place, table, key): (Option<&LivePlace>, &'t LiveTable, &[u8]),
-        leaves: &mut Leaves<'t>,
-    ) -> Result<(), CommandError> {
-        let route = place.and_then(|place| place.route(key));
-        let route = route.ok_or(CommandError::Replicas)?;
-        let group = route.group;
-        if leaves.held.iter().all(|held| held.group != group) {
-            let routing = table.routing();
-            let replicas = cluster.member().replicas();
-            let leave = replicas.and_then(|replicas| replicas.host().try_read(group));
-            let leave = leave.ok_or(CommandError::Replicas)?;
-            leaves.held.push(HeldLeave {
-                group,
-                leave,
-                table,
-                routing,
-            });
+        (name, table): (&[u8], &'t LiveTable),
+        keys: &[&[u8]],
+    ) -> Result<Leaves<'t>, CommandError> {
+        let mut leaves = Leaves::default();
+        let Some(cluster) = &self.shared.cluster else {
+            return Ok(leaves);
+        };
+        let places = cluster.member().live();
+        let place = places.table(name);
+        for key in keys {
+            let route = place.and_then(|place| place.route(key));
+            leaves.take(cluster, route, (table, key))?;
         }
-        // It may have been cut a moment ago, and the key be another group's.
-        if table.partition_of(key) != Some(route.partition) {
-            return Err(CommandError::Replicas);
-        }
-        match table.options().expiry {
-            Expiry::Never => Ok(()),
-            _ => self.check_expiry(table, key),
-        }
+        Ok(leaves)
     }
 
     /// A key that has expired and is still there: its partition's time has to come to that first.

@@ -17,6 +17,10 @@ const RESP3: u8 = 1;
 const MULTI: u8 = 2;
 const FROM: u8 = 4;
 const WATCHED: u8 = 8;
+/// The format and the flags.
+const HEAD_BYTES: usize = 2;
+/// What an argument takes beside its bytes, mostly.
+const LENGTH_BYTES: usize = 9;
 /// The largest proposal: an entry of the log has room for it.
 pub const MOST_PROPOSAL_BYTES: usize = 24 << 20;
 /// What a proposal may have at all, whatever this machine is configured to take.
@@ -60,9 +64,12 @@ impl WireProposal {
         resp3: bool,
         is_multi: bool,
         head: Option<&'a ProposalHead>,
-        commands: impl Iterator<Item = Args<'a>>,
+        commands: impl Iterator<Item = Args<'a>> + Clone,
     ) -> Bytes {
-        let mut out = Reply::new(false);
+        let bytes = commands
+            .clone()
+            .map(|args| args.byte_len() + (args.len() + 1) * LENGTH_BYTES);
+        let mut out = Reply::with_capacity(HEAD_BYTES + bytes.sum::<usize>());
         let flags = if resp3 { RESP3 } else { 0 } | if is_multi { MULTI } else { 0 };
         let (flag, head) = match head {
             None => (0, None),
@@ -75,6 +82,11 @@ impl WireProposal {
             args.iter().for_each(|arg| out.bulk(arg));
         }
         Bytes::from(out.into_bytes())
+    }
+
+    /// The command of a proposal of one, without a head, as clients send it.
+    pub fn command_of(proposal: &Bytes) -> Bytes {
+        proposal.slice(HEAD_BYTES.min(proposal.len())..)
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, NoProposal> {

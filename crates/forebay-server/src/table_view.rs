@@ -1,6 +1,6 @@
 //! All tables that commands see.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arc_swap::Guard;
 use forebay_engine::live::LiveTable;
@@ -58,9 +58,11 @@ impl TableView {
 
     /// A set of one live table, as a proposal sees it.
     pub fn of_entry(table: &LiveTable) -> Self {
-        let live = LiveMap::from([(table.name().clone(), table.clone())]);
+        static NO_TABLES: LazyLock<Arc<Tables>> = LazyLock::new(Arc::default);
+        let mut live = LiveMap::new();
+        live.insert(table.name().clone(), table.clone());
         Self {
-            batch: Guard::from_inner(Arc::default()),
+            batch: Guard::from_inner(Arc::clone(&NO_TABLES)),
             live: Guard::from_inner(Arc::new(live)),
             in_cluster: false,
         }

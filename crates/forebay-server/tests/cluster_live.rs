@@ -21,12 +21,12 @@ const CUT: u16 = 8192;
 /// Who has the partitions, the leaders first.
 const HOLDERS: [[u32; 3]; 2] = [[2, 3, 1], [3, 2, 1]];
 
-fn nodes(ids: [u32; 3]) -> Vec<NodeId> {
-    ids.into_iter().map(NodeId).collect()
+fn nodes(ids: &[u32]) -> Vec<NodeId> {
+    ids.iter().copied().map(NodeId).collect()
 }
 
-/// Adds the live table `carts` of two partitions.
-fn add_carts(member: &StandIn) {
+/// Adds the live table `carts` of two partitions, each with the first so many of its holders.
+fn add_carts(member: &StandIn, holders: usize) {
     let table = TableName::new("carts").expect("a name, or a key");
     let mut entry = TableEntry::new(Order::Hashed, LayoutName::Table(table.clone()), 3);
     entry.live = Some(Box::new(LiveEntry {
@@ -41,10 +41,11 @@ fn add_carts(member: &StandIn) {
             upper: upper.map(Bound::Slot),
         };
         let (id, partition) = (GroupId(7 + at as u64), PartitionId(at as u32));
-        GroupEntry::founded(id, partition, bounds, &nodes(HOLDERS[at]), 0)
+        GroupEntry::founded(id, partition, bounds, &nodes(&HOLDERS[at][..holders]), 0)
     };
     let groups = TableGroups::new(&[group(0), group(1)]);
-    let range = |at: usize| RangeEntry::new(Bound::Slot(cuts[at].0), nodes(HOLDERS[at]));
+    let range =
+        |at: usize| RangeEntry::new(Bound::Slot(cuts[at].0), nodes(&HOLDERS[at][..holders]));
     let layout = Layout::new(Order::Hashed, vec![range(0), range(1)]);
     member.change(|model| {
         model.layouts.insert(entry.layout.clone(), layout);
@@ -54,13 +55,18 @@ fn add_carts(member: &StandIn) {
 }
 
 fn cluster() -> InOneProcess {
+    cluster_with(3)
+}
+
+/// One where the last node is to have no replica, if there are two holders.
+fn cluster_with(holders: usize) -> InOneProcess {
     let cluster = InOneProcess::changed(|_, config| {
         if let Some(cluster) = &mut config.cluster {
             cluster.forward.total_time = Duration::from_secs(1);
         }
     });
     for node in [1, 2, 3] {
-        add_carts(cluster.member(node));
+        add_carts(cluster.member(node), holders);
     }
     cluster
 }
@@ -84,7 +90,7 @@ fn keys() -> [String; 2] {
 
 #[test]
 fn clients_of_the_ordinary_port_are_led_to_who_leads() {
-    let cluster = cluster();
+    let cluster = cluster_with(2);
     let mut client = cluster.client(1, LISTEN);
     for (key, holders) in keys().iter().zip(HOLDERS) {
         let moved = format!("-MOVED {} 127.0.0.{}:7379", slot(key), holders[0]);
@@ -96,6 +102,19 @@ fn clients_of_the_ordinary_port_are_led_to_who_leads() {
         assert_eq!(client.text(&format!("SET {key} 1")), "QUEUED");
         assert_eq!(client.text("EXEC"), moved);
         assert_eq!(client.text("PING"), "PONG");
+    }
+}
+
+/// What it would lead them by is a guess, and the next node's guess is another one.
+#[test]
+fn a_node_without_the_replica_that_it_is_to_have_leads_nobody_elsewhere() {
+    let cluster = cluster();
+    let mut client = cluster.client(1, LISTEN);
+    for key in keys() {
+        for command in [format!("GET {key}"), format!("SET {key} 1")] {
+            let refused = client.text(&command);
+            assert!(refused.starts_with("-TRYAGAIN "), "{command}: {refused}");
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use parking_lot::MutexGuard;
 
 use crate::live::access::Attempt;
 use crate::live::error::LiveError;
+use crate::live::expiry::Stored;
 use crate::live::part::{LivePart, PartFound, PartView, SnapshotPart};
 use crate::live::scan::LiveScan;
 use crate::live::shape::{KeyPlace, PartTime, Shape};
@@ -64,6 +65,16 @@ impl LiveShared {
             return Ok(PartFound::Waits);
         };
         view.get((&self.shape, time), place, key, newest, wait)
+    }
+
+    /// See [`LiveTable::stored`](crate::live::LiveTable::stored).
+    #[inline]
+    pub fn stored(&self, key: &[u8], wait: bool) -> Result<Option<Option<Stored>>, LiveError> {
+        let place = self.shape.place(key);
+        let Some((newest, view, time)) = self.newest_or_wait(place, key, wait)? else {
+            return Ok(None);
+        };
+        view.stored((&self.shape, time), place, key, newest, wait)
     }
 
     /// `None` where it would have to wait and may not.

@@ -38,6 +38,24 @@ pub const NOT_HERE: &str = "NOTHERE";
 /// The error of a node that has the keys, and cannot read them.
 pub const DAMAGED: &str = "DAMAGED";
 
+/// An error without the codes that other nodes put before it, for whoever puts one there of its own.
+pub fn reason(words: &str) -> &str {
+    let mut reason = words;
+    loop {
+        let (code, rest) = reason.split_once(' ').unwrap_or((reason, ""));
+        reason = match code {
+            "TRYAGAIN" | "CLUSTERDOWN" => rest,
+            // The revision of the node's map follows.
+            NOT_HERE => rest.split_once(' ').map_or("", |(_, words)| words),
+            _ => {
+                return reason
+                    .strip_prefix("nothing was written: ")
+                    .unwrap_or(reason);
+            }
+        };
+    }
+}
+
 /// What a forwarded command says of itself.
 #[derive(Debug, Clone, Copy)]
 pub struct ForwardHeader<'a> {
@@ -128,4 +146,25 @@ pub fn command<'a>(args: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<u8> {
     out.array(args.clone().count());
     args.for_each(|arg| out.bulk(arg));
     out.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    #[test]
+    fn codes_of_other_nodes_are_left_out() {
+        let words = "the key is elsewhere";
+        for told in [
+            "the key is elsewhere",
+            "TRYAGAIN the key is elsewhere",
+            "TRYAGAIN nothing was written: the key is elsewhere",
+            "NOTHERE 7 the key is elsewhere",
+            "CLUSTERDOWN NOTHERE 12 the key is elsewhere",
+        ] {
+            assert_eq!(reason(told), words, "{told}");
+        }
+        assert_eq!(reason("NOREPLICAS no majority"), "NOREPLICAS no majority");
+        assert_eq!(reason("TRYAGAIN"), "");
+    }
 }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use forebay_engine::{Lookup, TableName, Value};
+use forebay_engine::live::LiveTable;
+use forebay_engine::{Lookup, Source, SourceError, TableName, Value};
 use forebay_run::row::RowError;
 use tracing::error;
 
@@ -17,7 +18,6 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::table_view::TableView;
 use crate::users::{User, Verb};
-use forebay_engine::{Source, SourceError};
 
 /// A command that reads. All it sees of batch tables is one set of versions, taken when it began.
 pub struct Call<'a> {
@@ -58,6 +58,9 @@ pub struct Reading<'a> {
     pub reply_start: Option<usize>,
     /// No further value is added to replies of so many bytes.
     pub full_bytes: usize,
+    /// The clock here, where a replica is read whose time may be behind it: what has expired by it
+    /// and is still there is not answered.
+    pub clock_ms: Option<u64>,
 }
 
 /// A command about the connection or the server.
@@ -123,6 +126,7 @@ impl<'a> Call<'a> {
             limit_bytes: reply_limit(self.shared, self.decided),
             reply_start: Some(self.reply_start),
             full_bytes: usize::MAX,
+            clock_ms: None,
         }
     }
 
@@ -187,6 +191,9 @@ impl Reading<'_> {
         if let Some(stored) = self.held.stored(source, key, self.may_wait)? {
             return Ok(stored.map(|stored| Cow::Owned(stored.value)));
         }
+        if let (Source::Live(table), Some(clock_ms)) = (source, self.clock_ms) {
+            return self.value_of_replica(table, key, clock_ms);
+        }
         if self.may_wait {
             return Ok(source.get(key)?);
         }
@@ -194,6 +201,20 @@ impl Reading<'_> {
             Lookup::Found(value) => Ok(Some(value)),
             Lookup::Absent => Ok(None),
             Lookup::NotResident => Err(CommandError::NotResident),
+        }
+    }
+
+    fn value_of_replica<'s>(
+        &self,
+        table: &LiveTable,
+        key: &[u8],
+        clock_ms: u64,
+    ) -> Result<Option<Value<'s>>, CommandError> {
+        let stored = table.stored(key, self.may_wait)?;
+        match stored.ok_or(CommandError::NotResident)? {
+            // Its partition's time has to come to that first.
+            Some(stored) if stored.expires_ms <= clock_ms => Err(CommandError::Replicas),
+            stored => Ok(stored.map(|stored| Cow::Owned(stored.value))),
         }
     }
 

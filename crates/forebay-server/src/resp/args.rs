@@ -60,7 +60,17 @@ impl<'a> Args<'a> {
     }
 
     pub fn to_owned(&self) -> OwnedArgs {
-        self.iter().map(<[u8]>::to_vec).collect()
+        let mut owned = OwnedArgs {
+            bytes: Vec::with_capacity(self.byte_len()),
+            spans: Vec::with_capacity(self.len()),
+        };
+        self.iter().for_each(|arg| owned.push(arg));
+        owned
+    }
+
+    /// The bytes of all arguments.
+    pub fn byte_len(&self) -> usize {
+        self.spans.iter().map(|span| span.len).sum()
     }
 }
 

@@ -29,6 +29,14 @@ impl Reply {
         }
     }
 
+    /// One with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self {
+            out: Vec::with_capacity(bytes),
+            ..Self::default()
+        }
+    }
+
     /// One whose memory is counted.
     pub fn charged(resp3: bool, charge: Charge) -> Self {
         Self {

@@ -127,7 +127,7 @@ pub async fn one(asker: &Asker<'_>, ask: &PartAsk, args: &OwnedArgs) -> Result<B
         items: vec![WriteItem {
             slot: None,
             proposal: WireProposal::encode(resp3, false, Some(&head), commands),
-            commands: ask.command(),
+            commands: ask.command().into(),
             count: 1,
         }],
     };

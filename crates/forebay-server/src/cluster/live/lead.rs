@@ -59,6 +59,9 @@ impl Asker<'_> {
         let Some(node) = others.get(at).and_then(|id| map.node(*id)) else {
             return Lead::Unknown("no other node has a replica of the partition".to_owned());
         };
+        // A guess of a node that is to have a replica itself would lead the client in circles.
+        let is_sound = known.is_some() || !spot.nodes.contains(&map.me);
+        let may_move = may_move && is_sound;
         let moves = may_move && spot.slot.is_some() && !node.listen.host.is_empty();
         match moves && self.moves_clients() {
             true => Lead::Moved(node.listen.clone()),

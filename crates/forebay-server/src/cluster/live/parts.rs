@@ -210,12 +210,23 @@ impl<'a> Whole<'a> {
         let watched = (!self.watches.is_empty()).then(|| self.watches.versions());
         let head = watched.map(ProposalHead::Watched);
         let (resp3, head) = (asker.work.resp3, head.as_ref());
-        let proposal = WireProposal::encode(resp3, self.is_multi, head, self.args());
-        let (commands, count) = self.framed();
+        let proposal = check_size(WireProposal::encode(
+            resp3,
+            self.is_multi,
+            head,
+            self.args(),
+        ))?;
+        let (commands, count) = match (self.is_multi, head) {
+            (false, None) => (WireProposal::command_of(&proposal), 1),
+            _ => {
+                let (commands, count) = self.framed();
+                (Bytes::from(commands), count)
+            }
+        };
         let slot = spots.first().and_then(|spot| spot.slot);
         let item = WriteItem {
             slot: slot.filter(|_| may_move),
-            proposal: check_size(proposal)?,
+            proposal,
             commands,
             count,
         };

@@ -8,6 +8,7 @@ use forebay_replica::GroupId;
 use tokio::sync::oneshot;
 
 use super::super::ask::{Asker, PeerReplies, Unanswered};
+use super::super::frame::reason;
 use super::super::place::moved_to;
 use super::super::split;
 use super::lead::Lead;
@@ -57,7 +58,7 @@ impl PartRead<'_> {
                 return Err(Unanswered::OtherMap(words.to_owned()));
             }
             if !asker.waits_for_lead().await {
-                return Err(Unanswered::Told(format!("TRYAGAIN {why}")));
+                return Err(Unanswered::Told(format!("TRYAGAIN {}", reason(&why))));
             }
             attempt += 1;
         }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::super::ask::{Asker, Unanswered};
 use super::super::counts::Proposed;
-use super::super::frame::{ForwardHeader, NOT_HERE};
+use super::super::frame::{ForwardHeader, NOT_HERE, reason};
 use super::super::link::PeerAnswer;
 use super::super::place::moved_to;
 use super::super::split;
@@ -48,7 +48,7 @@ pub struct WriteItem {
     pub slot: Option<u16>,
     pub proposal: Bytes,
     /// As clients send them, the last of whose replies is the answer.
-    pub commands: Vec<u8>,
+    pub commands: Bytes,
     pub count: usize,
 }
 
@@ -150,7 +150,10 @@ impl PartWrite<'_> {
         match why.starts_with(NO_REPLICAS) {
             true => Unanswered::Told(why),
             false if is_last => self.asker.not_leading(),
-            false => Unanswered::Told(format!("TRYAGAIN nothing was written: {why}")),
+            false => {
+                let why = reason(&why);
+                Unanswered::Told(format!("TRYAGAIN nothing was written: {why}"))
+            }
         }
     }
 

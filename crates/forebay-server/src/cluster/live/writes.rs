@@ -9,7 +9,6 @@ use forebay_replica::GroupId;
 
 use super::super::ask::{Asker, Unanswered, all};
 use super::super::counts::Led;
-use super::super::frame::command as framed;
 use super::super::node::Cluster;
 use super::check;
 use super::parts::check_size;
@@ -114,10 +113,11 @@ fn put<'a>(
         Unanswered::Told(words.to_owned())
     })?;
     let one = std::iter::once(args.borrow());
+    let proposal = check_size(WireProposal::encode(asker.work.resp3, false, None, one))?;
     let item = WriteItem {
         slot: spot.slot,
-        proposal: check_size(WireProposal::encode(asker.work.resp3, false, None, one))?,
-        commands: framed(args.borrow().iter()),
+        commands: WireProposal::command_of(&proposal),
+        proposal,
         count: 1,
     };
     let known = groups.iter().position(|known| known.group == spot.group);

@@ -19,7 +19,8 @@ use crate::exit::Outcome;
 /// were acknowledged, and that only the replicas that are gone had, are lost then; what nobody
 /// had acknowledged may be there. Replicas that are gone are removed if they come back. Refused
 /// where a majority may answer: start the nodes that are down, if that is possible at all. Do not
-/// start them cut off from the store. With --json one object {table, partitions, accepted};
+/// start them cut off from the store. Ends with exit code 1 while a partition has no leader and it
+/// is not known yet whether its majority is lost: ask again. With --json one object {table, partitions, accepted};
 /// partitions lists {table, partition, group, gone, remaining, waits_for}.
 #[derive(Debug, Args)]
 pub struct AcceptLoss {
@@ -44,8 +45,17 @@ pub fn run(args: &AcceptLoss, context: &Context) -> anyhow::Result<Outcome> {
             "no node that reaches the coordinator tells how table {table} stands: start one, or wait"
         );
     };
+    let status = live.tables.get(table).cloned().unwrap_or_default();
     let lost = live.lost.into_iter().filter(|lost| lost.table == *table);
     let lost: Vec<LostPartition> = lost.collect();
+    let unled = status.partitions.saturating_sub(status.led);
+    if lost.is_empty() && unled > 0 {
+        bail!(
+            "{unled} of {} partitions of {table} have no leader now, and no majority is known to be lost: a node that \
+             died counts as gone some 20 s later. Wait, and ask again; if that lasts, look at forebay cluster status",
+            status.partitions
+        );
+    }
     let is_accepted = args.yes && !lost.is_empty();
     if is_accepted {
         let partitions = lost.iter().map(|lost| lost.partition).collect();
@@ -64,7 +74,7 @@ fn text(args: &AcceptLoss, lost: &[LostPartition]) -> String {
     let table = &args.table;
     if lost.is_empty() {
         return format!(
-            "of each partition of {table} a majority may answer: there is nothing to accept"
+            "each partition of {table} has a leader, or had one 5 s ago: there is nothing to accept"
         );
     }
     let lines = lost
