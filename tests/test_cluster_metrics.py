@@ -98,6 +98,10 @@ def test_the_rules_ask_for_what_is_there(page):
         "forebay_cluster_replicas_here",
         "forebay_cluster_leaderless_partitions",
         "forebay_cluster_replica_behind_entries",
+        # How replicas that were away caught up, and what is kept for them: for people.
+        "forebay_cluster_log_bytes",
+        "forebay_cluster_copies_total",
+        "forebay_cluster_tail_bytes_total",
     }
 
 

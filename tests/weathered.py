@@ -12,12 +12,12 @@ TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partition
 class WeatheredCluster(Cluster):
     """`tags` has of each partition a hashtag whose keys are in it."""
 
-    def __init__(self, directory, seed, count=3):
+    def __init__(self, directory, seed, count=3, args=()):
         super().__init__(Store(directory / "store"), directory, count)
         self.weather, self.relays = Weather(seed), []
         for node in self.nodes:
             self.relays.append(FrameRelay(self, node))
-            node.args = ["--advertise-peer", self.relays[-1].address]
+            node.args = ["--advertise-peer", self.relays[-1].address, *args]
 
     def start(self):
         super().start()

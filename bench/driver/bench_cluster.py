@@ -1,5 +1,5 @@
-"""`make bench-cluster`: what a cluster costs and how fast it swaps. Parts: flip, bytes, forward, direct, moving, redis, live; and
-scale, which compiles an example and is run only when it is named.
+"""`make bench-cluster`: what a cluster costs and how fast it swaps. Parts: flip, bytes, forward, direct, moving, redis, live,
+catchup; and scale, which compiles an example and is run only when it is named.
 
 FOREBAY names the forebay binary; `make bench-cluster` sets it. `--parts flip,bytes` measures only these, and reports all
 that this commit has: each part says how many rounds it had.
@@ -17,6 +17,7 @@ def main() -> None:
     if not forebay_cli.available():
         sys.exit("bench: set FOREBAY to the forebay binary (make bench-cluster does)")
     import cluster_bytes
+    import cluster_catchup
     import cluster_flip
     import cluster_live
     import cluster_moving
@@ -33,6 +34,7 @@ def main() -> None:
         "moving": cluster_moving.measure,
         "redis": cluster_redis.measure,
         "live": cluster_live.measure,
+        "catchup": cluster_catchup.measure,
         "scale": cluster_scale.measure,
     }
     report = Report("cluster", "A cluster", options)

@@ -60,6 +60,8 @@ pub struct ReplicaOrders {
     pub revision: u64,
     /// All of them. What lies on the disk besides is to go.
     pub replicas: Vec<ReplicaOrder>,
+    /// How many more of a table's partitions are to be here, and have no peer here yet.
+    pub missing: BTreeMap<TableName, usize>,
     /// Those that were ordered before, and are no more: they end, and their files go.
     pub gone: Vec<(GroupId, PeerId)>,
 }
@@ -144,6 +146,22 @@ fn comes_from(group: &GroupEntry, founder: PeerId) -> Option<(GroupId, PeerId)> 
     Some((from.group, *left))
 }
 
+/// How many of a table's partitions are to be on a node and have no peer there yet.
+pub fn missing(model: &Model, me: NodeId) -> BTreeMap<TableName, usize> {
+    let mut missing = BTreeMap::new();
+    for (name, _) in model.live_tables() {
+        let groups = model.wanted_groups(name).into_iter();
+        let lacks = |(group, wanted): &(&GroupEntry, &[NodeId])| {
+            wanted.contains(&me) && !group.staying().any(|peer| peer.node == me)
+        };
+        let count = groups.filter(lacks).count();
+        if count > 0 {
+            missing.insert(name.clone(), count);
+        }
+    }
+    missing
+}
+
 fn ordered_peers(model: &Model, group: &GroupEntry) -> Vec<OrderedPeer> {
     let running = group
         .peers
@@ -169,7 +187,7 @@ fn wanted_peers(
     let peers = staying.iter().map(|peer| WantedPeer {
         peer: peer.peer,
         is_ready: peer.state == PeerState::Made,
-        may_lead: model.node(peer.node).is_some_and(NodeEntry::is_up),
+        may_lead: !peer.ails && model.node(peer.node).is_some_and(NodeEntry::is_up),
     });
     WantedPeers {
         peers: peers.collect(),

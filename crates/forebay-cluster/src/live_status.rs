@@ -52,6 +52,9 @@ pub struct LiveTableStatus {
     pub joining: BTreeMap<String, usize>,
     /// Nodes that lost replicas, and how many.
     pub lost: BTreeMap<String, usize>,
+    /// Nodes whose replicas met damage and are needed until others take their place, and how many.
+    #[serde(default)]
+    pub ailing: BTreeMap<String, usize>,
 }
 
 /// So many partitions, and the first of them.
@@ -135,6 +138,9 @@ impl LiveStatus {
             &self.unfounded,
             "the replicas have not elected a leader yet: if that lasts, look at the logs of the nodes that are to have it",
         );
+        for (table, status) in &self.tables {
+            status.problems(table, &mut problems);
+        }
         problems
     }
 
@@ -153,7 +159,8 @@ impl LiveStatus {
             }
         }
         for (table, status) in &self.tables {
-            status.note(table, &mut notes);
+            let joining = by_node(table, &status.joining, "replicas come to be there: wait");
+            notes.extend(joining);
         }
         notes
     }
@@ -182,22 +189,24 @@ impl LiveStatus {
 }
 
 impl LiveTableStatus {
-    fn note(&self, table: &TableName, notes: &mut Vec<String>) {
-        let mut note = |nodes: &BTreeMap<String, usize>, words: &str| {
-            for (node, count) in nodes {
-                notes.push(format!("{table} on {node}: {count} {words}"));
-            }
-        };
-        note(
-            &self.silent,
-            "replicas do not answer their leaders (right after a start that is so): wait; if that lasts, look at the node's log and its disk",
-        );
-        note(&self.joining, "replicas come to be there: wait");
-        note(
-            &self.lost,
-            "replicas forgot or were damaged, and others take their place: wait",
-        );
+    fn problems(&self, table: &TableName, problems: &mut Vec<String>) {
+        let silent = "replicas do not answer their leaders (right after a start that is so): wait; if that lasts, look at the node's log and its disk";
+        let lost = "replicas forgot or were damaged, and others take their place: wait";
+        let ailing = "replicas met damage, and others take their place once there is a majority without them: wait; if \
+                      that lasts, start the nodes that are down (a table with one replica has no other)";
+        problems.extend(by_node(table, &self.silent, silent));
+        problems.extend(by_node(table, &self.lost, lost));
+        problems.extend(by_node(table, &self.ailing, ailing));
     }
+}
+
+fn by_node(
+    table: &TableName,
+    nodes: &BTreeMap<String, usize>,
+    words: &str,
+) -> impl Iterator<Item = String> {
+    let line = move |(node, count)| format!("{table} on {node}: {count} {words}");
+    nodes.iter().map(line)
 }
 
 /// A group that is looked at.
@@ -233,6 +242,7 @@ impl Look<'_> {
                 is_voter && !lead.is_some_and(|leading| leading.lead.behind.iter().any(answers));
             let counted = match peer.state {
                 PeerState::Lost => &mut status.lost,
+                _ if peer.ails => &mut status.ailing,
                 _ if is_silent => &mut status.silent,
                 state if state.stays() && members.is_some() && !is_voter => &mut status.joining,
                 _ => continue,

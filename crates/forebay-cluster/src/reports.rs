@@ -27,6 +27,9 @@ pub struct GroupReport {
     /// Why it cannot take part; none: it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<ReplicaProblem>,
+    /// It met damage, and goes on as far as it can: another is to take its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ails: bool,
     /// It leads, and has applied an entry of its term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads: Option<Lead>,
@@ -81,7 +84,8 @@ impl GroupReport {
                 lead.behind.iter().map(rough).collect::<Vec<_>>()
             });
             let stranded = report.stranded.clone();
-            (report.term, report.problem, behind, stranded)
+            let problem = (report.problem, report.ails);
+            (report.term, problem, behind, stranded)
         };
         let members = |report: &Self| report.leads.as_ref().map(|lead| lead.members.clone());
         shape(self) == shape(other) && members(self) == members(other)
@@ -174,6 +178,7 @@ mod tests {
             peer: PeerId(1),
             term,
             problem: None,
+            ails: false,
             leads: None,
             stranded: None,
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use forebay_run::RunError;
 use thiserror::Error;
 
+use crate::layout::STORE_FILE;
 use crate::name::{NameError, TableName};
 use crate::seal::DocumentError;
 
@@ -139,6 +140,16 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the file is damaged that says of what kind and format a store is. One of another
+    /// format is sound.
+    pub fn is_damaged_kind(&self) -> bool {
+        let Self::Damaged { path, problem } = self else {
+            return false;
+        };
+        let is_format = matches!(problem, DocumentError::Format { .. });
+        !is_format && path.file_name() == Some(STORE_FILE.as_ref())
+    }
+
     /// What kept the files of a dropped table.
     pub(crate) fn remains(table: &TableName, source: Self) -> Self {
         Self::Remains {

@@ -37,8 +37,11 @@ pub(crate) struct TableFiles {
     pub dir: PathBuf,
 }
 
+/// Says of what kind and format a store is.
+pub(crate) const STORE_FILE: &str = "forebay.json";
+
 pub(crate) fn store_file(root: &Path) -> PathBuf {
-    root.join("forebay.json")
+    root.join(STORE_FILE)
 }
 
 pub(crate) fn tables_dir(root: &Path) -> PathBuf {

@@ -126,6 +126,13 @@ impl Store {
         Self::open(disk, clock, random, root)
     }
 
+    /// Writes the file anew that says that a directory has a store of one machine. For caches, where
+    /// it was damaged.
+    pub fn mend_kind(disk: &dyn Disk, root: &Path) -> Result<(), StoreError> {
+        let path = store_file(root);
+        replace_file(disk, &path, store_file_text().as_bytes()).at("write", &path)
+    }
+
     /// Opens the store that a push would use; none where a push would make one. Writes nothing.
     pub fn look(
         disk: Arc<dyn Disk>,
@@ -191,6 +198,10 @@ impl Store {
             .filter_map(|name| TableName::new(name).ok())
             .collect())
     }
+}
+
+fn store_file_text() -> String {
+    format!("{{\"forebay_store\": {STORE_FORMAT}}}\n")
 }
 
 /// What `forebay.json` says in a cluster's store.
@@ -266,7 +277,7 @@ fn create_in(
     if disk.exists(path).at("look for", path)? {
         return Ok(());
     }
-    let content = format!("{{\"forebay_store\": {STORE_FORMAT}}}\n");
+    let content = store_file_text();
     let written = replace_file(disk, path, content.as_bytes()).at("write", path);
     if written.is_err() && !disk.exists(path).unwrap_or(true) {
         let _ = disk.remove(&lock);

@@ -13,6 +13,7 @@ use forebay_replica::{
 use tracing::{info, warn};
 
 use crate::group::{Asker, HostedGroup, ReadLeave, StateWork};
+use crate::log_reader::LogPart;
 use crate::outside::StateError;
 
 /// What is done without the lock.
@@ -43,6 +44,18 @@ impl HostedGroup {
                 Action::Apply(entries) => self.line_up(StateWork::Apply(entries.into())),
                 Action::Read(permit) => later.reads.push(permit),
                 Action::Refuse { request, why } => later.refused.push((request, why)),
+                Action::FetchEntries {
+                    from,
+                    to,
+                    most_bytes,
+                } => {
+                    let part = LogPart {
+                        from,
+                        to,
+                        most_bytes,
+                    };
+                    self.core.reader.push(Arc::clone(self) as _, part);
+                }
                 Action::FetchSnapshot { from, at_least } => later.fetches.push((from, at_least)),
                 Action::DropSnapshot => later.drops_copy = true,
             }
@@ -106,6 +119,13 @@ impl HostedGroup {
                     entries.push_front(committed);
                     break;
                 }
+                // Its log goes on, until another replica has taken its place.
+                Err(StateError::Damaged(problem)) => {
+                    self.ail(&problem);
+                    self.lacks_room(&problem);
+                    entries.push_front(committed);
+                    break;
+                }
                 Err(StateError::Never(problem)) => {
                     self.halt(&problem);
                     return None;
@@ -163,6 +183,7 @@ impl HostedGroup {
             Ok(()) => {
                 self.has_room();
                 self.set_applied(facts.place.index);
+                self.core.counts.copies.fetch_add(1, Ordering::Relaxed);
                 self.log.push(Arc::clone(self) as _, persist);
                 self.read_early();
                 None
@@ -171,7 +192,7 @@ impl HostedGroup {
                 self.lacks_room(&problem);
                 Some(StateWork::Install(persist))
             }
-            Err(StateError::Never(problem)) => {
+            Err(StateError::Never(problem) | StateError::Damaged(problem)) => {
                 self.halt(&problem);
                 None
             }
@@ -192,7 +213,10 @@ impl HostedGroup {
 
     fn give(self: &Arc<Self>, permit: Permit) {
         let asker = self.askers.lock().remove(&permit.request);
-        if let Some(Asker::Read(done)) = asker {
+        if let Some(Asker::Read(asked, done)) = asker {
+            if permit.is_confirmed() {
+                self.fresh.lock().confirm(asked);
+            }
             done(Ok(ReadLeave::by(self, permit)));
         }
     }

@@ -7,13 +7,25 @@ use forebay_io::Clock;
 use forebay_replica::{Now, RequestId};
 
 use crate::crew::Crew;
+use crate::log_reader::LogReader;
 use crate::outbox::Outbox;
+
+/// How peers here and elsewhere were brought up to date, since the host began.
+#[derive(Debug, Default)]
+pub struct HostCounts {
+    /// Copies that were put in place here.
+    pub copies: AtomicU64,
+    /// Bytes of entries that were read from logs here, for peers that were behind.
+    pub tail_bytes: AtomicU64,
+}
 
 #[derive(Debug)]
 pub(crate) struct HostCore {
     pub clock: Arc<dyn Clock>,
     pub outbox: Arc<Outbox>,
     pub crew: Arc<Crew>,
+    pub reader: Arc<LogReader>,
+    pub counts: HostCounts,
     pub requests: AtomicU64,
 }
 

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_io::start_thread;
 use forebay_replica::{
-    Committed, Event, GroupId, Membership, PeerId, Permit, Persist, Place, Proposal, Refusal,
-    Replica, RequestId, Standing,
+    Committed, Event, Freshness, GroupId, Membership, PeerId, Permit, Persist, Place, Proposal,
+    Refusal, Replica, RequestId, Standing,
 };
 use parking_lot::Mutex;
 use tracing::{error, warn};
@@ -29,7 +29,8 @@ pub type ReadDone = Box<dyn FnOnce(Result<ReadLeave, Refusal>) + Send>;
 /// Who waits for a request.
 pub(crate) enum Asker {
     Write(WriteDone),
-    Read(ReadDone),
+    /// Asked for then, by the host's clock.
+    Read(Duration, ReadDone),
 }
 
 /// What is done with a state, in order.
@@ -61,8 +62,14 @@ pub struct HostedGroup {
     pub(crate) early_reads: Mutex<Vec<Permit>>,
     pub(crate) nodes: Mutex<BTreeMap<PeerId, NodeKey>>,
     pub(crate) lease: LeaseWord,
+    /// When what is here was the newest.
+    pub(crate) fresh: Mutex<Freshness>,
+    /// That is being asked anew.
+    pub(crate) is_asking: AtomicBool,
     /// Why it ended here, if it did.
     halted: Mutex<Option<String>>,
+    /// What damage its state met, if it did.
+    ails: OnceLock<String>,
 }
 
 /// Leave to read: what was read counts if [`ReadLeave::holds`] says so afterwards.
@@ -76,6 +83,8 @@ pub struct ReadLeave {
 enum LeaveBy {
     Lease(Lease),
     Permit(Permit),
+    /// Until then what is here is within the bound that the read bears.
+    Bound(Duration),
 }
 
 impl ReadLeave {
@@ -96,6 +105,13 @@ impl ReadLeave {
         }
     }
 
+    pub(crate) fn until(group: &Arc<HostedGroup>, end: Duration) -> Self {
+        Self {
+            group: Arc::clone(group),
+            by: LeaveBy::Bound(end),
+        }
+    }
+
     /// After the read: whether its answer may be given. Else it is to be asked for again.
     pub fn holds(&self) -> bool {
         let group = &self.group;
@@ -108,6 +124,8 @@ impl ReadLeave {
                 let replica = group.replica.lock();
                 replica.permits(group.core.now(), permit)
             }
+            // The process may have stood still since.
+            LeaveBy::Bound(end) => group.core.now().monotonic < *end,
         }
     }
 }
@@ -131,6 +149,9 @@ pub struct GroupFacts {
     pub silent: Vec<PeerId>,
     /// Why it ended here, if it did.
     pub halted: Option<String>,
+    /// What damage its state met, if it did: it goes on as far as it can, until another takes its
+    /// place.
+    pub ails: Option<String>,
 }
 
 /// What a leader knows of its group.
@@ -139,6 +160,8 @@ pub struct GroupStanding {
     pub me: PeerId,
     pub members: Arc<Membership>,
     pub standing: Standing,
+    /// Another is to lead.
+    pub ails: bool,
 }
 
 impl HostedGroup {
@@ -165,7 +188,10 @@ impl HostedGroup {
             early_reads: Mutex::default(),
             nodes: Mutex::new(nodes),
             lease: LeaseWord::default(),
+            fresh: Mutex::default(),
+            is_asking: AtomicBool::new(false),
             halted: Mutex::default(),
+            ails: OnceLock::new(),
         }
     }
 
@@ -223,7 +249,8 @@ impl HostedGroup {
             return done(Ok(leave));
         }
         let request = self.core.next_request();
-        self.askers.lock().insert(request, Asker::Read(done));
+        let asker = Asker::Read(self.core.now().monotonic, done);
+        self.askers.lock().insert(request, asker);
         self.unless_halted(Event::Read { request });
     }
 
@@ -244,6 +271,22 @@ impl HostedGroup {
         if self.end(why) {
             error!(group = self.id.0, why, "a replica ends here");
         }
+    }
+
+    /// Its state met damage. It votes on, so that the group has as many voters as before, and has
+    /// another one lead. What it still answers is right: what is read is held against checksums.
+    pub(crate) fn ail(self: &Arc<Self>, why: &str) {
+        if self.ails.set(why.to_owned()).is_ok() {
+            error!(
+                group = self.id.0,
+                why, "a replica met damage: another is to take its place"
+            );
+            self.tell(Event::Ail);
+        }
+    }
+
+    pub(crate) fn is_ailing(&self) -> bool {
+        self.ails.get().is_some()
     }
 
     /// Hears, says and writes nothing any more. Returns whether it did until now.
@@ -275,12 +318,16 @@ impl HostedGroup {
             me: self.me,
             members: Arc::clone(replica.membership()),
             standing: replica.standing()?,
+            ails: self.is_ailing(),
         })
     }
 
-    /// Who leads, as far as is known here.
+    /// Who leads, as far as is known here. One that ended knows nothing.
     pub(crate) fn leader(&self) -> Option<PeerId> {
-        self.replica.lock().leader()
+        match self.is_halted() {
+            true => None,
+            false => self.replica.lock().leader(),
+        }
     }
 
     pub(crate) fn facts(&self) -> GroupFacts {
@@ -307,6 +354,7 @@ impl HostedGroup {
                 .collect(),
             membership,
             halted: self.halted.lock().clone(),
+            ails: self.ails.get().cloned(),
         }
     }
 
@@ -376,7 +424,7 @@ impl Asker {
         match self {
             Self::Write(done) => done(Err(why)),
             // Nothing is uncertain of a read.
-            Self::Read(done) => done(Err(match why {
+            Self::Read(_, done) => done(Err(match why {
                 Refusal::Uncertain => Refusal::NotLeader(None),
                 why => why,
             })),

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use forebay_engine::Bound;
 use forebay_engine::live::{LiveError, LiveTable};
 use forebay_replica::{
-    Committed, Content, GroupId, LogEntry, Membership, PeerId, Place, Promise, SnapshotFacts, Start,
+    Committed, Content, GroupId, LogEntry, Membership, OlderEntries, PeerId, Place, Promise,
+    SnapshotFacts, Start,
 };
 use thiserror::Error;
 
@@ -80,6 +81,7 @@ pub fn begin_alone(
     log.begin(heir.group, entry_place(facts.place), &promise.to_bytes())?;
     Ok(Start {
         promise,
+        older: OlderEntries::none(facts.place),
         before: facts.place,
         applied: facts,
         ..Start::joiner(heir.group, heir.peer, old.seed)

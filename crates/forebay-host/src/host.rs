@@ -17,12 +17,12 @@ use forebay_replica::{
 use parking_lot::Mutex;
 use tracing::warn;
 
-use crate::core::HostCore;
+use crate::core::{HostCore, HostCounts};
 use crate::crew::Crew;
 use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadDone, ReadLeave, WriteDone};
 use crate::log_writer::TableLog;
 use crate::outbox::{Outbox, deliver};
-use crate::outside::{GroupState, NodeKey, Post};
+use crate::outside::{GroupState, NodeKey, Post, ReadPace};
 
 /// Between two looks at what of the log need not be kept.
 const TRIM: Duration = Duration::from_secs(1);
@@ -35,6 +35,8 @@ const TOGETHER: usize = 64;
 pub struct HostParts {
     pub clock: Arc<dyn Clock>,
     pub post: Arc<dyn Post>,
+    /// How fast peers that are behind are sent what is in logs.
+    pub pace: Arc<dyn ReadPace>,
     /// Threads that apply; at least 1.
     pub appliers: usize,
     /// Requests are numbered from here on: another number in each process.
@@ -105,6 +107,8 @@ impl ReplicaHost {
         let core = Arc::new(HostCore {
             outbox: Arc::new(Outbox::default()),
             crew: Arc::new(Crew::new(Arc::clone(&parts.clock))),
+            reader: Arc::default(),
+            counts: HostCounts::default(),
             requests: AtomicU64::new(parts.first_request),
             clock: parts.clock,
         });
@@ -128,6 +132,9 @@ impl ReplicaHost {
             let applies = move || crew.run();
             begin("forebay-apply", Box::new(applies))?;
         }
+        let (reader, pace) = (Arc::clone(&core.reader), parts.pace);
+        let reads = move || reader.run(&*pace);
+        begin("forebay-tail", Box::new(reads))?;
         let ticking = Arc::clone(&shared);
         let ticks = move || ticking.run_ticks();
         begin("forebay-tick", Box::new(ticks))?;
@@ -229,6 +236,15 @@ impl ReplicaHost {
         }
     }
 
+    /// The same, but what is read may be older by less than a bound: it has all that was
+    /// acknowledged so long before. Without asking, where leave was given within that time.
+    pub fn read_within(&self, group: GroupId, bound: Duration, done: ReadDone) {
+        match self.get(group) {
+            Some(group) => group.read_within(bound, done),
+            None => done(Err(Refusal::NotLeader(None))),
+        }
+    }
+
     /// What the coordinator wishes of a group: only its leader heeds it.
     pub fn wish(&self, group: GroupId, changes: Vec<Change>) {
         if let Some(group) = self.get(group) {
@@ -262,6 +278,21 @@ impl ReplicaHost {
         groups.get(&group).is_some_and(|group| !group.is_halted())
     }
 
+    /// What damage was met in what is here of a group: another replica is to take the place of this
+    /// one, and to lead meanwhile.
+    pub fn ail(&self, group: GroupId, why: &str) {
+        if let Some(group) = self.get(group) {
+            group.ail(why);
+        }
+    }
+
+    /// Whether a replica is here that may be read although it does not lead.
+    pub fn may_follow(&self, group: GroupId) -> bool {
+        let groups = self.shared.groups.load();
+        let group = groups.get(&group);
+        group.is_some_and(|group| !group.is_halted() && !group.is_ailing())
+    }
+
     pub fn facts(&self, group: GroupId) -> Option<GroupFacts> {
         self.get(group).map(|group| group.facts())
     }
@@ -269,6 +300,10 @@ impl ReplicaHost {
     /// How the peers of a group stand; `None`: it is not led here.
     pub fn standing(&self, group: GroupId) -> Option<GroupStanding> {
         self.get(group)?.standing()
+    }
+
+    pub fn counts(&self) -> &HostCounts {
+        &self.shared.core.counts
     }
 
     pub fn groups(&self) -> Vec<GroupId> {
@@ -284,6 +319,7 @@ impl ReplicaHost {
             .for_each(|group| self.remove(group));
         self.shared.core.outbox.close();
         self.shared.core.crew.close();
+        self.shared.core.reader.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             if thread.join().is_err() {
                 warn!("a thread of the replicas ended by a panic");

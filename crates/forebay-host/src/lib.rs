@@ -18,6 +18,8 @@
 //! | `heir` | a replica that begins another group, alone |
 //! | `halves` | partitions that are cut in two |
 //! | `lease` | what is said of a lease |
+//! | `log_reader`, `tailing` | entries from logs for peers that are behind |
+//! | `reading` | reads that may be old by a bound |
 //! | `partition_state`, `replica_log`, `opening` | partitions and logs of the engine as these |
 //! | `core` | what all groups of a host share |
 
@@ -29,15 +31,19 @@ mod halves;
 mod heir;
 mod host;
 mod lease;
+mod log_reader;
 mod log_writer;
 mod opening;
 mod outbox;
 mod outside;
 mod partition_state;
+mod reading;
 mod replica_log;
+mod tailing;
 #[cfg(test)]
 mod tests;
 
+pub use core::HostCounts;
 pub use group::{GroupFacts, GroupStanding, ReadDone, ReadLeave, WriteDone};
 pub use halves::cut_place;
 pub use heir::{Heir, HeirError, begin_alone};
@@ -45,8 +51,8 @@ pub use host::{HostParts, NewReplica, ReplicaHost};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas, start_again};
 pub use outside::{
-    Acknowledged, GroupLog, GroupState, Halves, NodeKey, Post, RightHalf, StateError, WriteError,
-    Writing,
+    Acknowledged, FoundEntries, GroupLog, GroupState, Halves, NoEntries, NodeKey, Post, ReadPace,
+    RightHalf, StateError, Unpaced, WriteError, Writing,
 };
 pub use partition_state::{Carrier, Commands, PartitionState, facts_of, place_of};
-pub use replica_log::EngineLog;
+pub use replica_log::{EngineLog, KEPT_BYTES};

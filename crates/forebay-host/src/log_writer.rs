@@ -50,6 +50,8 @@ struct WriteQueue {
     came: Condvar,
     /// A write has ended.
     ended: Condvar,
+    /// Why nothing is written for now, if so.
+    no_room: Mutex<Option<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +71,7 @@ impl TableLog {
             waiting: Mutex::default(),
             came: Condvar::new(),
             ended: Condvar::new(),
+            no_room: Mutex::default(),
         });
         let thread = start_thread("forebay-log", {
             let queue = Arc::clone(&queue);
@@ -83,6 +86,11 @@ impl TableLog {
 
     pub(crate) fn log(&self) -> &dyn GroupLog {
         &*self.queue.log
+    }
+
+    /// Why nothing is written for now, where the disk has no room: it is tried again all the time.
+    pub fn no_room(&self) -> Option<String> {
+        self.queue.no_room.lock().clone()
     }
 
     /// Waits until nothing of a group is written any more. REQUIRES: it ended, and this is no
@@ -130,17 +138,18 @@ type Wish = (Arc<dyn LogUser>, Persist);
 
 impl WriteQueue {
     fn run(&self) {
-        let mut was_full = false;
         while let Some(wishes) = self.take() {
             let left = match self.write(&wishes) {
                 Err(WriteError::Full(problem)) => {
-                    if !std::mem::replace(&mut was_full, true) {
+                    let mut no_room = self.no_room.lock();
+                    if no_room.is_none() {
                         warn!(problem, "replicas promise nothing until there is room");
                     }
+                    *no_room = Some(problem);
                     wishes
                 }
                 written => {
-                    if std::mem::take(&mut was_full) {
+                    if self.no_room.lock().take().is_some() {
                         info!("there is room for the log again");
                     }
                     if let Err(error) = written {

@@ -3,20 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use forebay_engine::PartitionId;
 use forebay_engine::live::{LiveError, LiveTable};
 use forebay_engine::replica_log::{
     EntryPlace, LoggedEntry, LoggedGroup, OpenedLog, ReplicaLog, ReplicaLogError,
 };
 use forebay_replica::{
-    CodecError, Content, Durability, Forgot, Found, GroupId, LogEntry, PeerId, Place, Promise,
+    Durability, Forgot, Found, GroupId, LogEntry, OlderEntries, PeerId, Place, Promise,
     SnapshotFacts, Start, check_memory,
 };
 use thiserror::Error;
 
 use crate::partition_state::facts_of;
-use crate::replica_log::{EngineLog, entry_place};
+use crate::replica_log::{EngineLog, entry_of, entry_place};
 
 /// Entries are read so many bytes at a time.
 const READ_BYTES: u64 = 16 << 20;
@@ -136,10 +135,15 @@ fn start_of(
         Some(known) => entries_behind(log, group, known, &applied)?,
         None => Vec::new(),
     };
+    let older = match known {
+        Some(known) => older_entries(log, group, known, applied.place)?,
+        None => OlderEntries::none(applied.place),
+    };
     Ok(Start {
         group,
         me: replica.peer,
         promise,
+        older,
         before: applied.place,
         applied,
         entries,
@@ -181,6 +185,23 @@ fn entries_behind(
     }
 }
 
+/// The log's entries up to what is applied, for peers that are behind.
+fn older_entries(
+    log: &ReplicaLog,
+    group: GroupId,
+    known: &LoggedGroup,
+    place: Place,
+) -> Result<OlderEntries, OpenError> {
+    if known.before.index >= place.index || !goes_on(log, group, known, place)? {
+        return Ok(OlderEntries::none(place));
+    }
+    let terms = log.terms(group.0, place.index).into_iter();
+    let mut terms = terms.map(|EntryPlace { term, index }| Place { term, index });
+    let before = terms.next().unwrap_or(place);
+    let older = OlderEntries::new(before, terms);
+    older.ok_or_else(|| of_group(group, "the terms of its log fall".to_owned()))
+}
+
 /// Whether the log has what is applied last, or begins just behind it.
 fn goes_on(
     log: &ReplicaLog,
@@ -194,14 +215,6 @@ fn goes_on(
     let found = log.entries(group.0, place.index, 1)?;
     let is_it = |entry: &LoggedEntry| entry.place == entry_place(place);
     Ok(found.first().is_some_and(is_it))
-}
-
-fn entry_of(entry: LoggedEntry) -> Result<LogEntry, CodecError> {
-    let EntryPlace { term, index } = entry.place;
-    Ok(LogEntry {
-        place: Place { term, index },
-        content: Content::from_bytes(Bytes::from(entry.bytes))?,
-    })
 }
 
 fn of_group(group: GroupId, problem: String) -> OpenError {

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use forebay_engine::PartitionId;
-use forebay_replica::{Committed, GroupId, PeerId, Persist, Place, SnapshotFacts};
+use forebay_replica::{Committed, GroupId, LogEntry, PeerId, Persist, Place, SnapshotFacts};
 use thiserror::Error;
 
 /// A node, as the cluster numbers it.
@@ -47,9 +47,55 @@ pub trait GroupLog: Debug + Send + Sync {
     /// called if it was written, at once or later.
     fn write(&self, all: &[Writing<'_>], then: Acknowledged) -> Result<(), WriteError>;
 
+    /// Entries of a group that were written: consecutive, from the first on and up to the other,
+    /// which is left out; at least one, and not many more bytes than that. Takes its time.
+    fn entries(
+        &self,
+        group: GroupId,
+        range: (u64, u64),
+        most_bytes: u64,
+    ) -> Result<FoundEntries, NoEntries>;
+
     /// A restart does not need entries up to there. Returns whether the log is long for what is
     /// trimmed: the states should be kept as they are now, and trimmed to there.
     fn trim(&self, group: GroupId, through: u64) -> bool;
+}
+
+/// Entries that were read from a log, and how many bytes they have there.
+#[derive(Debug, Clone, Default)]
+pub struct FoundEntries {
+    pub entries: Vec<LogEntry>,
+    pub bytes: u64,
+}
+
+/// Entries are not kept any more, or cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoEntries {
+    /// All up to this one.
+    pub through: u64,
+}
+
+/// How fast logs are read for peers that are behind.
+pub trait ReadPace: Debug + Send + Sync {
+    /// Something is being read from now on, until [`ReadPace::end`].
+    fn begin(&self);
+
+    fn end(&self);
+
+    /// Waits until so many bytes more may be sent.
+    fn wait(&self, bytes: u64);
+}
+
+/// As fast as it goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Unpaced;
+
+impl ReadPace for Unpaced {
+    fn begin(&self) {}
+
+    fn end(&self) {}
+
+    fn wait(&self, _: u64) {}
 }
 
 /// Why a state could not be changed.
@@ -58,6 +104,9 @@ pub enum StateError {
     /// The same may succeed later: room is missing.
     #[error("{0}")]
     Later(String),
+    /// What is here of the state cannot be read: another replica is to take the place of this one.
+    #[error("{0}")]
+    Damaged(String),
     /// It does not succeed here: the replica ends, and joins its group again as a new peer.
     #[error("{0}")]
     Never(String),

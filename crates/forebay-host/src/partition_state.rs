@@ -241,6 +241,7 @@ impl GroupState for PartitionState {
 pub(crate) fn of_this_machine(error: LiveError) -> StateError {
     match error.may_pass() {
         true => StateError::Later(error.to_string()),
+        false if error.is_damage() => StateError::Damaged(error.to_string()),
         false => StateError::Never(error.to_string()),
     }
 }

@@ -6,27 +6,32 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use forebay_engine::live::LogError;
 use forebay_engine::replica_log::{
-    EntryDraft, EntryPlace, GroupRecords, ReplicaLog, ReplicaLogError,
+    EntryDraft, EntryPlace, GroupRecords, LoggedEntry, ReplicaLog, ReplicaLogError, SEGMENT_BYTES,
 };
-use forebay_replica::{GroupId, Persist, Place, Promise};
+use forebay_replica::{CodecError, Content, GroupId, LogEntry, Persist, Place, Promise};
 use parking_lot::RwLock;
 use tracing::warn;
 
-use crate::outside::{Acknowledged, GroupLog, WriteError, Writing};
+use crate::outside::{Acknowledged, FoundEntries, GroupLog, NoEntries, WriteError, Writing};
 
-/// What is kept of entries that restarts do not need, for peers that are behind.
-const KEPT_BYTES: u64 = 64 << 20;
-/// A log that is longer is shortened by writing what is in memory to runs.
-const LONG_BYTES: u64 = 4 * KEPT_BYTES;
-/// Between two looks whether segments can go: so many trims.
+/// What is kept of entries that restarts do not need, for peers that are behind, unless it is said
+/// otherwise.
+pub const KEPT_BYTES: u64 = 64 << 20;
+/// A log that has so much more than that is shortened by writing what is in memory to runs.
+const LONG_BYTES: u64 = 192 << 20;
+/// Between two looks whether segments can go: so many trims, or so many bytes.
 const LOOK_TRIMS: u64 = 16;
+const LOOK_BYTES: u64 = SEGMENT_BYTES;
 
 /// See the module's text.
 #[derive(Debug)]
 pub struct EngineLog {
     /// None: it is closed.
     log: RwLock<Option<ReplicaLog>>,
+    kept_bytes: AtomicU64,
     trims: AtomicU64,
+    /// How long it was when it was looked at.
+    looked_bytes: AtomicU64,
     /// Some group has so much that is not trimmed that no segment can go.
     is_held: AtomicBool,
 }
@@ -35,9 +40,23 @@ impl EngineLog {
     pub fn new(log: ReplicaLog) -> Self {
         Self {
             log: RwLock::new(Some(log)),
+            kept_bytes: AtomicU64::new(KEPT_BYTES),
             trims: AtomicU64::new(0),
+            looked_bytes: AtomicU64::new(0),
             is_held: AtomicBool::new(false),
         }
+    }
+
+    /// So much is kept of entries that restarts do not need.
+    pub fn keep_for_peers(&self, bytes: u64) {
+        self.kept_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How many bytes it has for restarts, and besides for peers that are behind.
+    pub fn size_bytes(&self) -> (u64, u64) {
+        let size = self.with(|log| (log.needed_bytes(), log.size_bytes()));
+        let (needed, all) = size.unwrap_or_default();
+        (needed, all.saturating_sub(needed))
     }
 
     /// Closes it: it says then that it was stopped cleanly. Nothing is written to it any more.
@@ -70,13 +89,15 @@ impl EngineLog {
     }
 
     fn remove_unneeded(&self, log: &ReplicaLog) {
-        match log.remove_unneeded(KEPT_BYTES) {
+        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        match log.remove_unneeded(kept_bytes) {
             Ok(removed) => {
                 let is_held = removed.held_by.is_some();
                 self.is_held.store(is_held, Ordering::Relaxed);
             }
             Err(error) => warn!(%error, "old segments of the log of replicas stay for now"),
         }
+        self.looked_bytes.store(log.size_bytes(), Ordering::Relaxed);
     }
 
     /// Says of a group, before its replica begins, where its log begins, and what it promised.
@@ -133,6 +154,30 @@ impl GroupLog for EngineLog {
         Ok(())
     }
 
+    fn entries(
+        &self,
+        group: GroupId,
+        (from, to): (u64, u64),
+        most_bytes: u64,
+    ) -> Result<FoundEntries, NoEntries> {
+        let read = self.with(|log| log.entries(group.0, from, most_bytes));
+        let read = read.unwrap_or_else(|| Ok(Vec::new()));
+        let entries = read.map_err(|error| not_read(group, from, &error))?;
+        let asked = entries
+            .into_iter()
+            .take_while(|entry| entry.place.index < to);
+        let asked: Vec<LoggedEntry> = asked.collect();
+        let bytes = asked.iter().map(|entry| entry.bytes.len() as u64).sum();
+        let entries: Result<Vec<LogEntry>, CodecError> = asked.into_iter().map(entry_of).collect();
+        match entries {
+            Ok(entries) => Ok(FoundEntries { entries, bytes }),
+            Err(error) => {
+                warn!(group = group.0, %error, "entries of the log of replicas are not read");
+                Err(NoEntries { through: from })
+            }
+        }
+    }
+
     fn trim(&self, group: GroupId, through: u64) -> bool {
         let log = self.log.read();
         let Some(log) = &*log else {
@@ -140,10 +185,13 @@ impl GroupLog for EngineLog {
         };
         log.trim(group.0, through);
         let trims = self.trims.fetch_add(1, Ordering::Relaxed);
-        if trims.is_multiple_of(LOOK_TRIMS) {
+        let looked_bytes = self.looked_bytes.load(Ordering::Relaxed);
+        if trims.is_multiple_of(LOOK_TRIMS) || log.size_bytes() >= looked_bytes + LOOK_BYTES {
             self.remove_unneeded(log);
         }
-        log.size_bytes() > LONG_BYTES || self.is_held.load(Ordering::Relaxed)
+        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        let long_bytes = kept_bytes.saturating_add(LONG_BYTES);
+        log.size_bytes() > long_bytes || self.is_held.load(Ordering::Relaxed)
     }
 }
 
@@ -204,10 +252,31 @@ fn each_group_once(mut wishes: &[EncodedWish]) -> impl Iterator<Item = &[Encoded
     })
 }
 
+pub(crate) fn entry_of(entry: LoggedEntry) -> Result<LogEntry, CodecError> {
+    let EntryPlace { term, index } = entry.place;
+    Ok(LogEntry {
+        place: Place { term, index },
+        content: Content::from_bytes(Bytes::from(entry.bytes))?,
+    })
+}
+
 pub(crate) fn entry_place(place: Place) -> EntryPlace {
     EntryPlace {
         term: place.term,
         index: place.index,
+    }
+}
+
+/// Those before the first that is kept are gone; what cannot be read is as good as gone.
+fn not_read(group: GroupId, from: u64, error: &ReplicaLogError) -> NoEntries {
+    match error {
+        ReplicaLogError::Trimmed { first, .. } => NoEntries {
+            through: first.saturating_sub(1),
+        },
+        error => {
+            warn!(group = group.0, %error, "a peer that is behind gets a copy");
+            NoEntries { through: from }
+        }
     }
 }
 

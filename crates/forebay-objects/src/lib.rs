@@ -33,8 +33,9 @@ pub use objects::{News, Objects, Put};
 pub use open::{RemoteStore, open};
 pub use open_error::OpenError;
 pub use pull::claim as claim_cache;
+pub use pull::is_claimed;
 pub use pull::{
     Bringer, DirectoryOrigin, Origin, Origins, Prepared, PullError, PullOptions, PullRate,
-    PullState, PulledVersion, Puller, Pulling, Served, TablePull, object_origin,
+    PullState, PullThrottle, PulledVersion, Puller, Pulling, Served, TablePull, object_origin,
 };
 pub use upload::Uploaded;

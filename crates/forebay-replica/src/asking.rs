@@ -120,6 +120,17 @@ impl Replica {
         progress.is_some_and(|it| it.is_active && it.matched + CLOSE_BEHIND >= committed)
     }
 
+    /// Has another one lead, if it leads, and stands only where no other is elected.
+    pub(crate) fn ail(&mut self) {
+        self.ails = true;
+        self.draw_election();
+        let standing = self.standing();
+        let heir = standing.and_then(|standing| standing.heir(self.me, self.membership()));
+        if let Some(to) = heir {
+            self.hand_over(to);
+        }
+    }
+
     pub(crate) fn hand_over(&mut self, to: PeerId) {
         let is_voter = self.membership().voters.contains(&to);
         if self.is_leader() && to != self.me && is_voter {

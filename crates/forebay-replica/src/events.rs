@@ -31,8 +31,15 @@ pub enum Event {
     Applied {
         index: u64,
     },
-    /// Entries up to this one need not be kept for peers.
+    /// Entries up to this one need not be kept in memory for peers: they are in the log's files.
     Trim {
+        through: u64,
+    },
+    /// What [`Action::FetchEntries`] asked for: consecutive entries from the first one on, at least
+    /// one.
+    EntriesCame(Vec<LogEntry>),
+    /// The entries that were asked for are not there, or cannot be read: those up to this one.
+    EntriesGone {
         through: u64,
     },
     /// A copy that was asked for lies ready and is not in use yet.
@@ -44,6 +51,8 @@ pub enum Event {
     /// The coordinator's wish that the partition is cut in two: a leader logs it, if the group's
     /// voters are those that it names. To wish twice does no harm: the second does nothing.
     Split(SplitEntry),
+    /// Its engine's state met damage: it votes on, and leaves reading to others where it can.
+    Ail,
     /// The coordinator's wish that this voter leads.
     Transfer {
         to: PeerId,
@@ -67,6 +76,14 @@ pub enum Action {
     Refuse {
         request: RequestId,
         why: Refusal,
+    },
+    /// Read entries from the log, from the first on and up to the other, which is left out: one at
+    /// least, and not many more bytes than that. Then say [`Event::EntriesCame`], or
+    /// [`Event::EntriesGone`]. One part is asked for at a time.
+    FetchEntries {
+        from: u64,
+        to: u64,
+        most_bytes: u64,
     },
     /// Bring a copy of the partition, at this place or a later one, from that peer.
     FetchSnapshot {
@@ -140,6 +157,13 @@ pub struct Permit {
     pub index: u64,
     /// `None`: a majority confirmed it, and it stays good. Else the term of the lease.
     pub(crate) lease: Option<u64>,
+}
+
+impl Permit {
+    /// A majority confirmed it: it does not hang on a lease.
+    pub fn is_confirmed(&self) -> bool {
+        self.lease.is_none()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

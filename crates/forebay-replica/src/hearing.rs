@@ -98,7 +98,7 @@ impl Replica {
         match message.get_msg_type() {
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
                 if now.monotonic < self.promised_until && !is_wanted(&message) => {}
-            MessageType::MsgTimeoutNow if self.writing.is_some() => {}
+            MessageType::MsgTimeoutNow if self.writing.is_some() || self.ails => {}
             MessageType::MsgSnapshot => self.hear_of_copy(now, message, actions),
             kind => {
                 let leads = matches!(kind, MessageType::MsgAppend | MessageType::MsgHeartbeat);
@@ -233,5 +233,35 @@ mod tests {
             }
         }
         assert!(!votes(&mut replica, at_ms(7990), 3, b""));
+    }
+
+    /// Whether it stands, or says that it wants to, when it is ticked until then.
+    fn stands(replica: &mut Replica, from_ms: u64, to_ms: u64) -> bool {
+        (from_ms..to_ms).step_by(100).any(|ms| {
+            let actions = replica.handle(at_ms(ms), Event::Tick);
+            actions
+                .iter()
+                .any(|action| matches!(action, Action::Send(_)))
+        })
+    }
+
+    #[test]
+    fn who_ails_stands_after_all_others_and_takes_no_lead_over() {
+        let mut ailing = founder();
+        ailing.handle(at_ms(5000), Event::Ail);
+        let mut raft = Message::default();
+        raft.set_msg_type(MessageType::MsgTimeoutNow);
+        (raft.from, raft.to, raft.term) = (2, 1, 1);
+        let message = PeerMessage { group: GROUP, raft };
+        let well = founder().handle(at_ms(5001), Event::Message(message.clone()));
+        assert!(!well.is_empty(), "it stands");
+        assert!(
+            ailing
+                .handle(at_ms(5001), Event::Message(message))
+                .is_empty()
+        );
+        assert!(stands(&mut founder(), 5100, 8200));
+        assert!(!stands(&mut ailing, 5100, 8900));
+        assert!(stands(&mut ailing, 8900, 11_200));
     }
 }

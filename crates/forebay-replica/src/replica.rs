@@ -28,7 +28,7 @@ use crate::tail::{SnapshotFacts, Tail};
 use crate::time::{ELECTION_TICKS, FIRST_ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK};
 
 /// The most bytes of entries in one message.
-const MOST_MESSAGE_BYTES: u64 = 1 << 20;
+pub(crate) const MOST_MESSAGE_BYTES: u64 = 1 << 20;
 /// A leader takes in no more while so much is not decided.
 const MOST_UNDECIDED_BYTES: u64 = 256 << 20;
 /// The library draws its election timeouts from a generator that no seed repeats. So it is given
@@ -58,6 +58,10 @@ pub struct Replica {
     pub(crate) seen: Seen,
     /// In this term the lead was to be handed over: whoever was told may take it at any time.
     pub(crate) handed_over_in: u64,
+    /// Entries are being fetched from the log's files.
+    pub(crate) is_reading_log: bool,
+    /// When that began last.
+    pub(crate) read_log_at: Duration,
     /// Who was asked for a copy, and when.
     pub(crate) fetching: Option<(PeerId, Duration)>,
     pub(crate) came: Option<SnapshotFacts>,
@@ -67,6 +71,8 @@ pub struct Replica {
     pub(crate) unapplied: VecDeque<SnapshotFacts>,
     /// Since when peers wait for a copy.
     pub(crate) copying: BTreeMap<u64, Duration>,
+    /// Its state met damage.
+    pub(crate) ails: bool,
 }
 
 #[derive(Debug)]
@@ -139,12 +145,15 @@ impl Replica {
             reads: Reads::new(dice.next_u64()),
             dice,
             handed_over_in: 0,
+            is_reading_log: false,
+            read_log_at: Duration::ZERO,
             fetching: None,
             came: None,
             installing: None,
             handed: start.applied.clone(),
             unapplied: VecDeque::new(),
             copying: BTreeMap::new(),
+            ails: false,
         };
         replica.draw_election();
         let first = start.applied.membership.voters.first();
@@ -175,6 +184,10 @@ impl Replica {
     pub(crate) fn draw_election(&mut self) {
         let span = ELECTION_TICKS.end - ELECTION_TICKS.start;
         self.election_ticks = ELECTION_TICKS.start + self.dice.below(span);
+        // Others come first; where none of them can lead, it may have what they lack.
+        if self.ails {
+            self.election_ticks += ELECTION_TICKS.end;
+        }
     }
 
     /// Takes notice of an event. Actions are carried out in their order; only persisting, applying
@@ -196,13 +209,17 @@ impl Replica {
             Event::Applied { index } => self.take_applied(index),
             Event::Trim { .. } if is_planted(Bug::AppliesBeforeCommit) => {}
             Event::Trim { through } => self.raw.mut_store().trim(through),
+            Event::EntriesCame(entries) => self.take_entries(&entries),
+            Event::EntriesGone { through } => self.lack_entries(through),
             Event::SnapshotCame(facts) => self.came = Some(facts),
             Event::SnapshotFailed => self.fetching = None,
             Event::Change(changes) => self.propose_changes(&changes),
             Event::Split(split) => self.propose_split(now, split),
+            Event::Ail => self.ail(),
             Event::Transfer { to } => self.hand_over(to),
         }
         self.settle(now, &mut actions);
+        self.fetch_entries(now, &mut actions);
         actions
     }
 

@@ -9,6 +9,7 @@ use crate::entry::{Content, LogEntry};
 use crate::events::Promise;
 use crate::ids::{GroupId, PeerId, Place};
 use crate::membership::Membership;
+use crate::older::OlderEntries;
 use crate::tail::{SnapshotFacts, Tail};
 use crate::time::PartitionClock;
 
@@ -22,6 +23,8 @@ pub struct Start {
     pub promise: Promise,
     /// The place of the engine's state, and what holds there.
     pub applied: SnapshotFacts,
+    /// What the log's files have before `entries`, for peers that are behind.
+    pub older: OlderEntries,
     /// The place before the first of `entries`.
     pub before: Place,
     pub entries: Vec<LogEntry>,
@@ -34,6 +37,14 @@ pub struct Start {
 pub enum StartError {
     #[error("entry {found} follows entry {before} in the log of group {group}")]
     Gap {
+        group: u64,
+        before: Place,
+        found: Place,
+    },
+    #[error(
+        "the entries in files of group {group} begin behind {found}, and do not go on to {before}"
+    )]
+    Older {
         group: u64,
         before: Place,
         found: Place,
@@ -76,6 +87,7 @@ impl Start {
         Self {
             promise,
             applied: facts,
+            older: OlderEntries::none(FOUNDED),
             before: FOUNDED,
             ..Self::joiner(group, me, seed)
         }
@@ -88,6 +100,7 @@ impl Start {
             me,
             promise: Promise::default(),
             applied: SnapshotFacts::default(),
+            older: OlderEntries::none(Place::default()),
             before: Place::default(),
             entries: Vec::new(),
             seed,
@@ -104,6 +117,14 @@ impl Start {
     fn check(&self) -> Result<(), StartError> {
         let group = self.group.0;
         let mut before = self.before;
+        let older = &self.older;
+        if older.before().index > before.index || older.term(before.index) != Some(before.term) {
+            return Err(StartError::Older {
+                group,
+                before,
+                found: older.before(),
+            });
+        }
         for entry in &self.entries {
             let found = entry.place;
             if found.index != before.index + 1 || found.term < before.term {
@@ -154,7 +175,12 @@ impl Start {
         }
         let entries = self.entries.iter().map(LogEntry::to_raft).collect();
         Ok((
-            Tail::new(hard, self.applied.clone(), self.before, entries),
+            Tail::new(
+                hard,
+                self.applied.clone(),
+                (self.older.clone(), self.before),
+                entries,
+            ),
             clock,
         ))
     }

@@ -41,6 +41,15 @@ pub struct Standing {
 }
 
 impl WantedPeers {
+    /// The same, where this peer is not to lead.
+    #[must_use]
+    pub fn led_by_others(&self, than: PeerId) -> Self {
+        let mut wanted = self.clone();
+        let its = wanted.peers.iter_mut().filter(|wanted| wanted.peer == than);
+        its.for_each(|wanted| wanted.may_lead = false);
+        wanted
+    }
+
     fn is_wanted(&self, peer: PeerId) -> bool {
         self.peers.iter().any(|wanted| wanted.peer == peer)
     }
@@ -68,6 +77,12 @@ impl WantedPeers {
 }
 
 impl Standing {
+    /// Who could lead in place of the leader `me`: a voter that answers and has nearly all.
+    pub fn heir(&self, me: PeerId, members: &Membership) -> Option<PeerId> {
+        let mut voters = members.voters.iter().copied();
+        voters.find(|peer| *peer != me && self.active.contains(peer) && self.close.contains(peer))
+    }
+
     fn has_majority_of(&self, voters: &[PeerId]) -> bool {
         let active = voters.iter().filter(|peer| self.active.contains(peer));
         active.count() > voters.len() / 2

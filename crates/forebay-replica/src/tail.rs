@@ -1,5 +1,7 @@
-//! The end of a group's log in memory, as the library reads it.
+//! The end of a group's log in memory, as the library reads it, and what is known of the entries
+//! before it, which lie in files.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -8,6 +10,7 @@ use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
 use crate::ids::{PeerId, Place};
 use crate::membership::Membership;
+use crate::older::OlderEntries;
 
 /// What the state of a partition at one place of its log is. The engine keeps it with that state,
 /// and changes both in one step.
@@ -24,28 +27,47 @@ pub struct Tail {
     hard: HardState,
     /// The group as the replica was started with it.
     started: ConfState,
-    /// Where the entry before the first lies.
+    /// In files.
+    older: OlderEntries,
+    /// Where the entry before the first in memory lies.
     before: Place,
     entries: VecDeque<Entry>,
     /// What the engine has applied, and can make a copy of.
     applied: SnapshotFacts,
+    /// What was fetched of the older ones, to be sent at once.
+    fetched: Vec<Entry>,
+    /// Parts of the older ones that are to be sent.
+    wanted: RefCell<Vec<WantedPart>>,
 }
 
+#[derive(Debug)]
+struct WantedPart {
+    from: u64,
+    to: u64,
+    context: GetEntriesContext,
+}
+
+/// Who is not noted asks again at the next heartbeat.
+const MOST_WANTED: usize = 16;
+
 impl Tail {
-    /// `entries` are consecutive, and begin at `before.index + 1` or later than nothing.
+    /// `entries` are consecutive, and begin behind `before`, which `older` leads to.
     pub fn new(
         hard: HardState,
         applied: SnapshotFacts,
-        before: Place,
+        (older, before): (OlderEntries, Place),
         entries: Vec<Entry>,
     ) -> Self {
         let started = applied.membership.to_raft();
         Self {
             hard,
             started,
+            older,
             before,
             entries: entries.into(),
             applied,
+            fetched: Vec::new(),
+            wanted: RefCell::default(),
         }
     }
 
@@ -67,6 +89,7 @@ impl Tail {
 
     /// Begins anew behind a copy.
     pub fn install(&mut self, facts: SnapshotFacts) {
+        self.older = OlderEntries::none(facts.place);
         self.before = facts.place;
         self.entries.clear();
         self.applied = facts;
@@ -80,7 +103,7 @@ impl Tail {
         self.applied = facts;
     }
 
-    /// Forgets entries that are applied, up to this one.
+    /// Has entries that are applied in files alone, up to this one.
     pub fn trim(&mut self, through: u64) {
         let through = through.min(self.applied.place.index).min(self.last());
         while self.before.index < through {
@@ -91,7 +114,87 @@ impl Tail {
                 term: entry.term,
                 index: entry.index,
             };
+            self.older.push(self.before);
         }
+    }
+
+    /// Entries up to this one are not to be had from files. Those in memory are.
+    pub fn forget_older(&mut self, through: u64) {
+        self.older.forget(through.min(self.before.index));
+    }
+
+    /// Takes what was fetched, if it is what is decided there.
+    pub fn take_fetched(&mut self, entries: Vec<Entry>) -> bool {
+        let mut next = entries.first().map_or(0, |first| first.index);
+        let follows = |entry: &Entry| {
+            let is_it = entry.index == next && self.older.term(next) == Some(entry.term);
+            next += 1;
+            is_it
+        };
+        let is_it = entries.iter().all(follows) && next <= self.before.index + 1;
+        if is_it {
+            self.fetched = entries;
+        }
+        is_it
+    }
+
+    pub fn drop_fetched(&mut self) {
+        self.fetched = Vec::new();
+    }
+
+    /// The first part that is wanted: from the first entry, up to the other.
+    pub fn first_wanted(&self) -> Option<(u64, u64)> {
+        let wanted = self.wanted.borrow();
+        wanted.first().map(|wanted| (wanted.from, wanted.to))
+    }
+
+    /// All that wait, the first behind the others: what it wants next is for later.
+    pub fn take_wanted(&self) -> Vec<GetEntriesContext> {
+        let mut wanted = self.wanted.take();
+        if !wanted.is_empty() {
+            wanted.rotate_left(1);
+        }
+        wanted.into_iter().map(|wanted| wanted.context).collect()
+    }
+
+    pub fn skip_wanted(&self) {
+        let mut wanted = self.wanted.borrow_mut();
+        if !wanted.is_empty() {
+            wanted.remove(0);
+        }
+    }
+
+    pub fn forget_wanted(&self) {
+        self.wanted.borrow_mut().clear();
+    }
+
+    /// Of the older ones, if they were fetched; else they are noted.
+    fn older_entries(
+        &self,
+        (low, high): (u64, u64),
+        most: u64,
+        context: GetEntriesContext,
+    ) -> raft::Result<Vec<Entry>> {
+        let to = high.min(self.before.index + 1);
+        let first = self.fetched.first().map_or(u64::MAX, |entry| entry.index);
+        let skip = low.checked_sub(first);
+        let found = skip.and_then(|skip| self.fetched.get(skip as usize..));
+        if let Some(found) = found.filter(|found| !found.is_empty()) {
+            return Ok(fitting(found.iter().take((to - low) as usize), most));
+        }
+        // Only what is sent to peers lies so far back.
+        if !context.can_async() {
+            return Err(StorageError::Compacted.into());
+        }
+        let mut wanted = self.wanted.borrow_mut();
+        if wanted.len() < MOST_WANTED {
+            wanted.push(WantedPart {
+                from: low,
+                to,
+                context,
+            });
+        }
+        Err(StorageError::LogTemporarilyUnavailable.into())
     }
 
     /// The last applied entry that need not be kept where the others take no more bytes than this.
@@ -120,6 +223,17 @@ impl Tail {
     }
 }
 
+/// As many as have so many bytes, and one at least.
+fn fitting<'a>(entries: impl Iterator<Item = &'a Entry>, most_bytes: u64) -> Vec<Entry> {
+    let mut size = 0;
+    let fits = |entry: &&Entry| {
+        let is_first = size == 0;
+        size += Tail::size(entry);
+        is_first || size <= most_bytes
+    };
+    entries.take_while(fits).cloned().collect()
+}
+
 impl Storage for Tail {
     fn initial_state(&self) -> raft::Result<RaftState> {
         Ok(RaftState::new(self.hard.clone(), self.started.clone()))
@@ -130,35 +244,36 @@ impl Storage for Tail {
         low: u64,
         high: u64,
         max_size: impl Into<Option<u64>>,
-        _: GetEntriesContext,
+        context: GetEntriesContext,
     ) -> raft::Result<Vec<Entry>> {
-        if low <= self.before.index {
+        if low <= self.older.before().index {
             return Err(StorageError::Compacted.into());
         }
         if high > self.last() + 1 {
             return Err(StorageError::Unavailable.into());
         }
         let most = max_size.into().unwrap_or(u64::MAX);
-        let (skip, mut size) = ((low - self.before.index - 1) as usize, 0_u64);
+        if low <= self.before.index {
+            return self.older_entries((low, high), most, context);
+        }
+        let skip = (low - self.before.index - 1) as usize;
         let asked = self.entries.iter().skip(skip).take((high - low) as usize);
-        let fits = |entry: &&Entry| {
-            let is_first = size == 0;
-            size += Self::size(entry);
-            is_first || size <= most
-        };
-        Ok(asked.take_while(fits).cloned().collect())
+        Ok(fitting(asked, most))
     }
 
     fn term(&self, index: u64) -> raft::Result<u64> {
         match self.place_of(index) {
             Some(place) => Ok(place.term),
-            None if index < self.before.index => Err(StorageError::Compacted.into()),
+            None if index < self.before.index => {
+                let term = self.older.term(index);
+                term.ok_or(StorageError::Compacted.into())
+            }
             None => Err(StorageError::Unavailable.into()),
         }
     }
 
     fn first_index(&self) -> raft::Result<u64> {
-        Ok(self.before.index + 1)
+        Ok(self.older.before().index + 1)
     }
 
     fn last_index(&self) -> raft::Result<u64> {
@@ -178,5 +293,71 @@ impl Storage for Tail {
         (metadata.index, metadata.term) = (place.index, place.term);
         metadata.set_conf_state(self.applied.membership.to_raft());
         Ok(snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use raft::Error;
+
+    use super::*;
+
+    fn entry(term: u64, index: u64) -> Entry {
+        let mut entry = Entry::default();
+        (entry.term, entry.index) = (term, index);
+        entry
+    }
+
+    /// Entries 11 to 20 in files, those from 16 on of a later term.
+    fn tail() -> Tail {
+        let at = |term, index| Place { term, index };
+        let older = OlderEntries::new(at(2, 10), [at(3, 16)]).unwrap();
+        let applied = SnapshotFacts {
+            place: at(3, 20),
+            ..SnapshotFacts::default()
+        };
+        Tail::new(
+            HardState::default(),
+            applied,
+            (older, at(3, 20)),
+            vec![entry(3, 21)],
+        )
+    }
+
+    fn read(tail: &Tail, low: u64, high: u64) -> raft::Result<Vec<u64>> {
+        let found = tail.entries(low, high, u64::MAX, GetEntriesContext::empty(true))?;
+        Ok(found.iter().map(|entry| entry.index).collect())
+    }
+
+    #[test]
+    fn entries_in_files_are_fetched_first() {
+        let mut tail = tail();
+        let waits = Err(Error::Store(StorageError::LogTemporarilyUnavailable));
+        assert_eq!(tail.first_index(), Ok(11));
+        assert_eq!([10, 15, 16].map(|at| tail.term(at)), [Ok(2), Ok(2), Ok(3)]);
+        assert_eq!(read(&tail, 21, 22), Ok(vec![21]));
+        assert_eq!(read(&tail, 15, 22), waits);
+        assert_eq!(tail.first_wanted(), Some((15, 21)), "memory has the rest");
+        assert!(tail.take_fetched(vec![entry(2, 15), entry(3, 16)]));
+        assert_eq!(tail.take_wanted().len(), 1);
+        assert_eq!(read(&tail, 15, 22), Ok(vec![15, 16]));
+        assert_eq!(read(&tail, 17, 22), waits);
+        tail.drop_fetched();
+        tail.forget_older(15);
+        let gone = Err(Error::Store(StorageError::Compacted));
+        assert_eq!(read(&tail, 15, 22), gone, "a copy brings it");
+        assert_eq!(read(&tail, 16, 22), waits);
+    }
+
+    #[test]
+    fn what_was_not_decided_there_is_not_taken() {
+        let mut tail = tail();
+        assert!(!tail.take_fetched(vec![entry(3, 15), entry(3, 16)]));
+        assert!(!tail.take_fetched(vec![entry(2, 14), entry(3, 16)]));
+        assert!(!tail.take_fetched(vec![entry(3, 20), entry(3, 21)]));
+        assert_eq!(
+            read(&tail, 15, 17),
+            Err(Error::Store(StorageError::LogTemporarilyUnavailable))
+        );
     }
 }

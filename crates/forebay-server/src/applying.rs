@@ -71,9 +71,8 @@ fn run_proposal(
         }
         Err(CommandError::Machine { passes: true, text }) => Err(StateError::Later(text)),
         Err(CommandError::Machine { text, .. }) => Err(StateError::Never(text)),
-        Err(CommandError::NotHere(words) | CommandError::Damaged(words)) => {
-            Err(StateError::Never(words))
-        }
+        Err(CommandError::Damaged(words)) => Err(StateError::Damaged(words)),
+        Err(CommandError::NotHere(words)) => Err(StateError::Never(words)),
         Err(CommandError::NotResident | CommandError::Replicas) => Err(StateError::Later(
             "a decided command was asked to wait".to_owned(),
         )),

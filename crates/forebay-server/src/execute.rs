@@ -72,7 +72,7 @@ impl View<'_> {
         let keys = command.key_places(args.len()).map(|at| args.get(at));
         let leaves = match self.leaves(keys) {
             Ok(leaves) => leaves,
-            Err(stop) => return (settle(Err(stop), start, reply), None),
+            Err(stop) => return (self.stop(stop, start, reply), None),
         };
         let moments = match command.key_places(args.len()).nth(1) {
             Some(_) if !self.tables.live.is_empty() => {
@@ -86,8 +86,14 @@ impl View<'_> {
                 let outcome = self.lead_on(outcome, start, reply);
                 (leaves.check(outcome, start, reply), table)
             }
-            Err(stop) => (settle(Err(stop), start, reply), None),
+            Err(stop) => (self.stop(stop, start, reply), None),
         }
+    }
+
+    /// What becomes of a command that stopped before it read.
+    pub fn stop(&self, stop: CommandError, start: usize, reply: &mut Reply) -> Outcome {
+        let outcome = settle(Err(stop), start, reply);
+        self.lead_on(outcome, start, reply)
     }
 
     /// What becomes of a command whose keys are not here, or cannot be read here: it is taken to
@@ -177,7 +183,7 @@ impl View<'_> {
                 (self.lead_on(outcome, start, reply), table)
             }
             Ok(false) => self.exec_reading(queued, reply),
-            Err(stop) => (settle(Err(stop), start, reply), None),
+            Err(stop) => (self.stop(stop, start, reply), None),
         }
     }
 
@@ -195,19 +201,16 @@ impl View<'_> {
         });
         let leaves = match self.leaves(keys) {
             Ok(leaves) => leaves,
-            Err(stop) => return (settle(Err(stop), start, reply), None),
+            Err(stop) => return (self.stop(stop, start, reply), None),
         };
         let moments = match self.moments(commands()) {
             Ok(moments) => moments,
-            Err(stop) => return (settle(Err(stop), start, reply), None),
+            Err(stop) => return (self.stop(stop, start, reply), None),
         };
         // Later than what is read: what has not changed by now had not then.
         let is_changed = match self.has_other_version(&queued.watches) {
             Ok(has_other) => has_other || queued.watches.any_written(),
-            Err(stop) => {
-                let outcome = settle(Err(stop), start, reply);
-                return (self.lead_on(outcome, start, reply), None);
-            }
+            Err(stop) => return (self.stop(stop, start, reply), None),
         };
         if is_changed {
             reply.null_array();

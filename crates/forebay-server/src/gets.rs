@@ -215,12 +215,12 @@ impl<'t> View<'t> {
     }
 
     fn refuse_replica_get(&self, stop: CommandError, reply: &mut Reply) -> AnsweredGets<'t> {
-        let outcome = settle(Err(stop), reply.len(), reply);
+        let outcome = self.stop(stop, reply.len(), reply);
         let is_refused = usize::from(outcome == Outcome::Failed);
         AnsweredGets {
             answered: is_refused,
             failed: is_refused,
-            not_here: outcome == Outcome::Replicas,
+            not_here: matches!(outcome, Outcome::Replicas | Outcome::NotHere),
             ..AnsweredGets::default()
         }
     }

@@ -78,6 +78,13 @@ impl Shared {
     pub fn tell_damage(&self, error: &str) {
         if let Some(left_out) = self.damage_told.due(self.now_ms()) {
             error!(error, left_out, "a read met damage");
+            let replicas = self
+                .cluster
+                .as_ref()
+                .map(|cluster| cluster.member().replicas());
+            if let Some(Some(replicas)) = replicas {
+                replicas.damage_met();
+            }
         }
     }
 

@@ -11,8 +11,9 @@ use forebay_engine::{Pointers, Source, Store, StoreError, Table, TableName, Vers
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_load::progress::Progress;
 use forebay_load::sources::Spool;
-use forebay_objects::{Patience, RemoteDisk, RemoteStore};
+use forebay_objects::{Patience, RemoteDisk, RemoteStore, is_claimed};
 use serde::Serialize;
+use tracing::warn;
 
 use crate::cluster_handle::{Clustered, is_in_cluster};
 use crate::exit::{Outcome, is_closed_pipe};
@@ -286,6 +287,25 @@ impl Context {
             self.random.clone(),
             path,
         )?)
+    }
+
+    /// The store in a cache. Its own file says nothing but the format, so where it is damaged and
+    /// the directory is known to be a cache, it is written anew: all that matters there has
+    /// checksums of its own.
+    pub fn open_cache_directory(&self, path: &Path) -> anyhow::Result<Store> {
+        match self.open_or_create_directory(path) {
+            Err(error)
+                if error
+                    .downcast_ref()
+                    .is_some_and(StoreError::is_damaged_kind)
+                    && is_claimed(&*self.disk, path)? =>
+            {
+                warn!(%error, "the file of the cache is written anew");
+                Store::mend_kind(&*self.disk, path)?;
+                self.open_or_create_directory(path)
+            }
+            opened => opened,
+        }
     }
 
     /// Where sources go that can be read only once: beside the work of pushes, where --work-dir

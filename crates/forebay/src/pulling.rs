@@ -59,7 +59,7 @@ impl Context {
     /// The store in a directory, and what brings the versions of --store, which is in object
     /// storage, into it.
     pub fn open_cache(&self, dir: &Path, options: PullOptions) -> anyhow::Result<(Store, Puller)> {
-        let store = self.open_or_create_directory(dir)?;
+        let store = self.open_cache_directory(dir)?;
         let puller = Puller::new(self.remote_url()?, store.clone(), options)?;
         Ok((store, puller))
     }

@@ -289,7 +289,8 @@ impl Keeping<'_> {
     fn is_kept(&self, watch: &GroupWatch, group: &GroupEntry, wanted: &[NodeId]) -> bool {
         let has_problem = |peer: &PeerEntry| {
             let report = watch.report(group.group, peer);
-            report.is_some_and(|report| report.problem.is_some())
+            let ails = report.is_some_and(|report| report.problem.is_some() || report.ails);
+            ails || peer.ails
         };
         group.term > 0
             && group.peers.len() == wanted.len()
@@ -313,7 +314,9 @@ impl Keeping<'_> {
             return;
         }
         for at in 0..group.peers.len() {
-            let PeerEntry { peer, node, state } = group.peers[at];
+            let PeerEntry {
+                peer, node, state, ..
+            } = group.peers[at];
             let is_founder = group.founders.contains(&peer);
             let is_wanted = wanted.contains(&node);
             group.peers[at].state = match state {
@@ -342,13 +345,43 @@ impl Keeping<'_> {
             let Some(report) = watch.report(group.group, &peer) else {
                 continue;
             };
+            group.peers[at].ails = report.ails;
             group.peers[at].state = match (report.problem, peer.state) {
                 (Some(_), PeerState::Made) if is_planted(Bug::ReusesAPeer) => PeerState::New,
                 (Some(_), _) => PeerState::Lost,
+                (None, PeerState::Made)
+                    if report.ails && self.can_spare(watch, group, peer.peer) =>
+                {
+                    PeerState::Lost
+                }
                 (None, PeerState::New) => PeerState::Made,
                 (None, state) => state,
             };
         }
+    }
+
+    /// Whether the group has a majority without a peer, as its leader tells, which is another.
+    fn can_spare(&self, watch: &GroupWatch, group: &GroupEntry, spared: PeerId) -> bool {
+        let Some(leading) = watch.leading(group.group) else {
+            return false;
+        };
+        let heard = self.heard.get(&leading.node);
+        let is_heard = heard.is_some_and(|heard| self.now.since(heard.at) < BEAT_LOST);
+        let members = &leading.lead.members;
+        if !is_heard || leading.term < group.term || members.is_joint() {
+            return false;
+        }
+        let behind = &leading.lead.behind;
+        let answers = |voter: &&PeerId| {
+            let entry = group.peer(**voter);
+            let entry =
+                entry.filter(|entry| entry.peer != spared && entry.state != PeerState::Lost);
+            entry.is_some_and(|entry| {
+                entry.node == leading.node || behind.iter().any(|(peer, _)| *peer == entry.peer)
+            })
+        };
+        let answering = members.voters.iter().filter(answers).count();
+        !members.voters.contains(&spared) || answering > members.voters.len() / 2
     }
 
     /// Peers that have left, and that nobody can take in again.

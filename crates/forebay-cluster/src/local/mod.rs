@@ -29,6 +29,7 @@ pub use crate::version::SPARE_BYTES;
 use crate::version::VersionSummary;
 use crate::versions::{Bring, VersionSummaries, Versions};
 
+pub use forebay_host::KEPT_BYTES as LOG_KEPT_BYTES;
 pub use held::HeldRanges;
 use origin::{NOT_THERE, PeerOrigin};
 pub use replicas::{LocalReplicas, OpenLiveTables, ReplicaParts, ReplicaWatch, boot_id};

@@ -97,6 +97,10 @@ pub struct PeerEntry {
     pub peer: PeerId,
     pub node: NodeId,
     pub state: PeerState,
+    /// It met damage, and stays until its group has a majority without it; meanwhile others are to
+    /// lead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ails: bool,
 }
 
 /// What is to become of a replica.
@@ -177,6 +181,7 @@ impl GroupEntry {
             peer,
             node,
             state: PeerState::New,
+            ails: false,
         });
         peer
     }

@@ -65,7 +65,11 @@ pub enum FollowerEvent {
     /// Bytes that are free on the disk.
     Free(u64),
     /// How all replicas of live tables here stand now.
-    Replicas(Vec<GroupReport>),
+    Replicas {
+        reports: Vec<GroupReport>,
+        /// What keeps tables from being as they are to be.
+        troubles: Vec<String>,
+    },
     /// The node is told to stop.
     Leave,
 }

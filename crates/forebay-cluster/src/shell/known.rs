@@ -54,8 +54,12 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// Notes which cluster the node is of.
+    /// Notes which cluster the node is of, where that is not noted yet: a node whose disk is full
+    /// starts all the same.
     pub fn note_identity(&self, identity: &Identity) -> io::Result<()> {
+        if self.identity().as_ref() == Some(identity) {
+            return Ok(());
+        }
         self.disk.create_dir_all(&self.dir)?;
         let bytes = written(identity.forebay_cluster, identity).map_err(io::Error::other)?;
         replace_file(&*self.disk, &self.dir.join(IDENTITY), &bytes)

@@ -30,6 +30,8 @@ struct NotedOrders {
     /// The stamp and the revision of the head that is noted on the disk.
     noted: Option<(u64, u64)>,
     orders: Option<ReplicaOrders>,
+    /// They cannot be noted; what is here of them runs meanwhile.
+    run_meanwhile: bool,
 }
 
 /// A node as its replicas know it.
@@ -45,9 +47,10 @@ impl ReplicaWatch for ShellWatch {
         })
     }
 
-    fn replicas_stand(&self, reports: Vec<GroupReport>) {
+    fn replicas_stand(&self, reports: Vec<GroupReport>, troubles: Vec<String>) {
         if let Some(shell) = self.0.upgrade() {
-            shell.tell(NodeEvent::Follower(FollowerEvent::Replicas(reports)));
+            let stand = FollowerEvent::Replicas { reports, troubles };
+            shell.tell(NodeEvent::Follower(stand));
         }
     }
 }
@@ -93,7 +96,10 @@ impl Shell {
                 replicas.carry_out(orders);
             }
             Some(_) => {
-                self.replica_orders.orders.lock().orders = Some(orders);
+                {
+                    let mut waiting = self.replica_orders.orders.lock();
+                    (waiting.orders, waiting.run_meanwhile) = (Some(orders), false);
+                }
                 self.order_again();
             }
         }
@@ -139,7 +145,28 @@ impl Shell {
             });
             if let Err(error) = noted {
                 debug!(%error, "replicas wait until the catalog is noted here");
+                if error.raw_os_error().is_some() {
+                    shell.run_meanwhile(&error);
+                }
             }
         });
+    }
+
+    /// Where nothing can be noted, as on a full disk, the replicas that are here run all the same:
+    /// only what is made or removed is to be known after a restart.
+    fn run_meanwhile(&self, error: &io::Error) {
+        let mut waiting = self.replica_orders.orders.lock();
+        if waiting.run_meanwhile {
+            return;
+        }
+        if let (Some(replicas), Some(orders)) = (&self.parts.replicas, &waiting.orders) {
+            let dir = self.parts.remembered.dir.display();
+            warn!(%error, %dir, "no replica is made or removed until there is room; those that are here run");
+            replicas.carry_out(ReplicaOrders {
+                is_from_memory: true,
+                ..orders.clone()
+            });
+            waiting.run_meanwhile = true;
+        }
     }
 }

@@ -34,6 +34,8 @@ pub struct SimReplica {
     pub is_damaged: bool,
     /// Of one that came of a cut: the revision that names it first.
     pub planned_in: u64,
+    /// It met damage, and goes on as far as it can.
+    pub ails: bool,
 }
 
 /// The replicas of a process.
@@ -83,6 +85,7 @@ impl World {
             revision,
             replicas,
             gone,
+            missing: _,
         } = orders;
         let is_ordered = |place: &ReplicaPlace| {
             let mut orders = replicas.iter();
@@ -157,7 +160,8 @@ impl World {
             }
         }
         let reports = self.reports(by, &orders);
-        self.tell_follower(by, FollowerEvent::Replicas(reports));
+        let troubles = Vec::new();
+        self.tell_follower(by, FollowerEvent::Replicas { reports, troubles });
     }
 
     fn make_replica(&mut self, host: usize, order: &ReplicaOrder) {
@@ -381,7 +385,9 @@ impl World {
         let mut reports = Vec::new();
         for order in orders {
             let place = (order.group, order.peer);
-            let problem = match self.hosts[by.host].disk.replicas.get(&place) {
+            let on_disk = self.hosts[by.host].disk.replicas.get(&place);
+            let ails = on_disk.is_some_and(|replica| replica.ails);
+            let problem = match on_disk {
                 None if self.comes_of_a_cut(by.host, order) => continue,
                 None => Some(ReplicaProblem::Forgot),
                 Some(replica) if replica.is_damaged => Some(ReplicaProblem::Damaged),
@@ -412,6 +418,7 @@ impl World {
                 peer: order.peer,
                 term: belief.map_or(term, |belief| belief.term),
                 problem,
+                ails,
                 stranded: stranded.filter(|_| lead.is_none() && problem.is_none()),
                 leads: lead,
             });

@@ -32,7 +32,10 @@ impl World {
         let members = self.live.groups.get(&group).map(|group| &group.members);
         let is_voter = members.is_some_and(|members| members.voters.contains(&peer));
         let has_run = self.live.ran.contains_key(&place);
-        if is_named && is_voter && has_run && self.remembers(group, peer) {
+        // One that met damage goes before: its node has one replica of a partition.
+        let on_disk = self.hosts[host].disk.replicas.get(&place);
+        let ails = on_disk.is_some_and(|replica| replica.ails);
+        if is_named && is_voter && has_run && !ails && self.remembers(group, peer) {
             let name = &self.hosts[host].name;
             self.fail(format!(
                 "{name} removes peer {peer} of group {group}, which votes"

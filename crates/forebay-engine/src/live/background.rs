@@ -15,6 +15,7 @@ use tracing::{debug, info, warn};
 
 use crate::live::LiveTable;
 use crate::live::error::LiveError;
+use crate::live::manifest::LiveManifest;
 use crate::live::shared::{GATE_ENDED, LiveShared, Progress, Trouble};
 use crate::live::turns::Turns;
 
@@ -155,6 +156,17 @@ impl LiveShared {
         if WORKERS.iter().any(|worker| (worker.is_due)(self)) {
             self.start_workers();
         }
+    }
+
+    /// Merges go on that a damaged run had stopped, if it is no run of the table any more.
+    pub fn resume_merges(&self, manifest: &LiveManifest) {
+        let is_sound = self.damaged_of(manifest).is_empty();
+        self.tell(|progress| {
+            if is_sound && std::mem::take(&mut progress.merges.has_stopped) {
+                progress.merges.problem = None;
+                progress.running[MERGER.place] = false;
+            }
+        });
     }
 
     /// Starts the threads that do not run. Each looks for itself whether there is something to do.
@@ -312,6 +324,7 @@ impl LiveShared {
             let trouble = (worker.trouble)(progress);
             trouble.failures += 1;
             trouble.problem = Some(text);
+            trouble.has_stopped = matches!(consequence, Consequence::Stop);
         });
         matches!(consequence, Consequence::TryAgain)
     }

@@ -46,6 +46,12 @@ impl PartitionCopy {
     pub fn long_values_file(&self, id: &RunId) -> PathBuf {
         self.table.shared().files.extent(id)
     }
+
+    /// Reads one of its runs back, which somebody could not read who brought it from here:
+    /// [`LiveTable::damaged`] knows afterwards.
+    pub fn check_run(&self, id: &RunId) -> Result<(), LiveError> {
+        self.table.check_run(id)
+    }
 }
 
 impl Drop for PartitionCopy {

@@ -136,6 +136,12 @@ impl LiveError {
         }
     }
 
+    /// Whether a run's file, or the device under it, no longer gives what was written. Another
+    /// replica may.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Run { source, .. } if source.is_damage())
+    }
+
     /// Whether it is of this machine, so that another replica may not meet it: not of what was
     /// asked for, or of what is stored.
     pub fn is_of_this_machine(&self) -> bool {

@@ -118,6 +118,6 @@ impl LiveShared {
     pub fn changed_partitions(&self, manifest: &mut LiveManifest, next: LiveManifest) {
         *manifest = next;
         self.count_runs(manifest);
-        self.tell(|_| ());
+        self.resume_merges(manifest);
     }
 }

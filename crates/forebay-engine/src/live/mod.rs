@@ -61,6 +61,7 @@ mod compaction;
 mod content;
 mod copies;
 mod cursor;
+mod damage;
 mod drop;
 mod entry;
 mod entry_load;

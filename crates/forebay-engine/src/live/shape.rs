@@ -9,6 +9,7 @@ use forebay_run::operation::{CowOperation, DeltaKind, OperandError, Operation};
 use forebay_run::{Order, RunError};
 
 use crate::bound::Bound;
+use crate::live::damage::MetDamage;
 use crate::live::error::LiveError;
 use crate::live::options::LiveOptions;
 use crate::name::TableName;
@@ -21,6 +22,7 @@ pub(crate) struct Shape {
     pub delta: Option<DeltaKind>,
     /// Tells what has expired.
     clock: Arc<dyn Clock>,
+    pub damage: MetDamage,
 }
 
 /// What tells a partition's time. It is taken under the partition's lock, along with the state that
@@ -59,6 +61,7 @@ impl Shape {
             order: options.order,
             delta: options.delta,
             clock,
+            damage: MetDamage::default(),
         }
     }
 
@@ -127,7 +130,9 @@ impl Shape {
         }
     }
 
+    /// Damage is noted.
     pub fn run_error(&self, source: RunError) -> LiveError {
+        self.damage.note(&source);
         LiveError::Run {
             table: self.table.clone(),
             source,

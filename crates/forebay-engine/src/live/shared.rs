@@ -94,6 +94,8 @@ pub(crate) struct Trouble {
     pub failures: u64,
     /// Why the last one did, if it did.
     pub problem: Option<String>,
+    /// There are no more steps: what failed would fail again.
+    pub has_stopped: bool,
 }
 
 /// How far the background work has come.

@@ -83,6 +83,18 @@ impl GroupIndex {
         self.entries.get(usize::try_from(at).ok()?)
     }
 
+    /// The place before the first entry, then the first entry of each other term, up to `through`.
+    pub fn terms(&self, through: u64) -> Vec<EntryPlace> {
+        let mut terms = vec![self.before];
+        let entries = (self.before.index + 1..=through).zip(&self.entries);
+        for (index, IndexedEntry { term, .. }) in entries {
+            if terms.last().is_some_and(|last| last.term != *term) {
+                terms.push(EntryPlace { term: *term, index });
+            }
+        }
+        terms
+    }
+
     /// The place at `index`, which may be that before the first entry.
     pub fn place_of(&self, index: u64) -> Option<EntryPlace> {
         if index == self.before.index {

@@ -227,6 +227,11 @@ impl ReplicaLog {
         self.log.size_bytes()
     }
 
+    /// How many of them are needed: entries that are not trimmed.
+    pub fn needed_bytes(&self) -> u64 {
+        self.ends.lock().index.needed_bytes()
+    }
+
     /// Entries of `group` up to `through_index` need not be kept: the partition's runs have them.
     /// Peers may still be sent them until their segments are removed. This is not logged: after a
     /// restart it is said again.

@@ -60,6 +60,14 @@ impl ReplicaLog {
         }
     }
 
+    /// The place before the first entry of `group` that is kept, then that of the first one of each
+    /// later term, up to `through_index`; nothing of a group that is not known.
+    pub fn terms(&self, group: u64, through_index: u64) -> Vec<EntryPlace> {
+        let ends = self.ends.lock();
+        let known = ends.index.groups.get(&group);
+        known.map_or_else(Vec::new, |known| known.terms(through_index))
+    }
+
     fn find_entries(
         &self,
         group: u64,

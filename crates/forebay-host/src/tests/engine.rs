@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use super::ring::{Net, Port, wait_for};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_writer::TableLog;
 use crate::opening::{FoundReplica, OpenError, open_replicas};
-use crate::outside::{NodeKey, StateError};
+use crate::outside::{NodeKey, StateError, Unpaced};
 use crate::partition_state::{Carrier, Commands, PartitionState, place_of};
+use crate::replica_log::{EngineLog, KEPT_BYTES};
 
 const BOOT: u128 = 7;
 
@@ -104,6 +106,7 @@ struct Node {
 
 struct Running {
     host: Arc<ReplicaHost>,
+    log: Arc<EngineLog>,
     table: LiveTable,
     states: Vec<Arc<PartitionState>>,
 }
@@ -113,6 +116,8 @@ struct Nodes {
     states: Arc<States>,
     nodes: Vec<Node>,
     parts: Vec<PartitionRange>,
+    /// Of each log, for peers.
+    kept_bytes: u64,
 }
 
 fn group_of(id: PartitionId) -> GroupId {
@@ -124,8 +129,9 @@ fn peers() -> Vec<PeerId> {
 }
 
 impl Nodes {
-    fn new() -> Self {
+    fn new(kept_bytes: u64) -> Self {
         let mut nodes = Self {
+            kept_bytes,
             net: Arc::default(),
             states: Arc::default(),
             nodes: Vec::new(),
@@ -190,11 +196,14 @@ impl Nodes {
             ReplicaHost::start(HostParts {
                 clock: clock.clone(),
                 post: Arc::new(Port(Arc::clone(&self.net))),
+                pace: Arc::new(Unpaced),
                 appliers: 1,
                 first_request: starts << 40,
             })
             .unwrap(),
         );
+        found.log.keep_for_peers(self.kept_bytes);
+        let engine_log = Arc::clone(&found.log);
         let log = TableLog::start(found.log, clock).unwrap();
         let mut states = Vec::new();
         for (replica, start) in replicas.iter().zip(found.starts.into_values()) {
@@ -226,6 +235,7 @@ impl Nodes {
         self.net.enter(key, &host);
         node.running = Some(Running {
             host,
+            log: engine_log,
             table,
             states,
         });
@@ -291,7 +301,7 @@ impl Nodes {
 
 #[test]
 fn partitions_come_back_from_their_logs_and_nothing_is_lost_or_doubled() {
-    let mut nodes = Nodes::new();
+    let mut nodes = Nodes::new(KEPT_BYTES);
     let keys: Vec<Vec<u8>> = (0..12).map(|key| format!("k{key}").into_bytes()).collect();
     let (mut least, mut most) = (vec![0; 12], vec![0; 12]);
     for round in 0..4_usize {
@@ -325,21 +335,73 @@ fn partitions_come_back_from_their_logs_and_nothing_is_lost_or_doubled() {
     }
 }
 
+/// How often copies were put in place on a node, and how many bytes the others read for it.
+fn brought(nodes: &Nodes, at: usize) -> (u64, u64) {
+    let running = nodes.nodes.iter().enumerate();
+    let running = running.filter_map(|(at, node)| Some((at, node.running.as_ref()?)));
+    let (mut copies, mut tail_bytes) = (0, 0);
+    for (other, running) in running {
+        let counts = running.host.counts();
+        match other == at {
+            true => copies = counts.copies.load(Ordering::Relaxed),
+            false => tail_bytes += counts.tail_bytes.load(Ordering::Relaxed),
+        }
+    }
+    (copies, tail_bytes)
+}
+
+/// Adds so often that memory has only the last of it; returns the sum.
+fn add_much(nodes: &Nodes) -> u64 {
+    let padding = vec![0; 100 << 10];
+    let uncertain: u64 = (0..200).map(|_| nodes.add(b"a", 1, &padding)).sum();
+    assert_eq!(uncertain, 0);
+    let group = nodes.group(b"a");
+    let leader = nodes.leader(group).unwrap();
+    wait_for("it is in runs", || {
+        leader.table.flush().unwrap();
+        leader.log.size_bytes().0 < 1 << 20
+    });
+    // Memory forgets it within two looks.
+    SystemClock.sleep(Duration::from_millis(2200));
+    200
+}
+
 #[test]
-fn a_replica_that_was_away_for_long_gets_the_partitions_runs() {
-    let mut nodes = Nodes::new();
+fn a_replica_that_was_away_is_sent_the_tail_of_the_log_from_its_files() {
+    let mut nodes = Nodes::new(KEPT_BYTES);
     nodes.add(b"a", 5, b"");
     nodes.stop(2);
-    // More than is kept for peers that are behind.
-    let padding = vec![0; 100 << 10];
-    let mut sum = 5;
-    for _ in 0..100 {
-        assert_eq!(nodes.add(b"a", 1, &padding), 0);
-        sum += 1;
-    }
-    SystemClock.sleep(Duration::from_millis(1500));
+    let sum = 5 + add_much(&nodes);
+    nodes.start(2);
+    wait_for("the tail", || nodes.value(2, b"a") == sum);
+    let (copies, tail_bytes) = brought(&nodes, 2);
+    assert_eq!(copies, 0);
+    assert!(tail_bytes > 10 << 20, "{tail_bytes}");
+    // Whoever leads after a restart has the files, too.
+    nodes.stop(1);
+    let sum = sum + add_much(&nodes);
+    nodes.stop(0);
+    nodes.start(0);
+    nodes.start(1);
+    wait_for("the tail", || nodes.value(1, b"a") == sum);
+    assert_eq!(brought(&nodes, 1).0, 0);
+}
+
+#[test]
+fn a_replica_that_was_away_for_long_gets_the_partitions_runs() {
+    let mut nodes = Nodes::new(0);
+    nodes.add(b"a", 5, b"");
+    nodes.stop(2);
+    let sum = 5 + add_much(&nodes);
+    let leader = nodes.leader(nodes.group(b"a")).unwrap();
+    wait_for("segments are gone", || {
+        leader.table.flush().unwrap();
+        leader.log.size_bytes().1 < 8 << 20
+    });
     nodes.start(2);
     wait_for("the copy", || nodes.value(2, b"a") == sum);
+    // It is counted once it is in place.
+    wait_for("it is counted", || brought(&nodes, 2).0 == 1);
     let table = &nodes.nodes[2].running.as_ref().unwrap().table;
     let runs = table
         .content(table.partition_of(b"a").unwrap())
@@ -355,7 +417,7 @@ fn a_replica_that_was_away_for_long_gets_the_partitions_runs() {
 
 #[test]
 fn a_replica_whose_log_is_gone_is_not_the_peer_that_it_was() {
-    let mut nodes = Nodes::new();
+    let mut nodes = Nodes::new(KEPT_BYTES);
     nodes.add(b"a", 5, b"");
     nodes.stop(0);
     let dir = nodes.nodes[0].dir.path();

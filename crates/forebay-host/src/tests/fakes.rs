@@ -5,17 +5,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_replica::{
-    Committed, Content, GroupId, LogEntry, PeerId, Place, Promise, SnapshotFacts, Start,
+    Committed, Content, GroupId, LogEntry, OlderEntries, PeerId, Place, Promise, SnapshotFacts,
+    Start,
 };
 use parking_lot::Mutex;
 
-use crate::outside::{Acknowledged, GroupLog, GroupState, StateError, WriteError, Writing};
+use crate::outside::{
+    Acknowledged, FoundEntries, GroupLog, GroupState, NoEntries, StateError, WriteError, Writing,
+};
 
 #[derive(Debug, Default)]
 pub struct MemoryLog {
     pub groups: Mutex<BTreeMap<GroupId, Kept>>,
     pub is_full: Mutex<bool>,
     pub is_broken: Mutex<bool>,
+    /// Nothing is trimmed.
+    pub keeps_all: Mutex<bool>,
+    /// How often entries were read for a peer.
+    pub tail_reads: Mutex<u64>,
     /// How many writes there were, and of how many groups' wishes.
     pub counts: Mutex<(u64, u64)>,
 }
@@ -57,7 +64,35 @@ impl GroupLog for MemoryLog {
         Ok(())
     }
 
+    fn entries(
+        &self,
+        group: GroupId,
+        (from, to): (u64, u64),
+        most_bytes: u64,
+    ) -> Result<FoundEntries, NoEntries> {
+        let groups = self.groups.lock();
+        let kept = groups.get(&group).ok_or(NoEntries { through: from })?;
+        let skip = from.checked_sub(kept.before.index + 1);
+        let skip = skip.ok_or(NoEntries {
+            through: kept.before.index,
+        })?;
+        let asked = kept.entries.iter().skip(skip as usize);
+        let mut found = FoundEntries::default();
+        for entry in asked.take_while(|entry| entry.place.index < to) {
+            found.bytes += entry.content.to_bytes().len() as u64;
+            found.entries.push(entry.clone());
+            if found.bytes >= most_bytes {
+                break;
+            }
+        }
+        *self.tail_reads.lock() += 1;
+        Ok(found)
+    }
+
     fn trim(&self, group: GroupId, through: u64) -> bool {
+        if *self.keeps_all.lock() {
+            return false;
+        }
         let mut groups = self.groups.lock();
         let kept = groups.entry(group).or_default();
         let is_old = |entry: &&LogEntry| entry.place.index <= through;
@@ -167,12 +202,21 @@ impl GroupState for Sum {
 
 /// What a restarted process begins with.
 pub fn found(log: &MemoryLog, sum: &Sum, group: GroupId, me: PeerId, seed: u64) -> Start {
-    let kept = log.groups.lock().get(&group).cloned().unwrap_or_default();
+    let mut kept = log.groups.lock().get(&group).cloned().unwrap_or_default();
+    let mut older = OlderEntries::none(kept.before);
+    let applied = sum.kept.lock().facts.place.index;
+    let is_older = |entry: &&LogEntry| entry.place.index <= applied;
+    let count = kept.entries.iter().take_while(is_older).count();
+    for entry in kept.entries.drain(..count) {
+        older.push(entry.place);
+        kept.before = entry.place;
+    }
     Start {
         group,
         me,
         promise: kept.promise,
         applied: sum.kept.lock().facts.clone(),
+        older,
         before: kept.before,
         entries: kept.entries,
         seed,

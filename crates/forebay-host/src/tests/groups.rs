@@ -119,6 +119,41 @@ fn who_was_away_for_long_gets_a_copy() {
 }
 
 #[test]
+fn who_was_away_is_sent_what_memory_has_no_more() {
+    let mut ring = Ring::new(3, 1);
+    ring.add(GROUP, 1);
+    ring.nodes
+        .values()
+        .for_each(|node| *node.log.keeps_all.lock() = true);
+    let away = *ring
+        .nodes
+        .keys()
+        .find(|node| **node != ring.leader(GROUP))
+        .unwrap();
+    ring.stop(away);
+    let mut wide = vec![0; 100 << 10];
+    wide[0] = 1;
+    let mut sum = 0;
+    while sum < 100 {
+        let leader = ring.leader(GROUP);
+        if let Some(Ok(now)) = ring.try_write(leader, GROUP, wide.clone().into()) {
+            sum = now;
+        }
+    }
+    SystemClock.sleep(Duration::from_millis(1500));
+    ring.start(away);
+    assert_eq!(ring.agree(GROUP), sum);
+    let kept = ring.nodes[&away].log.groups.lock()[&GROUP].before.index;
+    assert_eq!(kept, 1, "no copy came");
+    let reads: u64 = ring
+        .nodes
+        .values()
+        .map(|node| *node.log.tail_reads.lock())
+        .sum();
+    assert!(reads >= 5, "{reads}");
+}
+
+#[test]
 fn a_log_without_room_ends_a_lead_and_one_that_broke_ends_the_replica() {
     let ring = Ring::new(3, 1);
     ring.add(GROUP, 1);
@@ -177,6 +212,54 @@ fn a_state_without_room_applies_later_and_reads_wait_for_it() {
         *ring.nodes[&leader].states[&GROUP].is_full.lock() = false;
     });
     assert_eq!(is_read.load(Ordering::SeqCst), 6);
+}
+
+#[test]
+fn who_follows_answers_within_a_bound_when_all_others_are_gone_and_not_beyond_it() {
+    let mut ring = Ring::new(3, 1);
+    let sum = ring.add(GROUP, 5).0;
+    let leader = ring.leader(GROUP);
+    let follower = *ring.nodes.keys().find(|node| **node != leader).unwrap();
+    let bound = Duration::from_secs(5);
+    // Nothing was confirmed yet: it asks as ever.
+    wait_for("a read by who follows", || {
+        ring.read_within(follower, GROUP, bound) == Some(sum)
+    });
+    let confirmed = SystemClock.monotonic();
+    let others: Vec<_> = ring.nodes.keys().copied().collect();
+    for other in others.into_iter().filter(|node| *node != follower) {
+        ring.stop(other);
+    }
+    assert_eq!(ring.read_within(follower, GROUP, bound), Some(sum));
+    assert_eq!(ring.read(follower, GROUP), None, "it knows no majority");
+    assert_eq!(ring.read_within(follower, GROUP, bound), Some(sum));
+    while SystemClock.monotonic() < confirmed + bound {
+        SystemClock.sleep(Duration::from_millis(50));
+    }
+    assert_eq!(ring.read_within(follower, GROUP, bound), None);
+}
+
+#[test]
+fn who_reads_within_a_bound_all_the_time_sees_what_is_written() {
+    let ring = Ring::new(3, 1);
+    let bound = Duration::from_millis(400);
+    ring.add(GROUP, 1);
+    let leader = ring.leader(GROUP);
+    let follower = *ring.nodes.keys().find(|node| **node != leader).unwrap();
+    for _ in 0..20 {
+        let sum = ring.add(GROUP, 1).0;
+        let written = SystemClock.monotonic();
+        wait_for("the write is seen", || {
+            let begun = SystemClock.monotonic();
+            let read = ring.read_within(follower, GROUP, bound);
+            let is_late = begun >= written + bound;
+            assert!(
+                !is_late || read.is_none_or(|read| read >= sum),
+                "{read:?} is older than the bound: {sum} was written"
+            );
+            read == Some(sum)
+        });
+    }
 }
 
 #[test]

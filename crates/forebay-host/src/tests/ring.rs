@@ -11,10 +11,10 @@ use forebay_replica::{GroupId, PeerId, Refusal, Start};
 use parking_lot::Mutex;
 
 use super::fakes::{MemoryLog, Sum, found};
-use crate::group::GroupFacts;
+use crate::group::{GroupFacts, ReadDone};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_writer::TableLog;
-use crate::outside::{NodeKey, Post};
+use crate::outside::{NodeKey, Post, Unpaced};
 
 /// Carries frames at once, or not at all.
 #[derive(Debug, Default)]
@@ -108,6 +108,7 @@ impl Ring {
         let host = ReplicaHost::start(HostParts {
             clock: clock.clone(),
             post: Arc::new(port),
+            pace: Arc::new(Unpaced),
             appliers: 1,
             first_request: node.lives << 40,
         });
@@ -193,14 +194,26 @@ impl Ring {
 
     /// Reads at a node; `None`: refused, or not to be given.
     pub fn read(&self, node: NodeKey, group: GroupId) -> Option<u64> {
+        self.read_by(node, group, |host, done| host.read(group, done))
+    }
+
+    /// The same, of what may be old by less than that.
+    pub fn read_within(&self, node: NodeKey, group: GroupId, bound: Duration) -> Option<u64> {
+        self.read_by(node, group, |host, done| {
+            host.read_within(group, bound, done);
+        })
+    }
+
+    fn read_by(
+        &self,
+        node: NodeKey,
+        group: GroupId,
+        ask: impl FnOnce(&ReplicaHost, ReadDone),
+    ) -> Option<u64> {
         let host = self.nodes[&node].host.clone()?;
         let (told, answer) = channel();
-        host.read(
-            group,
-            Box::new(move |leave| {
-                let _ = told.send(leave);
-            }),
-        );
+        let done = Box::new(move |leave| drop(told.send(leave)));
+        ask(&host, done);
         let leave = answer.recv_timeout(Duration::from_secs(20)).ok()?.ok()?;
         let sum = self.nodes[&node].states[&group].now.lock().sum;
         leave.holds().then_some(sum)

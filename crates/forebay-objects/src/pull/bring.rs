@@ -105,6 +105,11 @@ impl Bringer {
         &self.shared.local
     }
 
+    /// What bounds all that is brought, for others who bring something here, too.
+    pub fn throttle(&self) -> &Arc<PullThrottle> {
+        &self.shared.throttle
+    }
+
     /// Brings what is missing of a version's partitions that the store holds, and verifies what was
     /// not verified yet. What came stays when this fails or is `cancelled`, which ends it with
     /// [`PullError::Superseded`]: the next time goes on from there. Versions of several tables may

@@ -5,11 +5,16 @@ use std::io;
 use std::path::Path;
 
 use forebay_engine::{Store, StoreError};
-use forebay_io::replace_file;
+use forebay_io::{Disk, replace_file};
 
 use super::PullError;
 
 const FILE: &str = "pulled-from";
+
+/// Whether a directory is a cache, of whatever.
+pub fn is_claimed(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
+    disk.exists(&dir.join(FILE))
+}
 
 /// Makes sure that a local store is the cache of the store at `url`, or what else is told it from
 /// others by: marks it when it is empty.

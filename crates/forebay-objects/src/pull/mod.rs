@@ -43,9 +43,9 @@ pub use error::PullError;
 pub use origin::{DirectoryOrigin, Origin, Origins, object_origin};
 pub use pulled_store::PulledVersion;
 pub use state::{PullState, TablePull};
-pub use throttle::PullRate;
+pub use throttle::{PullRate, PullThrottle};
 
-pub use claim::claim;
+pub use claim::{claim, is_claimed};
 use pace::Pacer;
 use pulled_store::PulledStore;
 use watch::Watcher;

@@ -87,8 +87,17 @@ impl PullThrottle {
 
     /// Until the result is dropped, a pull is under way.
     pub fn begin(&self) -> Active<'_> {
-        self.active.fetch_add(1, Ordering::Relaxed);
+        self.enter();
         Active(self)
+    }
+
+    /// The same until as many calls of [`PullThrottle::leave`].
+    pub fn enter(&self) {
+        self.active.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn leave(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub fn is_active(&self) -> bool {
@@ -113,6 +122,6 @@ impl PullThrottle {
 
 impl Drop for Active<'_> {
     fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Ordering::Relaxed);
+        self.0.leave();
     }
 }

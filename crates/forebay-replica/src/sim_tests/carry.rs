@@ -37,6 +37,11 @@ impl World {
                     self.read_all(life);
                 }
                 Action::Refuse { request, why } => self.refused(life, request, why),
+                Action::FetchEntries {
+                    from,
+                    to,
+                    most_bytes,
+                } => self.fetch_entries(life, (from, to), most_bytes),
                 Action::FetchSnapshot { from, at_least } => self.fetch(life, from, at_least),
                 Action::DropSnapshot => {
                     if let Some(store) = self.store(life) {
@@ -213,6 +218,9 @@ impl World {
         let Content::Batch { proposals, .. } = &committed.entry.content else {
             return;
         };
+        if committed.is_awaited && !proposals.is_empty() {
+            self.acknowledged(committed.entry.place.index);
+        }
         for (proposal, answer) in proposals.iter().rev().zip(answers.into_iter().rev()).rev() {
             if committed.is_awaited {
                 self.answered(life, proposal.request, answer);
@@ -220,9 +228,46 @@ impl World {
         }
     }
 
-    /// Runs are written now and then; the log before them may go, but for a part for peers.
+    /// Entries from the log's files, after a while in which they may vanish; now and then they
+    /// cannot be read.
+    fn fetch_entries(&mut self, life: Life, range: (u64, u64), most_bytes: u64) {
+        let is_slow = self.chance(100);
+        let most = if is_slow { 2 * SECOND } else { 2 * MS };
+        let (delay, fails) = (self.between(50, most), self.chance(20));
+        self.after(delay, move |world| {
+            world.on_host(life, move |world| {
+                world.entries_fetched(life, range, most_bytes, fails);
+            });
+        });
+    }
+
+    fn entries_fetched(&mut self, life: Life, range: (u64, u64), most_bytes: u64, fails: bool) {
+        let found = match self
+            .store(life)
+            .map(|store| store.entries(range, most_bytes))
+        {
+            Some(Ok(found)) => found.filter(|_| !fails),
+            Some(Err(trouble)) => return self.trouble(life, trouble),
+            None => return,
+        };
+        let event = match found {
+            Some(entries) => {
+                self.count("parts of the tail");
+                Event::EntriesCame(entries)
+            }
+            None => {
+                self.count("parts that are gone");
+                Event::EntriesGone { through: range.0 }
+            }
+        };
+        self.tell(life, event);
+    }
+
+    /// Runs are written now and then; the log before them may go, but for a part for peers, less of
+    /// which is in memory.
     fn flush(&mut self, life: Life) {
         let (every, kept) = (self.between(20, 80), self.between(0, 40));
+        let in_files = self.between(0, 200);
         let Some(process) = self.process(life) else {
             return;
         };
@@ -234,7 +279,7 @@ impl World {
         let through = index.saturating_sub(kept);
         let is_due = index >= flushed + every;
         let done = match is_due {
-            true => store.flush(&applied, through),
+            true => store.flush(&applied, through.saturating_sub(in_files)),
             false => store.work(),
         };
         match done {
@@ -260,6 +305,7 @@ impl World {
         process.reading = early;
         let ready: Vec<Permit> = ready;
         for permit in ready {
+            self.given_leave(life, &permit);
             let Some(key) = self.clients.key_of(permit.request) else {
                 continue;
             };

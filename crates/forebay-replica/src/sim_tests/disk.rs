@@ -6,6 +6,7 @@ use crate::entry::LogEntry;
 use crate::events::{Committed, Persist, Promise};
 use crate::ids::{GroupId, PeerId, Place};
 use crate::memory::Found;
+use crate::older::OlderEntries;
 use crate::start::Start;
 use crate::tail::SnapshotFacts;
 
@@ -137,13 +138,21 @@ impl Store for ModelStore {
     fn start(&mut self, group: GroupId, me: PeerId, seed: u64) -> Result<Start, Trouble> {
         let kept = self.disk.recover();
         self.state = kept.state;
+        // Those that are in runs are left in the log.
+        let is_older = |entry: &&LogEntry| entry.place.index <= kept.applied.place.index;
+        let count = kept.entries.iter().take_while(is_older).count();
+        let older = kept.entries[..count].iter().map(|entry| entry.place);
+        let mut known = OlderEntries::none(kept.before);
+        older.for_each(|place| known.push(place));
+        let last = kept.entries[..count].last();
         Ok(Start {
             group,
             me,
             promise: kept.promise,
             applied: kept.applied,
-            before: kept.before,
-            entries: kept.entries,
+            older: known,
+            before: last.map_or(kept.before, |last| last.place),
+            entries: kept.entries[count..].to_vec(),
             seed,
         })
     }
@@ -197,6 +206,20 @@ impl Store for ModelStore {
 
     fn hash(&mut self) -> Result<Option<u64>, Trouble> {
         Ok(Some(self.state.hash()))
+    }
+
+    fn entries(
+        &mut self,
+        (from, to): (u64, u64),
+        most_bytes: u64,
+    ) -> Result<Option<Vec<LogEntry>>, Trouble> {
+        let kept = self.disk.recover();
+        let skip = from.checked_sub(kept.before.index + 1);
+        let behind = skip.and_then(|skip| kept.entries.get(skip as usize..));
+        // A simulated message has a few entries, so that many parts are asked for.
+        let most = (to - from).min(1 + most_bytes / (256 << 10)) as usize;
+        let some = behind.map(|entries| entries.iter().take(most).cloned().collect());
+        Ok(some.filter(|entries: &Vec<LogEntry>| !entries.is_empty()))
     }
 
     fn flush(&mut self, applied: &SnapshotFacts, through: u64) -> Result<(), Trouble> {

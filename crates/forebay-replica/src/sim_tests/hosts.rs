@@ -1,13 +1,15 @@
 //! Machines and processes: how they start, end, stand still, and forget.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use super::disk::ModelStore;
 use super::real::RealStore;
 use super::store::{Store, Trouble};
 use super::world::{GROUP, Job, Life, MS, Stores, World};
 use crate::events::{Committed, Event, Permit, Persist};
-use crate::ids::PeerId;
+use crate::fresh::Freshness;
+use crate::ids::{PeerId, RequestId};
 use crate::memory::{Durability, Found, check_memory};
 use crate::replica::Replica;
 use crate::start::Start;
@@ -51,6 +53,9 @@ pub struct SimProcess {
     pub applying: VecDeque<Vec<Committed>>,
     pub is_applying: bool,
     pub reading: Vec<Permit>,
+    /// When leave was asked for, and how new what is here is.
+    pub asked: BTreeMap<RequestId, Duration>,
+    pub fresh: Freshness,
 }
 
 impl SimHost {
@@ -184,6 +189,8 @@ impl World {
             applying: VecDeque::new(),
             is_applying: false,
             reading: Vec::new(),
+            asked: BTreeMap::new(),
+            fresh: Freshness::default(),
         });
         let life = self.life(at);
         self.check_state(life);
@@ -334,6 +341,9 @@ impl World {
         let old = self.hosts[life.host].old_clock;
         let old = old.filter(|_| matches!(event, Event::Read { .. }));
         let now = old.unwrap_or_else(|| self.clock(life.host));
+        if let Event::Read { request } = event {
+            self.asked_leave(life, request, now.monotonic);
+        }
         let Some(process) = self.process(life) else {
             return;
         };

@@ -21,6 +21,7 @@ mod real_apply;
 mod real_store;
 mod register;
 mod runs;
+mod stale;
 mod store;
 mod world;
 
@@ -28,6 +29,7 @@ use std::collections::BTreeMap;
 
 use clients::Habits;
 use real::{RealKind, StoreBug};
+use stale::StaleBug;
 use world::{MS, SECOND, Stores, World};
 
 use crate::bugs::{Bug, plant};
@@ -49,6 +51,15 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     }
     plant(bug);
     let mut world = World::new(seed);
+    go_through_a_storm(&mut world, 10, 25);
+    finish(world)
+}
+
+/// The same with a defect of reads that may be old by a bound.
+pub fn run_stale(seed: u64, bug: StaleBug) -> Outcome {
+    plant(None);
+    let mut world = World::new(seed);
+    world.stale.bug = Some(bug);
     go_through_a_storm(&mut world, 10, 25);
     finish(world)
 }
@@ -81,6 +92,7 @@ fn go_through_a_storm(world: &mut World, least_s: u64, most_s: u64) {
     let stormy_s = world.between(least_s, most_s);
     faults::schedule(world, stormy_s);
     world.start_clients(stormy_s + 2);
+    world.read_stale_for(stormy_s + 2);
     world.go_on_for(stormy_s * SECOND);
 }
 

@@ -1,7 +1,9 @@
 //! A process's way with the engine and its log: opening, writing, copies, ending.
 
 use forebay_engine::live::PartitionContent;
-use forebay_engine::replica_log::{EntryDraft, GroupRecords, LoggedGroup};
+use forebay_engine::replica_log::{
+    EntryDraft, EntryPlace, GroupRecords, LoggedEntry, LoggedGroup, ReplicaLogError,
+};
 use forebay_io::sim::SeedCounts;
 use forebay_io::{Disk, replace_file};
 
@@ -16,6 +18,7 @@ use crate::entry::{Content, LogEntry};
 use crate::events::{Committed, Persist, Promise};
 use crate::ids::{GroupId, PeerId, Place};
 use crate::memory::Found;
+use crate::older::OlderEntries;
 use crate::start::Start;
 use crate::tail::SnapshotFacts;
 
@@ -57,6 +60,7 @@ impl Store for RealStore {
             Some(known) => entries_behind(open, known, applied.place)?,
             None => Vec::new(),
         };
+        let older = older_entries(open, known, applied.place)?;
         let before = entry_place(applied.place);
         let is_passed = |known: &LoggedGroup| entries.is_empty() && known.last != before;
         if known.is_none_or(is_passed) {
@@ -69,6 +73,7 @@ impl Store for RealStore {
             group,
             me,
             promise,
+            older,
             before: applied.place,
             applied,
             entries,
@@ -164,6 +169,26 @@ impl Store for RealStore {
             0 => Ok(Some(content(&open.table, walks)?.hash())),
             _ => Ok(None),
         }
+    }
+
+    fn entries(
+        &mut self,
+        (from, to): (u64, u64),
+        most_bytes: u64,
+    ) -> Result<Option<Vec<LogEntry>>, Trouble> {
+        // Few at a time, so that many parts are asked for.
+        let most_bytes = most_bytes >> 12;
+        let found = self.is_open()?.log.entries(GROUP.0, from, most_bytes);
+        let found = match found {
+            Ok(found) => found,
+            Err(ReplicaLogError::Trimmed { .. } | ReplicaLogError::NoGroup { .. }) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(of_log(error)),
+        };
+        let asked = found.into_iter().take_while(|entry| entry.place.index < to);
+        let entries: Vec<LogEntry> = asked.map(log_entry).collect::<Result<_, _>>()?;
+        Ok(Some(entries).filter(|entries| !entries.is_empty()))
     }
 
     fn flush(&mut self, applied: &SnapshotFacts, _: u64) -> Result<(), Trouble> {
@@ -312,16 +337,37 @@ fn entries_behind(
         return Ok(Vec::new());
     }
     let found = open.log.entries(GROUP.0, place.index + 1, u64::MAX);
-    let entries = found.map_err(of_log)?.into_iter().map(|entry| {
-        Ok(LogEntry {
-            place: Place {
-                term: entry.place.term,
-                index: entry.place.index,
-            },
-            content: Content::from_bytes(entry.bytes.into()).map_err(broken)?,
-        })
-    });
-    entries.collect()
+    found.map_err(of_log)?.into_iter().map(log_entry).collect()
+}
+
+fn log_entry(entry: LoggedEntry) -> Result<LogEntry, Trouble> {
+    Ok(LogEntry {
+        place: place_in_log(entry.place),
+        content: Content::from_bytes(entry.bytes.into()).map_err(broken)?,
+    })
+}
+
+fn place_in_log(EntryPlace { term, index }: EntryPlace) -> Place {
+    Place { term, index }
+}
+
+/// What the log has up to what is applied, for peers.
+fn older_entries(
+    open: &OpenStore,
+    known: Option<&LoggedGroup>,
+    place: Place,
+) -> Result<OlderEntries, Trouble> {
+    let goes_on = match known {
+        Some(known) => known.before.index < place.index && goes_on(open, known, place)?,
+        None => false,
+    };
+    let terms = match goes_on {
+        true => open.log.terms(GROUP.0, place.index),
+        false => Vec::new(),
+    };
+    let mut terms = terms.into_iter().map(place_in_log);
+    let before = terms.next().unwrap_or(place);
+    OlderEntries::new(before, terms).ok_or_else(|| broken("the log's terms fall"))
 }
 
 fn goes_on(open: &OpenStore, known: &LoggedGroup, place: Place) -> Result<bool, Trouble> {

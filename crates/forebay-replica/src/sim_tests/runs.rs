@@ -5,7 +5,8 @@ use std::panic::{UnwindSafe, catch_unwind};
 use forebay_io::sim::{SeedCounts, all_hold};
 
 use super::real::StoreBug;
-use super::{Outcome, run, run_on_engine};
+use super::stale::StaleBug;
+use super::{Outcome, run, run_on_engine, run_stale};
 use crate::bugs::Bug;
 
 /// How many runs each test run makes; `FOREBAY_TEST_SEEDS` asks for others.
@@ -96,6 +97,23 @@ fn a_proposal_sent_again_is_found() {
 #[test]
 fn a_lease_that_is_not_looked_at_after_the_read_is_found() {
     finds(Bug::LooksOnce);
+}
+
+#[track_caller]
+fn finds_stale(bug: StaleBug) {
+    is_found(&format!("{bug:?}"), |seed| {
+        violation(|| run_stale(seed, bug))
+    });
+}
+
+#[test]
+fn a_bound_that_counts_from_the_answer_is_found() {
+    finds_stale(StaleBug::CountsFromAnswer);
+}
+
+#[test]
+fn a_bound_that_is_not_looked_at_after_the_read_is_found() {
+    finds_stale(StaleBug::LooksOnce);
 }
 
 /// Runs over the engine and its log, in each test run.

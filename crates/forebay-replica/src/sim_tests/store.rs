@@ -5,7 +5,7 @@ use forebay_io::sim::SeedCounts;
 
 use super::model::{Answer, State};
 use super::real::RealCopy;
-use crate::entry::Content;
+use crate::entry::{Content, LogEntry};
 use crate::events::{Committed, Persist};
 use crate::ids::{GroupId, PeerId};
 use crate::memory::Found;
@@ -72,6 +72,14 @@ pub trait Store {
 
     /// Of the content; `None` in the midst of an entry.
     fn hash(&mut self) -> Result<Option<u64>, Trouble>;
+
+    /// Entries from the log, from the first on and up to the other, which is left out: one at
+    /// least, and about so many bytes. `None`: they are not there any more.
+    fn entries(
+        &mut self,
+        range: (u64, u64),
+        most_bytes: u64,
+    ) -> Result<Option<Vec<LogEntry>>, Trouble>;
 
     /// Writes the state as runs; entries up to `through` are not kept for peers.
     fn flush(&mut self, applied: &SnapshotFacts, through: u64) -> Result<(), Trouble>;

@@ -10,6 +10,7 @@ use super::checks::Checks;
 use super::clients::Clients;
 use super::hosts::SimHost;
 use super::real::RealKind;
+use super::stale::StaleReads;
 use crate::ids::{GroupId, PeerId};
 use crate::memory::Durability;
 use crate::time::Now;
@@ -57,6 +58,7 @@ pub struct World {
     pub net: SimNet,
     pub clients: Clients,
     pub checks: Checks,
+    pub stale: StaleReads,
     pub counts: BTreeMap<&'static str, u64>,
     pub violation: Option<String>,
     /// The hosts that are to have a replica.
@@ -86,6 +88,7 @@ impl World {
             net: SimNet::default(),
             clients: Clients::default(),
             checks: Checks::default(),
+            stale: StaleReads::default(),
             counts: BTreeMap::new(),
             violation: None,
             wanted: BTreeSet::new(),

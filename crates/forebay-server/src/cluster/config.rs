@@ -20,6 +20,9 @@ pub struct ClusterConfig {
     /// Whom the peer port lets in, and whom it goes to; `None` in the clear, on loopback alone.
     pub peer_tls: Option<PeerTls>,
     pub forward: ForwardLimits,
+    /// After READONLY a replica that follows answers without asking what was the newest within this
+    /// time; `None`: it asks each time.
+    pub stale_reads: Option<Duration>,
 }
 
 /// TLS between nodes, in which both sides show certificates.

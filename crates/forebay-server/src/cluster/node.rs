@@ -73,6 +73,10 @@ impl Cluster {
         self.config.forward
     }
 
+    pub fn stale_reads(&self) -> Option<Duration> {
+        self.config.stale_reads
+    }
+
     /// REQUIRES: `worker` is below the number of workers.
     pub fn links(&self, worker: usize) -> &Links {
         &self.links[worker]

@@ -284,13 +284,18 @@ pub fn no_permission(user: &User, table: &[u8], verb: &str) -> CommandError {
 }
 
 impl From<SourceError> for CommandError {
-    /// Where the table is damaged, or its disk, the operator is told as well as the client: of
-    /// versions by who leads the command on.
+    /// Where the table is damaged, or its disk, the operator is told as well as the client, by who
+    /// leads the command on.
     fn from(error: SourceError) -> Self {
         if error.is_not_here() {
             return CommandError::NotHere(error.to_string());
         }
         if error.is_damaged_version() {
+            return CommandError::Damaged(error.to_string());
+        }
+        if let SourceError::Live(error) = &error
+            && error.is_damage()
+        {
             return CommandError::Damaged(error.to_string());
         }
         error!(%error, "a read failed");

@@ -397,6 +397,9 @@ pub fn live_error(error: &LiveError) -> String {
 
 impl From<LiveError> for CommandError {
     fn from(error: LiveError) -> Self {
+        if error.is_damage() {
+            return CommandError::Damaged(error.to_string());
+        }
         let text = live_error(&error);
         match error.is_of_this_machine() {
             true => CommandError::Machine {

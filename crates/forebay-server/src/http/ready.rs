@@ -27,6 +27,7 @@ pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let mut problems = table_problems(&shared);
     problems.extend(cluster_problems(&shared));
     problems.extend(live_problems(&shared));
+    problems.extend(replica_problems(&shared));
     problems.extend(super::pulls::problems(&shared));
     let workers = shared.metrics.workers();
     problems.extend(worker_problems(
@@ -101,6 +102,14 @@ fn live_problems(shared: &Shared) -> Vec<String> {
         Some(format!("live table {table} refuses writes: {why}"))
     });
     not_open.chain(refusing).collect()
+}
+
+/// Who restarts one node after the other waits until the replicas of the last one are there: with
+/// another one away partitions might have no majority.
+fn replica_problems(shared: &Shared) -> Vec<String> {
+    let cluster = shared.cluster.as_ref();
+    let replicas = cluster.and_then(|cluster| cluster.member().replicas());
+    replicas.map_or_else(Vec::new, |replicas| replicas.waits_for())
 }
 
 fn worker_problems(workers: &[WorkerMetrics], started_ms: u64, now_ms: u64) -> Vec<String> {

@@ -1,8 +1,10 @@
 //! What a node tells Prometheus of the replicas of live tables that it has.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use forebay_cluster::LivePlace;
+use forebay_cluster::local::LocalReplicas;
 use forebay_cluster::reports::GroupReport;
 use forebay_engine::TableName;
 use forebay_replica::GroupId;
@@ -20,12 +22,14 @@ struct ReplicasHere {
     ailing: u64,
     silent: u64,
     behind: u64,
+    /// Something keeps the table here from being as it is to be.
+    troubled: u64,
 }
 
 type OfReplicas = fn(&ReplicasHere) -> u64;
 
 /// Metrics by table: name, help and value.
-const FAMILIES: [(&str, &str, OfReplicas); 7] = [
+const FAMILIES: [(&str, &str, OfReplicas); 8] = [
     (
         "forebay_cluster_partitions",
         "Partitions of a live table, as far as this node knows it.",
@@ -61,24 +65,76 @@ const FAMILIES: [(&str, &str, OfReplicas); 7] = [
         "The most entries that a replica which answers its leader here lacks of what is decided.",
         |replicas| replicas.behind,
     ),
+    (
+        "forebay_cluster_replicas_troubled",
+        "Whether a full disk, or another trouble that /ready names, holds the replicas here up.",
+        |replicas| replicas.troubled,
+    ),
 ];
 
 pub fn metrics(page: &mut Page, cluster: &Cluster, sees: &dyn Fn(&str) -> bool) {
     let member = cluster.member();
-    let reports = member.replicas().map(|replicas| replicas.reports());
+    let replicas = member.replicas();
+    let troubles = replicas.as_ref().map(|replicas| replicas.troubles());
+    let troubles = troubles.unwrap_or_default();
+    let reports = replicas.map(|replicas| replicas.reports());
     let reports = reports.unwrap_or_default().into_iter();
     let reports: BTreeMap<GroupId, GroupReport> =
         reports.map(|report| (report.group, report)).collect();
     let live = member.live();
     let seen = live.tables().filter(|(table, _)| sees(table.as_str()));
-    let of = |(table, place)| (table, ReplicasHere::of(place, &reports));
+    let of = |(table, place)| {
+        let mut replicas = ReplicasHere::of(place, &reports);
+        replicas.troubled = u64::from(troubles.contains_key(table));
+        (table, replicas)
+    };
     let tables: Vec<(&TableName, ReplicasHere)> = seen.map(of).collect();
+    if let Some(replicas) = member.replicas() {
+        logs(
+            page,
+            &replicas,
+            live.tables().filter(|(table, _)| sees(table.as_str())),
+        );
+    }
     for (name, help, of) in FAMILIES {
         page.begin(name, "gauge", help);
         for (table, replicas) in &tables {
             page.line(name, &[("table", table.as_str())], of(replicas));
         }
     }
+}
+
+/// What logs hold, and how replicas that were behind were brought up to date.
+fn logs<'a>(
+    page: &mut Page,
+    replicas: &LocalReplicas,
+    tables: impl Iterator<Item = (&'a TableName, &'a LivePlace)>,
+) {
+    let name = "forebay_cluster_log_bytes";
+    let help = "Files of the log of a live table's replicas here: what a restart needs, and what is \
+                kept for replicas that were away.";
+    page.begin(name, "gauge", help);
+    for (table, place) in tables {
+        let log = place
+            .routes()
+            .iter()
+            .find_map(|route| replicas.log(route.group));
+        let Some((needed, kept)) = log.map(|log| log.size_bytes()) else {
+            continue;
+        };
+        for (what, bytes) in [("needed", needed), ("kept", kept)] {
+            page.line(name, &[("table", table.as_str()), ("for", what)], bytes);
+        }
+    }
+    let counts = replicas.host().counts();
+    let help =
+        "Copies of partitions that replicas here were brought, as no log went back far enough.";
+    let copies = counts.copies.load(Ordering::Relaxed);
+    page.one("forebay_cluster_copies_total", "counter", help, copies);
+    let help =
+        "Bytes of log entries read from files here, for replicas elsewhere that were behind.";
+    let bytes = counts.tail_bytes.load(Ordering::Relaxed);
+    page.one("forebay_cluster_tail_bytes_total", "counter", help, bytes);
 }
 
 impl ReplicasHere {
@@ -95,7 +151,7 @@ impl ReplicasHere {
 
     fn count(&mut self, report: &GroupReport) {
         self.here += 1;
-        self.ailing += u64::from(report.problem.is_some());
+        self.ailing += u64::from(report.problem.is_some() || report.ails);
         self.leaderless += u64::from(report.stranded.is_some());
         let Some(lead) = &report.leads else {
             return;
@@ -124,6 +180,7 @@ mod tests {
             peer: PeerId(1),
             term: 3,
             problem: None,
+            ails: false,
             leads: None,
             stranded: None,
         }
@@ -166,6 +223,7 @@ mod tests {
             ailing: 1,
             silent: 1,
             behind: 5,
+            troubled: 0,
         };
         assert_eq!(all, wanted);
     }

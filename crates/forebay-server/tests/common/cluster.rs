@@ -296,6 +296,7 @@ impl InOneProcess {
                     hop_time: Duration::from_millis(500),
                     total_time: Duration::from_secs(5),
                 },
+                stale_reads: None,
             }),
             ..ServerConfig::default()
         };

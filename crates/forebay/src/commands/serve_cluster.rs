@@ -10,14 +10,18 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_cluster::catalog::{Catalog, CatalogError, Documented, RESTORE};
 use forebay_cluster::coordinator::CoordinatorSettings;
-use forebay_cluster::local::{HeldRanges, LocalReplicas, LocalVersions, ReplicaParts, boot_id};
+use forebay_cluster::local::{
+    HeldRanges, LOG_KEPT_BYTES, LocalReplicas, LocalVersions, ReplicaParts, boot_id,
+};
 use forebay_cluster::message::Introduction;
 use forebay_cluster::model::{FORMATS, Identity};
 use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
 use forebay_cluster::{HostPort, Member, NodeName, Peers, Zone};
 use forebay_engine::{DEFAULT_POLL, Serving, Store};
 use forebay_io::Clock;
-use forebay_objects::{DirectoryOrigin, Origin, Patience, PullRate, claim_cache, object_origin};
+use forebay_objects::{
+    DirectoryOrigin, Origin, Patience, PullRate, PullThrottle, claim_cache, object_origin,
+};
 use forebay_server::{ClusterConfig, PeerClient, PeerTls, ProposedCommands, ServerConfig};
 
 use tracing::warn;
@@ -30,6 +34,8 @@ use crate::node_key::NodeKey;
 const TAKEN_IN: Duration = Duration::from_secs(5);
 /// Threads that apply what the replicas of live tables have decided.
 const APPLIERS: usize = 2;
+/// What to do about a cache that cannot be written to.
+const ROOM: &str = "make room on its disk, or see to its permissions, and start the node again";
 const LOOK: Duration = Duration::from_millis(20);
 /// The most classes that a node can have ports for.
 const MOST_CLASS_PORTS: usize = 16;
@@ -104,6 +110,28 @@ pub struct ClusterArgs {
         help_heading = "Cluster"
     )]
     replace_after: Option<Duration>,
+
+    /// After READONLY, have replicas of live tables that follow answer without asking their leader,
+    /// from what was the newest within this time (500ms); without it they ask for each read
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = human::parse_lifetime,
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    stale_reads: Option<Duration>,
+
+    /// Of each live table's log, keep so much for replicas that were away [default: 64M]; one that
+    /// was away for more is brought a copy of its partition
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = human::parse_bytes,
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    kept_log: Option<u64>,
 
     /// Ports, beside --listen, of the parts that the node heads, so that clients read from
     /// replicas: four are enough
@@ -204,13 +232,14 @@ fn key_beyond_loopback(
     key.transpose()
 }
 
-/// The replicas of live tables in a cache; copies of partitions come from peers, at this rate.
+/// The replicas of live tables in a cache; copies of partitions come from peers, at the rate of
+/// pulls.
 fn replicas(
     context: &Context,
     cache: &Store,
     commands: Arc<ProposedCommands>,
-    (peers, copy_rate_bytes): (Arc<dyn Peers>, Option<u64>),
-    memory_bytes: usize,
+    (peers, throttle): (Arc<dyn Peers>, Arc<PullThrottle>),
+    (memory_bytes, log_kept_bytes): (usize, u64),
 ) -> anyhow::Result<Arc<LocalReplicas>> {
     let replicas = LocalReplicas::new(ReplicaParts {
         cache: cache.clone(),
@@ -219,7 +248,8 @@ fn replicas(
         memory_bytes,
         boot_id: boot_id(&*context.disk, &*context.random),
         appliers: APPLIERS,
-        copy_rate_bytes,
+        log_kept_bytes,
+        throttle,
     });
     let replicas = replicas.context("cannot start the replicas of live tables")?;
     Ok(Arc::new(replicas))
@@ -244,9 +274,11 @@ impl ClusterArgs {
         let (disk, dir) = (context.disk.clone(), cache.join("cluster"));
         let remembered = Remembered { disk, dir };
         let identity = identity(&*catalog, &remembered)?;
-        let store = context.open_or_create_directory(cache)?;
+        let store = context.open_cache_directory(cache)?;
+        let cannot_write = || format!("cannot write into the cache {}: {ROOM}", cache.display());
         claim_cache(&store, &holder_words(&identity, name))?;
-        remembered.note_identity(&identity)?;
+        let noted = remembered.note_identity(&identity);
+        noted.with_context(cannot_write)?;
         let key = key_beyond_loopback(context, cache, name, peer)?;
         who.key = key.as_ref().map(|key| key.key.clone());
         let tls = key.as_ref().map(|key| key.tls.clone());
@@ -260,9 +292,11 @@ impl ClusterArgs {
         let (net, clock) = (config.net.clone(), context.clock.clone());
         let peers = Arc::new(PeerClient::start(net, clock, tls.as_ref())?);
         let commands = Arc::new(ProposedCommands::default());
-        let copies = (peers.clone() as Arc<dyn Peers>, rate.ceiling_bytes);
-        let memory_bytes = config.live_memory_bytes;
-        let replicas = replicas(context, &store, commands.clone(), copies, memory_bytes)?;
+        let throttle = Arc::clone(versions.bringer().throttle());
+        let copies = (peers.clone() as Arc<dyn Peers>, throttle);
+        let log_kept_bytes = self.kept_log.unwrap_or(LOG_KEPT_BYTES);
+        let sizes = (config.live_memory_bytes, log_kept_bytes);
+        let replicas = replicas(context, &store, commands.clone(), copies, sizes)?;
         let replace_after = self.replace_after;
         let settings = CoordinatorSettings { replace_after };
         let handle = NodeHandle::new(NodeParts {
@@ -306,6 +340,7 @@ impl ClusterArgs {
             peer,
             peer_tls,
             forward: forebay_server::ForwardLimits::default(),
+            stale_reads: self.stale_reads,
         }
     }
 

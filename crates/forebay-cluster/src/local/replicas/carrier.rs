@@ -10,7 +10,8 @@ use bytes::Bytes;
 use forebay_engine::live::{LiveTable, PartitionContent};
 use forebay_engine::{Bounds, NewRun, PartitionId};
 use forebay_host::Carrier;
-use forebay_io::{Disk, Throttle};
+use forebay_io::Disk;
+use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, PeerId, Place};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
@@ -32,8 +33,8 @@ pub struct CarrierParts {
     pub peers: Arc<dyn Peers>,
     pub roster: Arc<SharedRoster>,
     pub disk: Arc<dyn Disk>,
-    /// How fast all copies together come.
-    pub throttle: Arc<Throttle>,
+    /// How fast copies come, together with what else is brought to the node.
+    pub throttle: Arc<PullThrottle>,
 }
 
 /// Brings copies for one replica.
@@ -95,7 +96,10 @@ impl PeerCarrier {
             at_least,
         };
         let offer: CopyOffer = from_bytes(&bringing.ask(&begin, BEGIN)?)?;
-        let brought = bringing.bring(&offer);
+        let brought = {
+            let _active = self.parts.throttle.begin();
+            bringing.bring(&offer)
+        };
         let end = CopyQuestion::End { copy: offer.copy };
         // Who is not told gives it up by itself.
         let _ = bringing.ask(&end, ANSWER);
@@ -137,7 +141,20 @@ impl Bringing<'_> {
         }
         let dir = self.runs.first().and_then(|run| run.path.parent());
         dir.map_or(Ok(()), |dir| by.parts.disk.sync_dir(dir))?;
+        self.check(offer.copy)?;
         Ok(content)
+    }
+
+    /// Reads all that came back. Who gave what is damaged is told, and finds out where it was.
+    fn check(&self, copy: u64) -> io::Result<()> {
+        for (run, new) in self.runs.iter().enumerate() {
+            if let Err(error) = self.by.table.check_run(&new.id) {
+                // The answer changes nothing here: another copy is asked for.
+                let _ = self.ask(&CopyQuestion::Doubt { copy, run }, BEGIN);
+                return Err(io::Error::other(error));
+            }
+        }
+        Ok(())
     }
 
     fn bring_file(&self, copy: u64, number: usize, file: &OfferedFile) -> io::Result<()> {
@@ -165,7 +182,7 @@ impl Bringing<'_> {
                 return Err(io::Error::other("its replica has ended"));
             }
             let bytes = MOST_PART_BYTES.min(file.len_bytes - offset);
-            parts.throttle.take(bytes);
+            self.runtime.block_on(parts.throttle.take(bytes));
             let question = CopyQuestion::Read {
                 copy,
                 file: number,

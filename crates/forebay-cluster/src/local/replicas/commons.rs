@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use forebay_engine::live::LiveTable;
-use forebay_engine::{Bounds, TableName};
+use forebay_engine::{Bounds, PartitionId, TableName};
 use forebay_host::{EngineLog, GroupState, PartitionState, ReplicaHost};
 use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::OpenLiveTables;
 use super::halves::Bell;
 use super::roster::SharedRoster;
+use super::settling::Settling;
 use super::shelf::CopyShelf;
 use crate::reports::ReplicaProblem;
 
@@ -34,6 +35,8 @@ pub enum ReplicaStanding {
 #[derive(Debug)]
 pub struct RunningReplica {
     pub peer: PeerId,
+    pub table: TableName,
+    pub partition: PartitionId,
     pub state: Arc<PartitionState>,
     /// Where it lies by the catalog.
     pub bounds: Arc<Mutex<Bounds>>,
@@ -54,6 +57,9 @@ pub struct ReplicaCommons {
     pub hands_over: AtomicBool,
     /// Rung where a partition was cut.
     pub bell: Arc<Bell>,
+    pub settling: Settling,
+    /// What keeps tables from being as they are to be.
+    pub troubles: Mutex<BTreeMap<TableName, String>>,
 }
 
 impl ReplicaCommons {
@@ -68,6 +74,36 @@ impl ReplicaCommons {
             running.state.drop_copy();
         }
         self.shelf.remove_of(group);
+    }
+
+    /// Lets replicas ail in whose runs damage was met, by whomever.
+    pub fn notice_damage(&self) {
+        for (name, table) in self.tables.load().iter() {
+            for (partition, problem) in table.damaged() {
+                if let Some(group) = self.group_of(name, partition) {
+                    self.host.ail(group, &problem);
+                }
+            }
+        }
+    }
+
+    fn group_of(&self, table: &TableName, partition: PartitionId) -> Option<GroupId> {
+        let running = self.running.lock();
+        let mut all = running.iter();
+        let is_it =
+            |replica: &RunningReplica| replica.table == *table && replica.partition == partition;
+        all.find_map(|(group, replica)| is_it(replica).then_some(*group))
+    }
+
+    /// The log of a group that runs here.
+    pub fn log(&self, group: GroupId) -> Option<Arc<EngineLog>> {
+        let standings = self.standings.lock();
+        let of_group = standings.range((group, PeerId(0))..=(group, PeerId(u64::MAX)));
+        let mut logs = of_group.filter_map(|(_, standing)| match standing {
+            ReplicaStanding::Runs(log) => log.upgrade(),
+            _ => None,
+        });
+        logs.next()
     }
 
     pub fn show(&self, table: &LiveTable) {

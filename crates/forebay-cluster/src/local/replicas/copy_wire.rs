@@ -29,6 +29,8 @@ pub enum CopyQuestion {
         offset: u64,
         bytes: u64,
     },
+    /// What came of a run cannot be read: it is to be looked at where it came from.
+    Doubt { copy: u64, run: usize },
     /// It is not needed any more.
     End { copy: u64 },
 }

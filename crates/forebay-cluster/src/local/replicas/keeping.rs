@@ -64,6 +64,22 @@ impl ReplicaKeeper {
         held.any(|held| held.engine_log.failure().is_some())
     }
 
+    /// What keeps tables from being as they are to be: that they could not be made so the last time,
+    /// or have no room.
+    pub fn troubles(&self) -> BTreeMap<TableName, String> {
+        let told = self.told.iter();
+        let mut troubles: BTreeMap<TableName, String> = told
+            .map(|(table, problem)| (table.clone(), format!("live table {table}: {problem}")))
+            .collect();
+        for (name, held) in &self.tables {
+            if let Some(problem) = held.trouble() {
+                let text = format!("live table {name}: {problem}");
+                troubles.entry(name.clone()).or_insert(text);
+            }
+        }
+        troubles
+    }
+
     /// The same is told once.
     fn tell(&mut self, name: &TableName, kept: Result<(), KeepError>) -> bool {
         let problem = match kept {

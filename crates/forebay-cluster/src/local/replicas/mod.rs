@@ -11,7 +11,9 @@
 //! | `opening`, `note` | a table with its log, and which peers its partitions are |
 //! | `halves` | replicas that come of partitions which are cut |
 //! | `steering`, `reporting` | what leaders do; what the cluster is told |
+//! | `settling` | whether all is there, for who restarts nodes |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
+//! | `pace` | how fast others are sent the log |
 //! | `roster`, `commons` | where peers are; what the threads share |
 //! | `worker` | the thread |
 
@@ -22,9 +24,11 @@ mod halves;
 mod keeping;
 mod note;
 mod opening;
+mod pace;
 mod peers;
 mod reporting;
 mod roster;
+mod settling;
 mod shelf;
 mod steering;
 #[cfg(test)]
@@ -43,8 +47,9 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, TableName};
-use forebay_host::{Commands, HostParts, ReplicaHost};
-use forebay_io::{Clock, Disk, Random, Throttle};
+use forebay_host::{Commands, EngineLog, GroupFacts, HostParts, ReplicaHost};
+use forebay_io::{Clock, Disk, Random};
+use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, TICK};
 use parking_lot::Mutex;
 
@@ -58,8 +63,10 @@ use commons::ReplicaCommons;
 use copy_wire::CopyQuestion;
 use keeping::ReplicaKeeper;
 use opening::TableOpener;
+use pace::TailPace;
 use peers::PeerMaker;
 use roster::{RosterPost, SharedRoster};
+use settling::Settling;
 use shelf::CopyShelf;
 use worker::ReplicaWorker;
 
@@ -80,8 +87,10 @@ pub struct ReplicaParts {
     pub boot_id: u128,
     /// Threads that apply.
     pub appliers: usize,
-    /// How fast copies come, in bytes a second; none: as fast as they can.
-    pub copy_rate_bytes: Option<u64>,
+    /// Of each table's log, what is kept for peers that are behind, beyond what restarts need.
+    pub log_kept_bytes: u64,
+    /// How fast copies come and logs go: that of all that is brought to the node.
+    pub throttle: Arc<PullThrottle>,
 }
 
 /// The node that the replicas are of.
@@ -90,7 +99,8 @@ pub trait ReplicaWatch: Debug + Send + Sync {
     fn may_steer(&self) -> bool;
 
     /// Told about each second, and when orders were carried out, how the replicas stand.
-    fn replicas_stand(&self, reports: Vec<GroupReport>);
+    /// `troubles`: what keeps tables from being as they are to be.
+    fn replicas_stand(&self, reports: Vec<GroupReport>, troubles: Vec<String>);
 }
 
 /// See the module's text. Dropped without [`LocalReplicas::close`] it ends as a kill would.
@@ -120,12 +130,15 @@ impl LocalReplicas {
             shelf: CopyShelf::new(Arc::clone(&disk), Arc::clone(&clock), Arc::clone(&random)),
             hands_over: AtomicBool::new(false),
             bell: Arc::default(),
+            settling: Settling::new(clock.monotonic()),
+            troubles: Mutex::default(),
         });
         let keeper = ReplicaKeeper {
             opener: TableOpener {
                 cache: parts.cache,
                 budget: Budget::new(parts.memory_bytes),
                 boot_id: parts.boot_id,
+                log_kept_bytes: parts.log_kept_bytes,
             },
             maker: PeerMaker {
                 commands: parts.commands,
@@ -133,7 +146,7 @@ impl LocalReplicas {
                     peers: parts.peers,
                     roster,
                     disk,
-                    throttle: Arc::new(Throttle::new(parts.copy_rate_bytes, Arc::clone(&clock))),
+                    throttle: parts.throttle,
                 },
             },
             commons: Arc::clone(&commons),
@@ -143,7 +156,11 @@ impl LocalReplicas {
             told: BTreeMap::new(),
         };
         let keeper = Arc::new(Mutex::new(keeper));
-        let worker = ReplicaWorker::start(Arc::clone(&keeper), Arc::clone(&commons))?;
+        let worker = ReplicaWorker::start(
+            Arc::clone(&keeper),
+            Arc::clone(&commons),
+            Arc::clone(&clock),
+        )?;
         Ok(Self {
             commons,
             keeper,
@@ -167,6 +184,29 @@ impl LocalReplicas {
     /// How all replicas that are ordered stand, as far as that is known.
     pub fn reports(&self) -> Vec<GroupReport> {
         self.commons.reports()
+    }
+
+    /// Somebody met damage in a table that is open here: the replica that it is of ails soon. Waits
+    /// for nothing.
+    pub fn damage_met(&self) {
+        self.worker.damage_met();
+    }
+
+    /// Why the next node should not be stopped yet: replicas are not there, or ail, or have no room.
+    pub fn waits_for(&self) -> Vec<String> {
+        let mut all = self.commons.settling.waits_for();
+        all.extend(self.commons.troubles.lock().values().cloned());
+        all
+    }
+
+    /// What keeps tables from being as they are to be, such as a full disk, by table.
+    pub fn troubles(&self) -> BTreeMap<TableName, String> {
+        self.commons.troubles.lock().clone()
+    }
+
+    /// The log of a table, by any of its groups that runs here.
+    pub fn log(&self, group: GroupId) -> Option<Arc<EngineLog>> {
+        self.commons.log(group)
     }
 
     pub fn host(&self) -> &ReplicaHost {
@@ -226,6 +266,7 @@ fn start_host(
             roster: Arc::clone(roster),
             peers: Arc::clone(&parts.peers),
         }),
+        pace: Arc::new(TailPace(Arc::clone(&parts.throttle))),
         appliers: parts.appliers,
         // So many requests that no process comes to those of the next.
         first_request: parts.cache.random().next_u64() >> 1,
@@ -249,23 +290,36 @@ impl ReplicaCommons {
                 at_least,
             } => {
                 let facts = self.host.facts(group);
-                let is_well = facts.is_some_and(|facts| facts.halted.is_none());
+                let is_well = |facts: GroupFacts| facts.halted.is_none() && facts.ails.is_none();
+                let is_well = facts.is_some_and(is_well);
                 let state = {
                     let running = self.running.lock();
                     let replica = running.get(&group);
                     let replica = replica.filter(|running| is_well && running.peer == from);
                     replica.map(|running| Arc::clone(&running.state))
                 };
-                let not_here = || io::Error::other(format!("peer {from} of {group} is not here"));
-                self.shelf
-                    .begin(group, &*state.ok_or_else(not_here)?, at_least)
+                let not_here = || {
+                    io::Error::other(format!("peer {from} of {group} is not here, or met damage"))
+                };
+                let begun = self
+                    .shelf
+                    .begin(group, &*state.ok_or_else(not_here)?, at_least);
+                begun.inspect_err(|_| self.notice_damage())
             }
             CopyQuestion::Read {
                 copy,
                 file,
                 offset,
                 bytes,
-            } => self.shelf.read(copy, file, offset, bytes),
+            } => {
+                let read = self.shelf.read(copy, file, offset, bytes);
+                read.inspect_err(|_| self.notice_damage())
+            }
+            CopyQuestion::Doubt { copy, run } => {
+                let sound = self.shelf.check(copy, run);
+                self.notice_damage();
+                sound.map(|()| Bytes::new())
+            }
             CopyQuestion::End { copy } => {
                 self.shelf.end(copy);
                 Ok(Bytes::new())

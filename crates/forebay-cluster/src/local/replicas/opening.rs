@@ -52,6 +52,8 @@ pub struct TableOpener {
     pub cache: Store,
     pub budget: Arc<Budget>,
     pub boot_id: u128,
+    /// Of each log, what is kept for peers that are behind.
+    pub log_kept_bytes: u64,
 }
 
 impl From<LiveError> for KeepError {
@@ -95,7 +97,8 @@ impl From<OpenError> for KeepError {
 impl From<HeirError> for KeepError {
     fn from(error: HeirError) -> Self {
         match error {
-            HeirError::Open(OpenError::Group { .. }) | HeirError::State(StateError::Never(_)) => {
+            HeirError::Open(OpenError::Group { .. })
+            | HeirError::State(StateError::Never(_) | StateError::Damaged(_)) => {
                 Self::Lasts(ReplicaProblem::Damaged, error.to_string())
             }
             HeirError::State(StateError::Later(problem)) => Self::Passes(problem),
@@ -177,6 +180,7 @@ impl TableOpener {
         let here: BTreeSet<_> = table.partitions().iter().map(|range| range.id).collect();
         note.peers.retain(|peer| here.contains(&peer.partition));
         let (engine_log, starts) = self.open_log(&table, &mut note)?;
+        engine_log.keep_for_peers(self.log_kept_bytes);
         let clock = Arc::clone(self.cache.clock());
         let log = TableLog::start(Arc::clone(&engine_log) as _, clock)?;
         let note = KeptNote::new(self.cache.clone(), table.name().clone(), note);
@@ -233,6 +237,18 @@ impl TableOpener {
 impl HeldTable {
     pub fn name(&self) -> &TableName {
         self.table.name()
+    }
+
+    /// Why what is decided cannot be logged, or written to runs.
+    pub fn trouble(&self) -> Option<String> {
+        if let Some(problem) = self.log.no_room() {
+            return Some(format!(
+                "{problem}: its replicas here promise nothing until there is room; then they go on by themselves"
+            ));
+        }
+        let stats = self.table.stats();
+        let problem = stats.refuses.or(stats.flush_problem)?;
+        Some(format!("what is in memory cannot be written: {problem}"))
     }
 
     /// What is in memory goes to runs, and the log says that it was stopped cleanly. REQUIRES: no

@@ -228,6 +228,8 @@ impl PeerMaker {
         added.map_err(|error| KeepError::Lasts(ReplicaProblem::Damaged, error.to_string()))?;
         let running = RunningReplica {
             peer: order.peer,
+            table: order.table.clone(),
+            partition: order.partition,
             state,
             bounds,
             is_over,

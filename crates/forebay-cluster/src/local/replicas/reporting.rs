@@ -21,6 +21,7 @@ impl ReplicaCommons {
             peer,
             term,
             problem,
+            ails: false,
             leads: None,
             stranded: None,
         };
@@ -42,6 +43,7 @@ impl ReplicaCommons {
             return plain(facts.term, Some(problem));
         }
         GroupReport {
+            ails: facts.ails.is_some(),
             leads: lead(&facts),
             stranded: stranded(&facts),
             ..plain(facts.term, None)

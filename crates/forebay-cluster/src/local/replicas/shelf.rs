@@ -35,10 +35,11 @@ pub struct CopyShelf {
 #[derive(Debug)]
 struct ShelvedCopy {
     group: GroupId,
-    files: Vec<OpenFile>,
+    /// Each with the run that it is of.
+    files: Vec<(usize, OpenFile)>,
     read_at: Duration,
     /// The files stay for as long as this.
-    _copy: PartitionCopy,
+    copy: Arc<PartitionCopy>,
 }
 
 impl CopyShelf {
@@ -68,14 +69,16 @@ impl CopyShelf {
             let text = format!("it is at entry {index} here, and {at_least} is asked for");
             return Err(io::Error::other(text));
         }
-        let (offered, files) = self.files_of(&copy)?.into_iter().unzip();
+        let files = self.files_of(&copy)?;
+        let offered = files.iter().map(|(offered, _)| *offered).collect();
+        let files = files.into_iter().map(|(offered, file)| (offered.run, file));
         let id = self.random.next_u64();
         let offer = to_bytes(&CopyOffer::new(id, copy.content(), offered))?;
         let shelved = ShelvedCopy {
             group,
-            files,
+            files: files.collect(),
             read_at: self.clock.monotonic(),
-            _copy: copy,
+            copy: Arc::new(copy),
         };
         self.copies.lock().insert(id, shelved);
         Ok(offer)
@@ -92,7 +95,9 @@ impl CopyShelf {
                 .into_iter()
                 .flatten()
             {
-                let file = self.disk.open(&path)?;
+                // A file that is gone, or cannot be read, is damage as well.
+                let file = self.disk.open(&path);
+                let file = file.inspect_err(|_| drop(copy.check_run(id)))?;
                 let offered = OfferedFile {
                     run,
                     is_of_long_values,
@@ -106,21 +111,34 @@ impl CopyShelf {
 
     pub fn read(&self, copy: u64, file: usize, offset: u64, bytes: u64) -> io::Result<Bytes> {
         let wrong = |problem: &str| io::Error::new(io::ErrorKind::InvalidInput, problem.to_owned());
-        let file = {
+        let (whole, run, file) = {
             let mut copies = self.copies.lock();
-            let copy = copies.get_mut(&copy);
-            let copy = copy.ok_or_else(|| io::Error::other("there is no such copy any more"))?;
+            let copy = copies.get_mut(&copy).ok_or_else(no_copy)?;
             copy.read_at = self.clock.monotonic();
             let file = copy.files.get(file);
-            Arc::clone(file.ok_or_else(|| wrong("the copy has no such file"))?)
+            let (run, file) = file.ok_or_else(|| wrong("the copy has no such file"))?;
+            (Arc::clone(&copy.copy), *run, Arc::clone(file))
         };
         let end = offset.checked_add(bytes);
         if bytes > MOST_PART_BYTES || end.is_none_or(|end| end > file.len_bytes()) {
             return Err(wrong("the copy's file has no such part"));
         }
         let mut part = vec![0; bytes as usize];
-        file.read_exact_at(&mut part, offset)?;
+        if let Err(error) = file.read_exact_at(&mut part, offset) {
+            check(&whole, run)?;
+            return Err(error);
+        }
         Ok(summed(&part))
+    }
+
+    /// Reads a run of a copy back, which somebody could not read who brought it.
+    pub fn check(&self, copy: u64, run: usize) -> io::Result<()> {
+        let whole = {
+            let copies = self.copies.lock();
+            let copy = copies.get(&copy).ok_or_else(no_copy)?;
+            Arc::clone(&copy.copy)
+        };
+        check(&whole, run)
     }
 
     pub fn end(&self, copy: u64) {
@@ -147,4 +165,14 @@ impl CopyShelf {
         drop(copies);
         drop(past);
     }
+}
+
+fn no_copy() -> io::Error {
+    io::Error::other("there is no such copy any more")
+}
+
+fn check(copy: &PartitionCopy, run: usize) -> io::Result<()> {
+    let run = copy.content().runs.get(run);
+    run.map_or(Ok(()), |run| copy.check_run(&run.id))
+        .map_err(io::Error::other)
 }

@@ -1,10 +1,11 @@
 //! Having the groups that are led here become what the catalog wants.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use forebay_engine::live::LiveTable;
 use forebay_host::GroupStanding;
-use forebay_replica::{PeerId, SplitEntry, next_change, next_leader};
+use forebay_replica::{SplitEntry, next_change, next_leader};
 
 use super::commons::ReplicaCommons;
 use crate::live::ReplicaOrder;
@@ -23,11 +24,15 @@ impl ReplicaCommons {
             };
             let (members, standing) = (&group.members, &group.standing);
             let cut = order.cut.as_ref().filter(|cut| cut.is_for(members));
+            let wanted = match group.ails {
+                true => Cow::Owned(order.wanted.led_by_others(order.peer)),
+                false => Cow::Borrowed(&order.wanted),
+            };
             if let Some(cut) = cut.filter(|_| !self.is_cut(order)) {
                 self.host.split(order.group, SplitEntry::clone(cut));
             } else if let Some(changes) = next_change(&order.wanted, members, standing) {
                 self.host.wish(order.group, changes);
-            } else if let Some(to) = next_leader(order.peer, &order.wanted, members, standing) {
+            } else if let Some(to) = next_leader(order.peer, &wanted, members, standing) {
                 self.host.transfer(order.group, to);
             }
         }
@@ -47,16 +52,8 @@ impl ReplicaCommons {
     pub fn hand_over(&self) -> usize {
         self.hands_over.store(true, Ordering::Relaxed);
         let groups = self.host.groups().into_iter();
+        let heir = |group: &GroupStanding| group.standing.heir(group.me, &group.members);
         let led = groups.filter_map(|group| Some((group, heir(&self.host.standing(group)?)?)));
         led.map(|(group, to)| self.host.transfer(group, to)).count()
     }
-}
-
-/// Who of a group could lead it in place of its leader: one that answers and has nearly all.
-fn heir(group: &GroupStanding) -> Option<PeerId> {
-    let standing = &group.standing;
-    let mut voters = group.members.voters.iter().copied();
-    voters.find(|peer| {
-        *peer != group.me && standing.active.contains(peer) && standing.close.contains(peer)
-    })
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_io::start_thread;
+use forebay_io::{Clock, start_thread};
 use parking_lot::Mutex;
 use tracing::warn;
 
@@ -23,6 +23,8 @@ enum WorkerNews {
     Orders(Box<ReplicaOrders>),
     /// Carry out again what was ordered last.
     Again,
+    /// Somebody met damage.
+    Damage,
     Stop,
 }
 
@@ -41,6 +43,7 @@ struct Working {
     keeper: Arc<Mutex<ReplicaKeeper>>,
     commons: Arc<ReplicaCommons>,
     watch: Watching,
+    clock: Arc<dyn Clock>,
     orders: Option<Box<ReplicaOrders>>,
     is_done: bool,
 }
@@ -49,6 +52,7 @@ impl ReplicaWorker {
     pub fn start(
         keeper: Arc<Mutex<ReplicaKeeper>>,
         commons: Arc<ReplicaCommons>,
+        clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
         let (news, inbox) = channel();
         let again = news.clone();
@@ -60,6 +64,7 @@ impl ReplicaWorker {
             keeper,
             commons,
             watch: Arc::clone(&watch),
+            clock,
             orders: None,
             is_done: true,
         };
@@ -77,6 +82,10 @@ impl ReplicaWorker {
 
     pub fn carry_out(&self, orders: ReplicaOrders) {
         self.tell(WorkerNews::Orders(Box::new(orders)));
+    }
+
+    pub fn damage_met(&self) {
+        self.tell(WorkerNews::Damage);
     }
 
     fn tell(&self, news: WorkerNews) {
@@ -109,13 +118,17 @@ impl Working {
             // The newest orders count.
             while let Some(one) = news {
                 match one {
-                    WorkerNews::Orders(orders) => self.orders = Some(orders),
-                    WorkerNews::Again => {}
+                    WorkerNews::Orders(orders) => {
+                        (self.orders, self.is_done) = (Some(orders), false);
+                    }
+                    WorkerNews::Again => self.is_done = false,
+                    WorkerNews::Damage => {}
                     WorkerNews::Stop => return,
                 }
-                self.is_done = false;
                 news = inbox.try_recv().ok();
             }
+            // Whoever was told to ail leads no more when the rest is looked at.
+            self.commons.notice_damage();
             self.look();
         }
     }
@@ -128,7 +141,12 @@ impl Working {
         if !self.is_done || keeper.is_broken() {
             self.is_done = keeper.carry_out(orders);
         }
+        let troubles = keeper.troubles();
         drop(keeper);
+        let reports = self.commons.reports();
+        let now = self.clock.monotonic();
+        self.commons.settle(orders, &reports, now);
+        self.commons.troubles.lock().clone_from(&troubles);
         self.commons.shelf.tidy();
         let watch = self.watch.lock().clone();
         let Some(watch) = watch else {
@@ -137,6 +155,7 @@ impl Working {
         if !orders.is_from_memory && watch.may_steer() {
             self.commons.steer(&orders.replicas);
         }
-        watch.replicas_stand(self.commons.reports());
+        let troubles = troubles.into_values().collect();
+        watch.replicas_stand(self.commons.reports(), troubles);
     }
 }

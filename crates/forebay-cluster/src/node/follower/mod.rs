@@ -227,7 +227,10 @@ impl Follower {
             FollowerEvent::Suspect(node) => route_if(self.suspicions.suspect(now, node), actions),
             FollowerEvent::Trust(node) => route_if(self.suspicions.trust(node), actions),
             FollowerEvent::Free(bytes) => self.free_bytes = Some(bytes),
-            FollowerEvent::Replicas(reports) => self.replicas.reporting.replace(reports),
+            FollowerEvent::Replicas { reports, troubles } => {
+                self.replicas.reporting.replace(reports);
+                self.replicas.troubles = troubles;
+            }
             FollowerEvent::Leave => self.leaving = true,
         }
     }
@@ -523,7 +526,8 @@ impl Follower {
         let refused = self.refused.iter();
         let refused = refused.map(|(table, problem)| format!("{table}: {problem}"));
         let alarm = self.alarm.problem().map(str::to_owned).into_iter();
-        alarm.chain(copies).chain(refused).collect()
+        let troubles = self.replicas.troubles.iter().cloned();
+        alarm.chain(copies).chain(refused).chain(troubles).collect()
     }
 }
 

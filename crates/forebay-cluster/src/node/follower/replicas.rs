@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use forebay_engine::TableName;
 use forebay_replica::{GroupId, PeerId};
 
 use super::Follower;
 use crate::ids::NodeId;
-use crate::live::{ReplicaOrder, ReplicaOrders, orders};
+use crate::live::{ReplicaOrder, ReplicaOrders, missing, orders};
 use crate::message::{LeadersMark, LeadersNews};
 use crate::model::Head;
 use crate::node::events::FollowerAction;
@@ -21,6 +22,9 @@ pub struct Replicas {
     pub leaders: BTreeMap<GroupId, NodeId>,
     pub mark: LeadersMark,
     ordered: Vec<ReplicaOrder>,
+    missing: BTreeMap<TableName, usize>,
+    /// What keeps tables here from being as they are to be.
+    pub troubles: Vec<String>,
     /// The head and the node by which they were ordered, and whether from memory.
     ordered_of: Option<(u64, NodeId, bool)>,
     /// What is known is what was known before the start, and maybe not the newest of that.
@@ -74,8 +78,9 @@ impl Follower {
         }
         let before = std::mem::replace(&mut self.replicas.ordered_of, of);
         let is_other = before.is_none_or(|(_, _, was)| was != is_from_memory);
-        let ordered = orders(model, me);
-        if ordered == self.replicas.ordered && !is_other {
+        let (ordered, missing) = (orders(model, me), missing(model, me));
+        let is_same = ordered == self.replicas.ordered && missing == self.replicas.missing;
+        if is_same && !is_other {
             return;
         }
         let groups = model.group_ids();
@@ -87,10 +92,12 @@ impl Follower {
         let before = self.replicas.ordered.iter().map(place);
         let gone = before.filter(|place| !now.contains(place)).collect();
         self.replicas.ordered.clone_from(&ordered);
+        self.replicas.missing.clone_from(&missing);
         let orders = ReplicaOrders {
             is_from_memory,
             revision: head.revision,
             replicas: ordered,
+            missing,
             gone,
         };
         actions.push(FollowerAction::Replicas(Box::new(orders)));

@@ -3,6 +3,7 @@
 mod basic;
 mod by_hand;
 mod copies;
+mod damage;
 mod divided;
 mod entry_load;
 mod expiry;

@@ -75,11 +75,11 @@ impl Asker<'_> {
         is_clustered && self.work.shared.config.default_table.is_none()
     }
 
-    /// Whether the client wants to read what follows, and that is here.
+    /// Whether the client wants to read what follows, and that is here, and well.
     pub fn reads_follower(&self, group: GroupId) -> bool {
         let client = &self.work.client;
         let replicas = self.cluster.member().replicas();
-        let is_here = || replicas.is_some_and(|replicas| replicas.host().runs(group));
+        let is_here = || replicas.is_some_and(|replicas| replicas.host().may_follow(group));
         client.port.is_clustered() && client.reads_followers.load(Ordering::Relaxed) && is_here()
     }
 

@@ -8,7 +8,7 @@ use forebay_replica::GroupId;
 use tokio::sync::oneshot;
 
 use super::super::ask::{Asker, PeerReplies, Unanswered};
-use super::super::frame::reason;
+use super::super::frame::{DAMAGED, reason};
 use super::super::place::moved_to;
 use super::super::split;
 use super::lead::Lead;
@@ -37,6 +37,8 @@ pub struct PartRead<'a> {
 enum NotRead {
     /// Another try may.
     Passing(String),
+    /// The same, once another replica leads: what the one that was read has is damaged.
+    Damaged(String),
     Told(Unanswered),
 }
 
@@ -45,20 +47,27 @@ impl PartRead<'_> {
         let asker = self.asker;
         let mut attempt = 0;
         loop {
-            let why = match self.once(attempt).await {
+            let (why, is_damage) = match self.once(attempt).await {
                 Ok(replies) => return Ok(replies),
                 Err(NotRead::Told(told)) => return Err(told),
-                Err(NotRead::Passing(why)) => why,
+                Err(NotRead::Passing(why)) => (why, false),
+                Err(NotRead::Damaged(why)) => (why, true),
             };
             if asker.is_last() {
-                return Err(asker.not_leading());
+                return Err(match is_damage {
+                    true => Unanswered::Told(format!("{DAMAGED} {why}")),
+                    false => asker.not_leading(),
+                });
             }
             if self.at.has_changed(asker.cluster) {
                 let words = "the partitions of the table have just changed";
                 return Err(Unanswered::OtherMap(words.to_owned()));
             }
-            if !asker.waits_for_lead().await {
-                return Err(Unanswered::Told(format!("TRYAGAIN {}", reason(&why))));
+            if (is_damage && self.has_one_replica()) || !asker.waits_for_lead().await {
+                return Err(match is_damage {
+                    true => Unanswered::Damaged(why),
+                    false => Unanswered::Told(format!("TRYAGAIN {}", reason(&why))),
+                });
             }
             attempt += 1;
         }
@@ -70,9 +79,13 @@ impl PartRead<'_> {
             let why = "where the table's partitions are is not known here yet".to_owned();
             return Err(NotRead::Passing(why));
         };
-        let lead = asker.lead(&spot, self.may_move, attempt);
+        let mut lead = asker.lead(&spot, self.may_move, attempt);
         if lead != Lead::Here && asker.reads_follower(spot.group) {
-            return self.here(&spot, false).await;
+            if !self.has_expired().await {
+                return self.here(&spot, false).await;
+            }
+            // Only the leader moves the partition's time.
+            lead = asker.lead(&spot, false, attempt);
         }
         match lead {
             Lead::Here => self.here(&spot, true).await,
@@ -94,13 +107,26 @@ impl PartRead<'_> {
             Unanswered::Told(_) => NotRead::Told(why),
             why => NotRead::Passing(why.into_words()),
         })?;
-        let last = match self.counts {
-            (1, count @ 2..) => last_of_exec(&replies, count).map_err(NotRead::Told)?,
-            _ => replies.one(),
-        };
-        match self.asker.not_there(&replies, last) {
+        if let (1, count @ 2..) = self.counts {
+            last_of_exec(&replies, count).map_err(NotRead::Told)?;
+        }
+        self.if_there(&replies)?;
+        Ok(replies)
+    }
+
+    /// Whether nobody else could have what is damaged.
+    fn has_one_replica(&self) -> bool {
+        let spot = self.at.now(self.asker.cluster);
+        spot.is_some_and(|spot| spot.nodes.len() < 2)
+    }
+
+    /// Refuses replies one of which says that its keys are not there, or cannot be read there.
+    fn if_there(&self, replies: &PeerReplies) -> Result<(), NotRead> {
+        let mut each = (0..).map_while(|at| replies.get(at));
+        match each.find_map(|reply| self.asker.not_there(replies, reply)) {
+            Some(Unanswered::Damaged(why)) => Err(NotRead::Damaged(why)),
             Some(why) => Err(NotRead::Passing(why.into_words())),
-            None => Ok(replies),
+            None => Ok(()),
         }
     }
 
@@ -111,7 +137,7 @@ impl PartRead<'_> {
             // The answer is that of a partition whose time has come to now.
             move_time(asker, group).await.map_err(NotRead::Passing)?;
         }
-        let leave = self.leave(group).await?;
+        let leave = self.leave(group, leads).await?;
         let routing = self.routing(spot)?;
         let replies = asker.read_by_leave((self.task)(), self.counts.0).await;
         if !leave.holds() {
@@ -122,10 +148,8 @@ impl PartRead<'_> {
         if self.routing(spot)? != routing {
             return Err(NotRead::Passing(CUT.to_owned()));
         }
-        match asker.not_there(&replies, replies.one()) {
-            Some(why) => Err(NotRead::Passing(why.into_words())),
-            None => Ok(replies),
-        }
+        self.if_there(&replies)?;
+        Ok(replies)
     }
 
     /// How keys are led here; an error where what is asked for lies in another partition.
@@ -141,7 +165,7 @@ impl PartRead<'_> {
         }
     }
 
-    async fn leave(&self, group: GroupId) -> Result<ReadLeave, NotRead> {
+    async fn leave(&self, group: GroupId, leads: bool) -> Result<ReadLeave, NotRead> {
         let asker = self.asker;
         let Some(replicas) = asker.cluster.member().replicas() else {
             return Err(NotRead::Passing("no replica is here".to_owned()));
@@ -149,7 +173,10 @@ impl PartRead<'_> {
         let (done, given) = oneshot::channel();
         // Who gave up is told nothing.
         let done = Box::new(move |leave| drop(done.send(leave)));
-        replicas.host().read(group, done);
+        match asker.cluster.stale_reads().filter(|_| !leads) {
+            Some(bound) => replicas.host().read_within(group, bound, done),
+            None => replicas.host().read(group, done),
+        }
         let clock = asker.work.shared.store.clock();
         match within(&**clock, asker.left(), given).await {
             Some(Ok(Ok(leave))) => Ok(leave),

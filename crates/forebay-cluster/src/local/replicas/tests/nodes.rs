@@ -9,8 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_engine::live::{Durability, LiveDraft, LiveOptions, LiveTable};
 use forebay_engine::{PartitionRange, TableName};
-use forebay_host::{Commands, StateError};
+use forebay_host::{Commands, KEPT_BYTES, StateError};
 use forebay_io::{Clock, SystemClock};
+use forebay_objects::{PullRate, PullThrottle};
 use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -109,7 +110,7 @@ impl ReplicaWatch for Steers {
         true
     }
 
-    fn replicas_stand(&self, reports: Vec<GroupReport>) {
+    fn replicas_stand(&self, reports: Vec<GroupReport>, _: Vec<String>) {
         *self.0.lock() = reports;
     }
 }
@@ -117,7 +118,9 @@ impl ReplicaWatch for Steers {
 pub struct TestNode {
     pub dir: TempDir,
     pub replicas: Option<Arc<LocalReplicas>>,
-    watch: Arc<Steers>,
+    pub throttle: Arc<PullThrottle>,
+    pub log_kept_bytes: u64,
+    pub(super) watch: Arc<Steers>,
 }
 
 pub struct TestNodes {
@@ -132,9 +135,20 @@ impl Default for TestNode {
         Self {
             dir: tempfile::tempdir().unwrap(),
             replicas: None,
+            throttle: throttle(None),
+            log_kept_bytes: KEPT_BYTES,
             watch: Arc::default(),
         }
     }
+}
+
+/// At most so many bytes a second.
+pub fn throttle(ceiling_bytes: Option<u64>) -> Arc<PullThrottle> {
+    let rate = PullRate {
+        ceiling_bytes,
+        adaptive: true,
+    };
+    Arc::new(PullThrottle::new(rate, Arc::new(SystemClock)))
 }
 
 /// The peers of the group, by the nodes that have them.
@@ -169,7 +183,8 @@ impl TestNodes {
             memory_bytes: 4 << 20,
             boot_id: self.boot_id,
             appliers: 2,
-            copy_rate_bytes: None,
+            log_kept_bytes: node.log_kept_bytes,
+            throttle: Arc::clone(&node.throttle),
         });
         let replicas = Arc::new(replicas.unwrap());
         replicas.watched_by(Arc::clone(&node.watch) as _);
@@ -236,7 +251,7 @@ impl TestNodes {
             is_from_memory: false,
             revision: 1,
             replicas: orders.collect(),
-            gone: Vec::new(),
+            ..ReplicaOrders::default()
         }
     }
 

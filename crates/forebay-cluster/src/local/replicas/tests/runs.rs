@@ -1,8 +1,11 @@
 //! Replicas that are ordered, and what becomes of them.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use forebay_engine::TableName;
 use forebay_engine::live::{Budget, Durability, LiveDraft};
-use forebay_io::{Disk, OsDisk, replace_file};
+use forebay_io::{Clock, Disk, OsDisk, SystemClock, replace_file};
 use forebay_replica::PeerId;
 
 use super::nodes::{FAILS_ON_2, GROUP, TestNodes, table_name, wait_for};
@@ -82,6 +85,33 @@ fn a_new_peer_gets_a_copy_and_an_old_one_goes_with_its_table() {
     nodes.order(&[(0, 1, false), (1, 2, false), (3, 4, false)]);
     nodes.wait_value(3, b"last", b"value");
     nodes.wait_value(3, b"k\x07", &vec![7; 100 << 10]);
+}
+
+#[test]
+fn a_copy_comes_at_the_rate_of_all_that_is_brought() {
+    let mut nodes = TestNodes::new(Durability::Os);
+    nodes.found();
+    for key in 0..30_u8 {
+        nodes.set(&[b'k', key], &vec![key; 100 << 10]);
+    }
+    let throttle = super::nodes::throttle(Some(1 << 20));
+    nodes.nodes.push(super::nodes::TestNode {
+        throttle: Arc::clone(&throttle),
+        ..super::nodes::TestNode::default()
+    });
+    nodes.start(3);
+    nodes.order(&[(0, 1, false), (1, 2, false), (3, 4, true)]);
+    nodes.wait_report(3, 4, None);
+    nodes.order(&[(0, 1, false), (1, 2, false), (3, 4, false)]);
+    wait_for("a copy under way", || throttle.is_active());
+    let begun = SystemClock.monotonic();
+    assert!(!nodes.has(3, b"k\x07", &vec![7; 100 << 10]));
+    nodes.wait_value(3, b"k\x07", &vec![7; 100 << 10]);
+    // Three parts of 1 MiB; the last two wait for a second each, but for what may be saved up.
+    let took = SystemClock.monotonic() - begun;
+    assert!(took >= Duration::from_secs(1), "{took:?}");
+    assert!(throttle.taken_bytes() >= 30 * (100 << 10));
+    wait_for("its end", || !throttle.is_active());
 }
 
 #[test]

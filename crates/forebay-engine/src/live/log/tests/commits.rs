@@ -160,7 +160,9 @@ fn a_log_that_is_dropped_has_closed_its_files() {
     let end = log.shared.writer.lock().current_end();
     log.shared.commits.await_pause();
     drop(log);
-    let bytes = std::fs::read(dir.join("1.log")).unwrap();
+    let bytes = forebay_io::OsDisk::default()
+        .read(&dir.join("1.log"))
+        .unwrap();
     assert_eq!(bytes.len() as u64, end, "room is left for more");
 }
 

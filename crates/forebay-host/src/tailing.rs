@@ -1,0 +1,36 @@
+//! Reading a group's log for a peer that is behind.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use forebay_replica::Event;
+
+use crate::group::HostedGroup;
+use crate::log_reader::{LogPart, PartReader};
+use crate::outside::{NoEntries, ReadPace};
+
+impl PartReader for HostedGroup {
+    fn read_part(self: Arc<Self>, part: LogPart, pace: &dyn ReadPace) {
+        if self.is_halted() {
+            return;
+        }
+        let read = self
+            .log
+            .log()
+            .entries(self.group(), (part.from, part.to), part.most_bytes);
+        let event = match read {
+            Ok(found) if !found.entries.is_empty() => {
+                pace.wait(found.bytes);
+                let counts = &self.core.counts;
+                counts.tail_bytes.fetch_add(found.bytes, Ordering::Relaxed);
+                Event::EntriesCame(found.entries)
+            }
+            // What it is asked for is decided, and so was there.
+            Ok(_) => Event::EntriesGone { through: part.from },
+            Err(NoEntries { through }) => Event::EntriesGone {
+                through: through.max(part.from),
+            },
+        };
+        self.tell(event);
+    }
+}

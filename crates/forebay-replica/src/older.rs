@@ -1,0 +1,100 @@
+//! Entries of a group's log that lie in the log's files alone, as the library sees them: where they
+//! are, and of which terms. Entries are not in memory; they are fetched for peers that are behind.
+
+use std::collections::VecDeque;
+
+use crate::ids::Place;
+
+/// Where entries in files begin, and the first entry of each later term among them and behind:
+/// terms change seldom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OlderEntries {
+    /// The first is the place before the first entry.
+    runs: VecDeque<Place>,
+}
+
+impl OlderEntries {
+    /// None: what memory has begins behind this place.
+    pub fn none(before: Place) -> Self {
+        Self {
+            runs: [before].into(),
+        }
+    }
+
+    /// The place before the first entry, and the places at which later terms begin. `None` where
+    /// these contradict each other.
+    pub fn new(before: Place, terms: impl IntoIterator<Item = Place>) -> Option<Self> {
+        let mut older = Self::none(before);
+        let mut is_sound = true;
+        for place in terms {
+            let last = older.runs.back();
+            is_sound &= last.is_none_or(|last| (last.term, last.index) < (place.term, place.index))
+                && last.is_none_or(|last| last.index < place.index);
+            older.push(place);
+        }
+        is_sound.then_some(older)
+    }
+
+    pub fn before(&self) -> Place {
+        self.runs.front().copied().unwrap_or_default()
+    }
+
+    /// An entry is in files alone from now on, the next one. REQUIRES: its term is not an earlier
+    /// one.
+    pub fn push(&mut self, place: Place) {
+        if self.runs.back().is_none_or(|last| last.term < place.term) {
+            self.runs.push_back(place);
+        }
+    }
+
+    /// The term of an entry that is not before the first; of one far behind, the last term.
+    pub fn term(&self, index: u64) -> Option<u64> {
+        let runs = self.runs.partition_point(|run| run.index <= index);
+        Some(self.runs.get(runs.checked_sub(1)?)?.term)
+    }
+
+    /// Entries up to this one are not in the files any more.
+    pub fn forget(&mut self, through: u64) {
+        let Some(term) = self.term(through) else {
+            return;
+        };
+        while self.runs.front().is_some_and(|run| run.index <= through) {
+            self.runs.pop_front();
+        }
+        let index = through;
+        self.runs.push_front(Place { term, index });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(term: u64, index: u64) -> Place {
+        Place { term, index }
+    }
+
+    #[test]
+    fn terms_are_known_from_the_first_entry_on() {
+        let mut older = OlderEntries::new(at(2, 10), [at(3, 15), at(7, 16)]).unwrap();
+        let terms = [9, 10, 14, 15, 16, 99].map(|index| older.term(index));
+        assert_eq!(terms, [None, Some(2), Some(2), Some(3), Some(7), Some(7)]);
+        older.push(at(7, 17));
+        older.push(at(8, 18));
+        older.forget(15);
+        assert_eq!(older.before(), at(3, 15));
+        let terms = [14, 15, 16, 17, 18].map(|index| older.term(index));
+        assert_eq!(terms, [None, Some(3), Some(7), Some(7), Some(8)]);
+        older.forget(12);
+        assert_eq!(older.before(), at(3, 15), "it is gone already");
+        older.forget(17);
+        assert_eq!(older.before(), at(7, 17));
+    }
+
+    #[test]
+    fn places_that_contradict_each_other_are_refused() {
+        assert_eq!(OlderEntries::new(at(2, 10), [at(3, 10)]), None);
+        assert_eq!(OlderEntries::new(at(2, 10), [at(1, 12)]), None);
+        assert_eq!(OlderEntries::new(at(2, 10), [at(4, 12), at(3, 13)]), None);
+    }
+}

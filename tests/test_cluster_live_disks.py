@@ -1,0 +1,126 @@
+"""Live tables of a cluster where the disk of one node is full."""
+
+import json
+import re
+
+import pytest
+import redis
+from cluster import Cluster
+from disks import Disks, fill, make_room
+from harness import Store, wait_for
+
+TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
+VALUE = "v" * (50 << 10)
+
+
+@pytest.fixture
+def made(tmp_path):
+    disks = Disks(tmp_path, ["small"], 160)
+    made = Cluster(Store(tmp_path / "store"), tmp_path)
+    made.small = disks["small"]
+    made["n3"].cache = made.small / "cache"
+    try:
+        made.start()
+        assert made.store.json("create", "t", *TABLE)["led"] == 6
+        yield made
+    finally:
+        made.end()
+        disks.end()
+    made.check_logs()
+
+
+def put(node, key):
+    """Writes until it is acknowledged."""
+
+    def is_written():
+        try:
+            with node.through_gateway() as client:
+                return client.set(key, f"{key}{VALUE}")
+        except redis.RedisError:
+            return False
+
+    wait_for(is_written, f"{key} is acknowledged", 60)
+
+
+def lagging(nodes):
+    """Replicas that do not answer, and entries that those lack which do."""
+    names = ("silent_replicas", "replica_behind_entries")
+    pages = [node.ask("/metrics")[1] for node in nodes]
+    found = [
+        int(number)
+        for page in pages
+        for name in names
+        for number in re.findall(rf'^forebay_cluster_{name}{{table="t"}} (\d+)$', page, re.M)
+    ]
+    assert len(found) == len(names) * len(nodes), pages
+    return sum(found)
+
+
+def fill_up(made, keys):
+    """Fills the disk, and writes until its replicas lack room: what the log had reserved is used up
+    first."""
+    first, second, _ = made.nodes
+    fill(made.small)
+    while lagging([first, second]) == 0 or len(keys) < 200:
+        assert len(keys) < 5000, "it never lacks room"
+        fill(made.small)
+        keys.append(f"t:{len(keys)}")
+        put(first, keys[-1])
+
+
+def problems(node):
+    """What has the node not ready; none: it is."""
+    status, text = node.ask("/ready")
+    assert status == (503 if json.loads(text)["problems"] else 200), text
+    return json.loads(text)["problems"]
+
+
+def names_the_disk(problem):
+    return "live table t" in problem and "No space left" in problem and "cache/tables/t" in problem
+
+
+def check_all(made, node, keys):
+    def are_all_there():
+        try:
+            with node.through_gateway() as client:
+                return all(client.get(key) == f"{key}{VALUE}" for key in keys)
+        except redis.RedisError:
+            return False
+
+    wait_for(are_all_there, "all that was acknowledged is there", 60)
+
+
+def test_the_others_go_on_and_it_comes_back_with_room(made):
+    first, _, third = made.nodes
+    keys = []
+    fill_up(made, keys)
+    wait_for(lambda: any(map(names_the_disk, problems(third))), lambda: problems(third), 30)
+    assert third.metric('forebay_cluster_replicas_troubled{table="t"}') == 1
+    wait_for(
+        lambda: any("node n3: " in p and names_the_disk(p) for p in made.status()["problems"]),
+        lambda: made.status()["problems"],
+        30,
+    )
+    make_room(made.small)
+    wait_for(lambda: lagging(made.nodes) == 0, lambda: f"all have all: {lagging(made.nodes)}", 90)
+    wait_for(lambda: problems(third) == [], lambda: problems(third), 30)
+    # With one of the others gone nothing is answered that the third does not have.
+    first.kill()
+    check_all(made, third, keys)
+
+
+def test_a_node_starts_on_a_full_disk_and_tells_of_it(made):
+    first, _, third = made.nodes
+    keys = []
+    fill_up(made, keys)
+    third.kill()
+    fill(made.small)
+    third.start().comes_up()
+    wait_for(lambda: any(map(names_the_disk, problems(third))), lambda: problems(third), 60)
+    # It leads on to the others.
+    check_all(made, third, keys)
+    make_room(made.small)
+    wait_for(lambda: problems(third) == [], lambda: problems(third), 90)
+    wait_for(lambda: lagging(made.nodes) == 0, lambda: f"all have all: {lagging(made.nodes)}", 90)
+    first.kill()
+    check_all(made, third, keys)
