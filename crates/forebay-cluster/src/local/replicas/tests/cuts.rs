@@ -42,6 +42,7 @@ fn opener(disk: &SimDisk) -> TableOpener {
         cache: cache.unwrap(),
         budget: Budget::by_hand(1 << 20),
         boot_id: 1,
+        log_kept_bytes: 64 << 20,
     }
 }
 
