@@ -103,7 +103,7 @@ impl Peers for TestPeers {
 
 /// Steers always.
 #[derive(Debug, Default)]
-struct Steers(Mutex<Vec<GroupReport>>);
+pub(super) struct Steers(Mutex<Vec<GroupReport>>);
 
 impl ReplicaWatch for Steers {
     fn may_steer(&self) -> bool {
