@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_engine::live::LiveOptions;
 use forebay_engine::{Bounds, PartitionId, RunId, TableName};
-use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
+use forebay_replica::{GroupId, PeerId, SplitEntry, WantedPeer, WantedPeers};
 
 use crate::ids::{HostPort, NodeId};
 use crate::model::{
@@ -32,6 +32,11 @@ pub struct ReplicaOrder {
     /// The replica of here that it goes on from, alone, where its group takes the place of one that
     /// lost its majority.
     pub inherits: Option<Inherited>,
+    /// The peer of another group that it comes from, where that was cut. If that one had the cut by
+    /// a copy, this one was never here: it is made, empty, though the catalog has it.
+    pub comes_from: Option<(GroupId, PeerId)>,
+    /// The partition is to be cut in two.
+    pub cut: Option<Arc<SplitEntry>>,
     /// All peers that may still be talked to.
     pub peers: Vec<OrderedPeer>,
     /// What the group is to become, if this replica leads it.
@@ -68,6 +73,8 @@ pub struct ReplicaOrders {
     /// They are what the node knew before it stopped, and maybe not all: what is there of them
     /// runs, and nothing is made or removed.
     pub is_from_memory: bool,
+    /// The catalog's revision that says so.
+    pub revision: u64,
     /// All of them. What lies on the disk besides is to go.
     pub replicas: Vec<ReplicaOrder>,
     /// How many more of a table's partitions are to be here, and have no peer here yet.
@@ -97,25 +104,17 @@ pub fn orders(model: &Model, me: NodeId) -> Vec<ReplicaOrder> {
         let options = Arc::new(live.options.clone());
         let load = model.work.load_of(name);
         for (group, wanted) in model.wanted_groups(name) {
-            let mine = group.peers.iter().filter(|peer| peer.node == me);
-            for peer in mine.filter(|peer| peer.state != PeerState::Lost) {
-                let is_founder = group.founders.contains(&peer.peer);
-                orders.push(ReplicaOrder {
-                    table: name.clone(),
-                    options: Arc::clone(&options),
-                    partition: group.partition,
-                    bounds: group.bounds.clone(),
-                    epoch: group.epoch,
-                    group: group.group,
-                    peer: peer.peer,
-                    is_new: peer.state == PeerState::New,
-                    founders: is_founder.then(|| group.founders.clone()),
-                    inherits: group.inherits.filter(|_| is_founder),
-                    peers: ordered_peers(model, group),
-                    wanted: wanted_peers(model, group, (wanted, entry.holding())),
-                    load: load.and_then(|load| OrderedLoad::of(load, group)),
-                    last_load: live.last_load,
-                });
+            let ordering = Ordering {
+                model,
+                me,
+                table: name,
+                options: &options,
+                wanted: (wanted, entry.holding()),
+                loads: (load, live.last_load),
+            };
+            orders.extend(ordering.orders(group));
+            if let Some(planned) = &group.splits_off {
+                orders.extend(ordering.orders(&planned.half));
             }
         }
     }
@@ -131,6 +130,54 @@ impl OrderedLoad {
             is_adding: load.stage == LoadStage::Adding,
         })
     }
+}
+
+/// With what the replicas of a group on a node are ordered.
+struct Ordering<'a> {
+    model: &'a Model,
+    me: NodeId,
+    table: &'a TableName,
+    options: &'a Arc<LiveOptions>,
+    /// The nodes that are to have it, and how many replicas there are to be.
+    wanted: (&'a [NodeId], usize),
+    /// The one that is under way, and the last that has ended.
+    loads: (Option<&'a TableLoad>, EndedLoad),
+}
+
+impl<'a> Ordering<'a> {
+    fn orders(&'a self, group: &'a GroupEntry) -> impl Iterator<Item = ReplicaOrder> + 'a {
+        let mine = group.peers.iter().filter(|peer| peer.node == self.me);
+        let mine = mine.filter(|peer| peer.state != PeerState::Lost);
+        mine.map(|peer| {
+            let is_founder = group.founders.contains(&peer.peer);
+            let cut = group.splits_off.as_ref();
+            ReplicaOrder {
+                table: self.table.clone(),
+                options: Arc::clone(self.options),
+                partition: group.partition,
+                bounds: group.bounds.clone(),
+                epoch: group.epoch,
+                group: group.group,
+                peer: peer.peer,
+                is_new: peer.state == PeerState::New,
+                founders: is_founder.then(|| group.founders.clone()),
+                inherits: group.inherits.filter(|_| is_founder),
+                comes_from: comes_from(group, peer.peer),
+                cut: cut.map(|planned| Arc::new(planned.entry())),
+                peers: ordered_peers(self.model, group),
+                wanted: wanted_peers(self.model, group, self.wanted),
+                load: self.loads.0.and_then(|load| OrderedLoad::of(load, group)),
+                last_load: self.loads.1,
+            }
+        })
+    }
+}
+
+fn comes_from(group: &GroupEntry, founder: PeerId) -> Option<(GroupId, PeerId)> {
+    let from = group.cut_from.as_ref()?;
+    let mut peers = from.peers.iter();
+    let (left, _) = peers.find(|(_, new)| *new == founder)?;
+    Some((from.group, *left))
 }
 
 /// How many of a table's partitions are to be on a node and have no peer there yet.

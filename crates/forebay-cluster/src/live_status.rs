@@ -29,6 +29,9 @@ pub struct LiveStatus {
     pub without_majority: Partitions,
     /// They are on fewer nodes than their table wants, or come to be on others.
     pub short: Partitions,
+    /// They are being cut in two.
+    #[serde(default)]
+    pub cut: Partitions,
     #[serde(default)]
     pub tables: BTreeMap<TableName, LiveTableStatus>,
     /// The first of those without a majority, and what is left of each.
@@ -106,6 +109,9 @@ impl LiveStatus {
                     status.lost.push(lost);
                     status.lost.truncate(MOST_LOST);
                 }
+                if group.splits_off.is_some() {
+                    status.cut.add(table, group);
+                }
                 if looked.is_short(entry, wanted) {
                     status.short.add(table, group);
                 }
@@ -140,10 +146,18 @@ impl LiveStatus {
 
     /// What is no problem, and worth knowing.
     pub fn notes(&self) -> Vec<String> {
-        let count = self.short.count;
-        let words = self.short.words();
-        let note = format!("{words}: not all replicas are where they are wanted yet");
-        let mut notes: Vec<String> = (count > 0).then_some(note).into_iter().collect();
+        let mut notes = Vec::new();
+        for (partitions, words) in [
+            (
+                &self.short,
+                "not all replicas are where they are wanted yet",
+            ),
+            (&self.cut, "it is being cut in two: wait"),
+        ] {
+            if partitions.count > 0 {
+                notes.push(format!("{}: {words}", partitions.words()));
+            }
+        }
         for (table, status) in &self.tables {
             let joining = by_node(table, &status.joining, "replicas come to be there: wait");
             notes.extend(joining);

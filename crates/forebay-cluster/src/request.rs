@@ -55,6 +55,8 @@ pub enum Request {
         table: TableName,
         partitions: Vec<PartitionId>,
     },
+    /// A partition of a live table is to be cut in two at this place.
+    Split { table: TableName, at: Bound },
     /// A node is worked on: for so long it is not taken for lost.
     Pause { node: NodeName, for_ms: u64 },
     /// A node that is down, and holds nothing, is forgotten.

@@ -34,6 +34,8 @@ pub(crate) struct Router {
     map: Map,
     /// The partition of each segment, or [`GAP`].
     owners: Box<[u16]>,
+    /// Which of a table's routers it is, counted from 0.
+    number: u64,
 }
 
 /// So many segments are few: their beginnings are compared with by one or two instructions.
@@ -78,7 +80,17 @@ impl Router {
             order,
             map,
             owners,
+            number: 0,
         }
+    }
+
+    /// The one that takes the place of that of the number before.
+    pub fn numbered(self, number: u64) -> Self {
+        Self { number, ..self }
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     pub fn hasher(&self) -> &KeyHasher {

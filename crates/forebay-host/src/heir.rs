@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use forebay_engine::Bound;
 use forebay_engine::live::{LiveError, LiveTable};
 use forebay_replica::{
     Committed, Content, GroupId, LogEntry, Membership, OlderEntries, PeerId, Place, Promise,
@@ -14,6 +15,7 @@ use forebay_replica::{
 };
 use thiserror::Error;
 
+use crate::halves::cuts_at_or_behind;
 use crate::opening::{FoundReplica, OpenError, start_again};
 use crate::outside::{GroupState, StateError, WriteError};
 use crate::partition_state::{PartitionState, place_of};
@@ -33,10 +35,13 @@ pub enum HeirError {
 }
 
 /// The peer that it becomes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heir {
     pub group: GroupId,
     pub peer: PeerId,
+    /// Where the partition ends by the catalog. What the log cuts off within it nobody has heard
+    /// of, and it is not cut.
+    pub upper: Option<Bound>,
 }
 
 /// What the first peer of the other group begins with. A crash leaves the old replica, and the same
@@ -52,7 +57,7 @@ pub fn begin_alone(
 ) -> Result<Start, HeirError> {
     let found = start_again(table, log, old)?;
     let members = Arc::new(Membership::founders(&[heir.peer]));
-    let last = apply_all(state, &found)?;
+    let last = apply_all(state, &found, heir.upper.as_ref())?;
     let term = last.place.term.max(found.promise.term) + 1;
     let facts = match found.applied.membership == members {
         // It was done, and the node ended before it was noted.
@@ -84,13 +89,28 @@ pub fn begin_alone(
 }
 
 /// Applies all entries that the log has; returns what holds behind them.
-fn apply_all(state: &PartitionState, found: &Start) -> Result<SnapshotFacts, StateError> {
+fn apply_all(
+    state: &PartitionState,
+    found: &Start,
+    upper: Option<&Bound>,
+) -> Result<SnapshotFacts, StateError> {
     let mut facts = found.applied.clone();
     for LogEntry { place, content } in &found.entries {
         facts.place = *place;
-        if let Content::Batch { stamp_ms, .. } = content {
-            facts.stamp_ms = *stamp_ms;
-        }
+        let content = match content {
+            Content::Batch { stamp_ms, .. } => {
+                facts.stamp_ms = *stamp_ms;
+                content
+            }
+            Content::Split(split) if cuts_at_or_behind(split, upper) => {
+                // It was cut, so its members were those.
+                let voters: Vec<PeerId> = split.peers.iter().map(|(left, _)| *left).collect();
+                facts.membership = Arc::new(Membership::founders(&voters));
+                content
+            }
+            Content::Split(_) => &Content::Nothing,
+            Content::Nothing | Content::Changes(_) => content,
+        };
         state.apply(&Committed {
             entry: LogEntry {
                 place: *place,

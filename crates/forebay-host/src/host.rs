@@ -11,8 +11,8 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use forebay_io::{Clock, start_thread};
 use forebay_replica::{
-    Change, CodecError, Event, GroupId, PeerId, PeerMessage, Refusal, Replica, Start, StartError,
-    TICK, decode,
+    Change, CodecError, Event, GroupId, PeerId, PeerMessage, Refusal, Replica, SplitEntry, Start,
+    StartError, TICK, decode,
 };
 use parking_lot::Mutex;
 use tracing::warn;
@@ -249,6 +249,13 @@ impl ReplicaHost {
     pub fn wish(&self, group: GroupId, changes: Vec<Change>) {
         if let Some(group) = self.get(group) {
             group.tell(Event::Change(changes));
+        }
+    }
+
+    /// Has the leader, if it is here, propose a cut of the partition.
+    pub fn split(&self, group: GroupId, split: SplitEntry) {
+        if let Some(group) = self.get(group) {
+            group.tell(Event::Split(split));
         }
     }
 

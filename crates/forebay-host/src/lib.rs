@@ -16,6 +16,7 @@
 //! | `crew` | threads that apply, and put copies in place |
 //! | `outbox` | messages on their way out, by node |
 //! | `heir` | a replica that begins another group, alone |
+//! | `halves` | partitions that are cut in two |
 //! | `lease` | what is said of a lease |
 //! | `log_reader`, `tailing` | entries from logs for peers that are behind |
 //! | `reading` | reads that may be old by a bound |
@@ -27,6 +28,7 @@ mod carry;
 mod core;
 mod crew;
 mod group;
+mod halves;
 mod heir;
 mod host;
 mod lease;
@@ -45,14 +47,15 @@ mod tests;
 
 pub use core::HostCounts;
 pub use group::{GroupFacts, GroupStanding, ReadDone, ReadLeave, WriteDone};
+pub use halves::cut_place;
 pub use heir::{Heir, HeirError, begin_alone};
 pub use host::{HostParts, NewReplica, ReplicaHost};
 pub use loads::{LoadedRuns, load_proposal};
 pub use log_writer::TableLog;
-pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas};
+pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas, start_again};
 pub use outside::{
-    Acknowledged, FoundEntries, GroupLog, GroupState, NoEntries, NodeKey, Post, ReadPace,
-    StateError, Unpaced, WriteError, Writing,
+    Acknowledged, FoundEntries, GroupLog, GroupState, Halves, NoEntries, NodeKey, Post, ReadPace,
+    RightHalf, StateError, Unpaced, WriteError, Writing,
 };
 pub use partition_state::{Carrier, Commands, PartitionState, StateParts, facts_of, place_of};
 pub use replica_log::{EngineLog, KEPT_BYTES};

@@ -99,8 +99,9 @@ pub fn open_replicas(
     Ok(OpenReplicas { log, starts })
 }
 
-/// What a replica that was ended begins with, should it begin again.
-pub(crate) fn start_again(
+/// What a replica begins with that was ended, or was cut off from another, since the log was
+/// opened.
+pub fn start_again(
     table: &LiveTable,
     log: &EngineLog,
     replica: &FoundReplica,

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
+use forebay_engine::PartitionId;
 use forebay_replica::{Committed, GroupId, LogEntry, PeerId, Persist, Place, SnapshotFacts};
 use thiserror::Error;
 
@@ -132,4 +133,24 @@ pub trait GroupState: Debug + Send + Sync {
     /// Has a restart find the state as it is now, with those of the table's other groups here.
     /// Takes its time.
     fn keep(&self) -> Result<(), StateError>;
+}
+
+/// Keeps the replicas of partitions that are cut off from others.
+pub trait Halves: Debug + Send + Sync {
+    /// Begins the log of a right half, and notes whose it is, so that both survive what the half
+    /// survives. Done again, it does the same.
+    fn begin(&self, half: &RightHalf) -> Result<(), StateError>;
+
+    /// The partition is cut: the replica of the right half may run.
+    fn is_cut(&self);
+}
+
+/// The replica that comes of the right half of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RightHalf {
+    pub partition: PartitionId,
+    pub group: GroupId,
+    pub peer: PeerId,
+    /// See [`SplitEntry::planned_in`](forebay_replica::SplitEntry::planned_in).
+    pub planned_in: u64,
 }

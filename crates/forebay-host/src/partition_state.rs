@@ -13,7 +13,7 @@ use forebay_replica::{
 use parking_lot::Mutex;
 
 use crate::loads::{LoadedRuns, load_of};
-use crate::outside::{GroupState, StateError};
+use crate::outside::{GroupState, Halves, StateError};
 
 /// Runs the commands of proposals.
 pub trait Commands: std::fmt::Debug + Send + Sync {
@@ -52,6 +52,8 @@ pub struct PartitionState {
     partition: PartitionId,
     group: GroupId,
     parts: StateParts,
+    /// The peer that it is, and who keeps what is cut off from it.
+    halves: Option<(PeerId, Arc<dyn Halves>)>,
     /// Answers of an entry that is applied in part.
     answers: Mutex<PartialAnswers>,
     /// Copies that came, the one that is to be put in place among them.
@@ -77,9 +79,30 @@ impl PartitionState {
             partition,
             group,
             parts,
+            halves: None,
             answers: Mutex::default(),
             brought: Mutex::default(),
         }
+    }
+
+    /// Says which peer it is, and who keeps what is cut off from it. Without, no replica comes of
+    /// that here.
+    #[must_use]
+    pub fn cut_for(mut self, me: PeerId, halves: Arc<dyn Halves>) -> Self {
+        self.halves = Some((me, halves));
+        self
+    }
+
+    pub(crate) fn table(&self) -> &LiveTable {
+        &self.table
+    }
+
+    pub(crate) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    pub(crate) fn halves(&self) -> Option<&(PeerId, Arc<dyn Halves>)> {
+        self.halves.as_ref()
     }
 
     /// The partition as it is now, for a peer that is behind.
@@ -175,10 +198,14 @@ impl GroupState for PartitionState {
             place: place_of(&committed.facts),
             proposals: match &committed.entry.content {
                 Content::Batch { proposals, .. } => proposals.len() as u32,
-                Content::Nothing | Content::Changes(_) => 0,
+                Content::Nothing | Content::Changes(_) | Content::Split(_) => 0,
             },
         };
         if applied.index >= decided.place.index {
+            return Ok(Vec::new());
+        }
+        if let Content::Split(split) = &committed.entry.content {
+            self.apply_split(&decided, &committed.facts, split)?;
             return Ok(Vec::new());
         }
         self.apply_proposals(&decided, applied.done, &committed.entry.content)
@@ -241,7 +268,7 @@ impl GroupState for PartitionState {
 }
 
 /// What became of an error of the engine while an entry was applied: what passes is tried again.
-fn of_this_machine(error: LiveError) -> StateError {
+pub(crate) fn of_this_machine(error: LiveError) -> StateError {
     match error.may_pass() {
         true => StateError::Later(error.to_string()),
         false if error.is_damage() => StateError::Damaged(error.to_string()),

@@ -7,6 +7,7 @@ use crate::events::{Action, Permit, Refusal};
 use crate::ids::{PeerId, Place, RequestId};
 use crate::membership::{Change, to_raft};
 use crate::replica::{Logged, Replica, Seen};
+use crate::split::SplitEntry;
 use crate::time::Now;
 
 /// Content of an entry beside its operations, and beside each of them.
@@ -99,6 +100,17 @@ impl Replica {
             let context = Content::Changes(changes.to_vec()).to_bytes();
             // One that is dropped is wished again.
             let _ = (self.raw).propose_conf_change(context.into(), to_raft(changes));
+        }
+    }
+
+    /// The coordinator's wish, if the group is ready for it.
+    pub(crate) fn propose_split(&mut self, now: Now, split: SplitEntry) {
+        let is_settled = !self.raw.raft.has_pending_conf() && split.is_for(self.membership());
+        let is_handed_over = self.raw.raft.lead_transferee.is_some();
+        if self.is_leader() && is_settled && !is_handed_over && self.has_majority(now) {
+            let content = Content::Split(split).to_bytes();
+            // One that is dropped is wished again.
+            let _ = self.raw.propose(Vec::new(), content.into());
         }
     }
 

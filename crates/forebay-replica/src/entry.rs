@@ -5,6 +5,7 @@
 //! | 0 | nothing: a leader's first entry |
 //! | 1 | stamp_ms u64; count u32; as often request u64, length u32, operations |
 //! | 2 | count u32; as often kind u8, peer u64: a change of the group |
+//! | 3 | a cut of the group's partition in two: see [`SplitEntry`] |
 //!
 //! The library keeps changes of a group as protobuf. Those bytes are made in this process where a
 //! change is proposed, and never decoded: an entry carries our own beside them.
@@ -15,6 +16,7 @@ use raft::eraftpb::{Entry, EntryType};
 use crate::bytes_of::{CodecError, Reader, put_bytes};
 use crate::ids::{PeerId, Place, RequestId};
 use crate::membership::Change;
+use crate::split::SplitEntry;
 
 /// The most proposals of one entry, and bytes of its content.
 pub const MOST_PROPOSALS: usize = 4096;
@@ -39,6 +41,7 @@ pub enum Content {
     },
     /// Without changes: the end of a joint configuration.
     Changes(Vec<Change>),
+    Split(SplitEntry),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +80,10 @@ impl Content {
                     out.put_u64_le(peer.0);
                 }
             }
+            Self::Split(split) => {
+                out.put_u8(3);
+                split.put(&mut out);
+            }
         }
         out.freeze()
     }
@@ -90,6 +97,7 @@ impl Content {
                 proposals: read_proposals(&mut reader)?,
             },
             2 => Self::Changes(read_changes(&mut reader)?),
+            3 => Self::Split(SplitEntry::read(&mut reader)?),
             found => {
                 return Err(CodecError::Unknown {
                     what: "kind of entry",
@@ -156,7 +164,9 @@ impl LogEntry {
         (entry.term, entry.index) = (self.place.term, self.place.index);
         match &self.content {
             Content::Nothing => {}
-            Content::Batch { .. } => entry.data = self.content.to_bytes(),
+            Content::Batch { .. } | Content::Split(_) => {
+                entry.data = self.content.to_bytes();
+            }
             Content::Changes(changes) => {
                 entry.set_entry_type(EntryType::EntryConfChangeV2);
                 if !changes.is_empty() {
@@ -171,6 +181,7 @@ impl LogEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::GroupId;
 
     #[test]
     fn contents_are_read_as_they_are_written() {
@@ -186,6 +197,13 @@ mod tests {
             },
             Content::Changes(vec![Change::Promote(PeerId(4)), Change::Remove(PeerId(1))]),
             Content::Changes(Vec::new()),
+            Content::Split(SplitEntry {
+                at: Bytes::from_static(b"m"),
+                partition: 9,
+                group: GroupId(8),
+                planned_in: 70,
+                peers: vec![(PeerId(1), PeerId(4)), (PeerId(2), PeerId(5))],
+            }),
         ];
         for content in all {
             let bytes = content.to_bytes();

@@ -7,6 +7,7 @@ use crate::entry::{LogEntry, Proposal};
 use crate::frame::PeerMessage;
 use crate::ids::{PeerId, Place, RequestId};
 use crate::membership::Change;
+use crate::split::SplitEntry;
 use crate::tail::SnapshotFacts;
 
 #[derive(Debug, Clone)]
@@ -47,6 +48,9 @@ pub enum Event {
     /// The coordinator's wish: a leader logs it, others ignore it. What became of it shows in
     /// [`Replica::membership`](crate::Replica::membership); wishing twice does no harm.
     Change(Vec<Change>),
+    /// The coordinator's wish that the partition is cut in two: a leader logs it, if the group's
+    /// voters are those that it names. To wish twice does no harm: the second does nothing.
+    Split(SplitEntry),
     /// Its engine's state met damage: it votes on, and leaves reading to others where it can.
     Ail,
     /// The coordinator's wish that this voter leads.

@@ -192,8 +192,17 @@ mod tests {
 
     fn founder() -> Replica {
         let voters = [PeerId(1), PeerId(2), PeerId(3)];
-        let start = Start::founder(GROUP, PeerId(1), &voters, 1);
+        let mut start = Start::founder(GROUP, PeerId(1), &voters, 1);
+        start.promise.vote = Some(PeerId(3));
         Replica::new(at_ms(5000), &start).unwrap()
+    }
+
+    #[test]
+    fn a_founder_that_has_heard_of_nobody_helps_at_once() {
+        let voters = [PeerId(1), PeerId(2), PeerId(3)];
+        let start = Start::founder(GROUP, PeerId(1), &voters, 1);
+        let mut replica = Replica::new(at_ms(5000), &start).unwrap();
+        assert!(votes(&mut replica, at_ms(5010), 2, b""));
     }
 
     #[test]

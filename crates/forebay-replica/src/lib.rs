@@ -28,6 +28,7 @@ mod replica;
 mod sense;
 #[cfg(test)]
 mod sim_tests;
+mod split;
 mod start;
 mod steering;
 mod tail;
@@ -43,7 +44,8 @@ pub use membership::{Change, Membership};
 pub use memory::{Durability, Forgot, Found, check_memory};
 pub use older::OlderEntries;
 pub use replica::{PeerProgress, Replica};
-pub use start::{Start, StartError};
+pub use split::SplitEntry;
+pub use start::{FOUNDED, Start, StartError};
 pub use steering::{Standing, WantedPeer, WantedPeers, next_change, next_leader};
 pub use tail::SnapshotFacts;
 pub use time::{LEASE, Now, PROMISE, TICK};

@@ -149,7 +149,7 @@ impl Replica {
                     self.handed.stamp_ms = *stamp_ms;
                 }
                 Content::Changes(changes) => self.change_group(now, changes),
-                Content::Nothing => {}
+                Content::Nothing | Content::Split(_) => {}
             }
             self.handed.place = entry.place;
             let first = self.logged.front();

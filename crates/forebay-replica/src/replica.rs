@@ -25,7 +25,7 @@ use crate::membership::Membership;
 use crate::reads::Reads;
 use crate::start::{Start, StartError};
 use crate::tail::{SnapshotFacts, Tail};
-use crate::time::{ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK};
+use crate::time::{ELECTION_TICKS, FIRST_ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK};
 
 /// The most bytes of entries in one message.
 pub(crate) const MOST_MESSAGE_BYTES: u64 = 1 << 20;
@@ -120,7 +120,10 @@ impl Replica {
         })?;
         let mut dice = Dice(start.seed);
         // What was promised before the restart is not known: nobody is helped for as long.
-        let promised_until = now.monotonic + PROMISE;
+        let promised_until = match start.is_fresh() {
+            true => now.monotonic,
+            false => now.monotonic + PROMISE,
+        };
         let mut replica = Self {
             group: start.group,
             me: start.me,
@@ -153,6 +156,11 @@ impl Replica {
             ails: false,
         };
         replica.draw_election();
+        let first = start.applied.membership.voters.first();
+        if start.is_fresh() && first == Some(&start.me) {
+            // Of those that begin together one need not wait for another to lead.
+            replica.election_ticks = FIRST_ELECTION_TICKS;
+        }
         Ok(replica)
     }
 
@@ -206,6 +214,7 @@ impl Replica {
             Event::SnapshotCame(facts) => self.came = Some(facts),
             Event::SnapshotFailed => self.fetching = None,
             Event::Change(changes) => self.propose_changes(&changes),
+            Event::Split(split) => self.propose_split(now, split),
             Event::Ail => self.ail(),
             Event::Transfer { to } => self.hand_over(to),
         }

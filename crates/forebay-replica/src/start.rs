@@ -69,7 +69,7 @@ pub enum StartError {
 
 /// Where the state of a new group lies: its first entry is behind it. So the log alone brings no
 /// peer up to date, and one that joins learns the group's members by a copy.
-const FOUNDED: Place = Place { term: 1, index: 1 };
+pub const FOUNDED: Place = Place { term: 1, index: 1 };
 
 impl Start {
     /// One of the peers that found a group, each with an empty partition.
@@ -105,6 +105,13 @@ impl Start {
             entries: Vec::new(),
             seed,
         }
+    }
+
+    /// Whether it has never run, or to no avail: it has neither voted nor heard of a leader, which
+    /// is one of a later term.
+    pub(crate) fn is_fresh(&self) -> bool {
+        let Promise { term, vote, .. } = self.promise;
+        term <= FOUNDED.term && vote.is_none() && self.entries.is_empty()
     }
 
     fn check(&self) -> Result<(), StartError> {

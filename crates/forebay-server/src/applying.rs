@@ -165,10 +165,19 @@ fn check_place(table: &LiveTable, wire: &[u8]) -> Answer {
     }
 }
 
+/// The answer to what was proposed to a partition that was cut, or never had the key. Nothing was
+/// done.
+const OTHER_PARTITION: &str =
+    "TRYAGAIN the key lies in another partition than the one that it was proposed to";
+
 fn other_partition() -> CommandError {
-    CommandError::error(
-        "TRYAGAIN the key lies in another partition than the one that it was proposed to",
-    )
+    CommandError::error(OTHER_PARTITION)
+}
+
+/// Whether a proposal was answered so.
+pub fn is_elsewhere(reply: &[u8]) -> bool {
+    let words = reply.strip_prefix(b"-");
+    words.is_some_and(|words| words.starts_with(OTHER_PARTITION.as_bytes()))
 }
 
 /// Refuses to delete a range of another table, or from a place that the partition does not have.

@@ -168,7 +168,7 @@ impl<'t> View<'t> {
         keys: &[&[u8]],
         reply: &mut Reply,
     ) -> AnsweredGets<'t> {
-        match self.leaves_of(table, keys) {
+        match self.leaves_of((table, live), keys) {
             Ok(leaves) => self.gets_by_leave(&leaves, live, keys, reply),
             Err(stop) if keys.len() == 1 => self.refuse_replica_get(stop, reply),
             Err(_) => self.each_replica_get((table, live), keys, reply),
@@ -196,7 +196,7 @@ impl<'t> View<'t> {
 
     fn gets_by_leave(
         &self,
-        leaves: &Leaves,
+        leaves: &Leaves<'_>,
         live: &'t LiveTable,
         keys: &[&[u8]],
         reply: &mut Reply,

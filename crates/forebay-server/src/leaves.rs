@@ -5,6 +5,7 @@
 use forebay_cluster::LiveRoute;
 use forebay_engine::live::{Expiry, LiveTable};
 use forebay_host::ReadLeave;
+use forebay_replica::GroupId;
 
 use crate::cluster::Cluster;
 use crate::command::{CommandError, split};
@@ -13,27 +14,53 @@ use crate::resp::Reply;
 
 /// Leave for the keys of a command, of each partition once.
 #[derive(Debug, Default)]
-pub struct Leaves {
-    held: Vec<(forebay_replica::GroupId, ReadLeave)>,
+pub struct Leaves<'t> {
+    held: Vec<HeldLeave<'t>>,
 }
 
-impl Leaves {
+/// Leave of a partition's group. It is about what lay in the partition when it was given.
+#[derive(Debug)]
+struct HeldLeave<'t> {
+    group: GroupId,
+    leave: ReadLeave,
+    table: &'t LiveTable,
+    routing: u64,
+}
+
+impl<'t> Leaves<'t> {
+    /// Takes leave of the partition that a key is in, once.
+    fn take(
+        &mut self,
+        cluster: &Cluster,
+        route: Option<&LiveRoute>,
+        (table, key): (&'t LiveTable, &[u8]),
+    ) -> Result<(), CommandError> {
+        let route = route.ok_or(CommandError::Replicas)?;
+        let group = route.group;
+        if self.held.iter().all(|held| held.group != group) {
+            let routing = table.routing();
+            let replicas = cluster.member().replicas();
+            let leave = replicas.and_then(|replicas| replicas.host().try_read(group));
+            self.held.push(HeldLeave {
+                group,
+                leave: leave.ok_or(CommandError::Replicas)?,
+                table,
+                routing,
+            });
+        }
+        // It may have been cut a moment ago, and the key be another group's.
+        match table.partition_of(key) == Some(route.partition) {
+            true => Ok(()),
+            false => Err(CommandError::Replicas),
+        }
+    }
+
     /// Whether what was read meanwhile counts.
     #[inline]
     pub fn hold(&self) -> bool {
-        self.held.iter().all(|(_, leave)| leave.holds())
-    }
-
-    /// Takes leave of the partition that a key is in, once.
-    fn take(&mut self, cluster: &Cluster, route: Option<&LiveRoute>) -> Result<(), CommandError> {
-        let group = route.ok_or(CommandError::Replicas)?.group;
-        if self.held.iter().all(|(known, _)| *known != group) {
-            let replicas = cluster.member().replicas();
-            let leave = replicas.and_then(|replicas| replicas.host().try_read(group));
-            let leave = leave.ok_or(CommandError::Replicas)?;
-            self.held.push((group, leave));
-        }
-        Ok(())
+        let is_same = |held: &HeldLeave<'_>| held.table.routing() == held.routing;
+        let mut held = self.held.iter();
+        held.all(|held| is_same(held) && held.leave.holds())
     }
 
     /// Takes back what was read from `start` on, unless leave has held until now.
@@ -47,11 +74,14 @@ impl Leaves {
     }
 }
 
-impl View<'_> {
+impl<'t> View<'t> {
     /// Leave to read these wire keys, where nothing has to be waited for. Keys of tables that are
     /// not replicated need none.
     #[inline]
-    pub fn leaves<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Leaves, CommandError> {
+    pub fn leaves<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<Leaves<'t>, CommandError> {
         match self.tables.has_replicas() && !self.has_leave {
             true => self.take_leaves(keys),
             false => Ok(Leaves::default()),
@@ -61,7 +91,7 @@ impl View<'_> {
     fn take_leaves<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
-    ) -> Result<Leaves, CommandError> {
+    ) -> Result<Leaves<'t>, CommandError> {
         let mut leaves = Leaves::default();
         let Some(cluster) = &self.shared.cluster else {
             return Ok(leaves);
@@ -77,7 +107,8 @@ impl View<'_> {
                 continue;
             };
             let place = places.table(name);
-            leaves.take(cluster, place.and_then(|place| place.route(key)))?;
+            let route = place.and_then(|place| place.route(key));
+            leaves.take(cluster, route, (table, key))?;
             if table.options().expiry != Expiry::Never {
                 self.check_expiry(table, key)?;
             }
@@ -86,15 +117,20 @@ impl View<'_> {
     }
 
     /// Leave to read these keys of a replicated table; whoever reads them looks at what has expired.
-    pub fn leaves_of(&self, table: &[u8], keys: &[&[u8]]) -> Result<Leaves, CommandError> {
+    pub fn leaves_of(
+        &self,
+        (name, table): (&[u8], &'t LiveTable),
+        keys: &[&[u8]],
+    ) -> Result<Leaves<'t>, CommandError> {
         let mut leaves = Leaves::default();
         let Some(cluster) = &self.shared.cluster else {
             return Ok(leaves);
         };
         let places = cluster.member().live();
-        let place = places.table(table);
+        let place = places.table(name);
         for key in keys {
-            leaves.take(cluster, place.and_then(|place| place.route(key)))?;
+            let route = place.and_then(|place| place.route(key));
+            leaves.take(cluster, route, (table, key))?;
         }
         Ok(leaves)
     }

@@ -209,7 +209,9 @@ impl ClusterClient {
             Request::Pause { node, .. } | Request::Remove { node } => {
                 model()?.known_node(node).map(|_| ())
             }
-            Request::AcceptLoss { table, .. } => has_live_table(&model()?, table),
+            Request::AcceptLoss { table, .. } | Request::Split { table, .. } => {
+                has_live_table(&model()?, table)
+            }
             Request::Cancel { rollout } => model()?.work.can_cancel(rollout),
             _ => Ok(()),
         };

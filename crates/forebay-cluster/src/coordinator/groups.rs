@@ -156,7 +156,7 @@ impl GroupWatch {
 
     /// Forgets groups that are none any more.
     fn forget(&mut self, model: &Model) {
-        let groups: BTreeSet<GroupId> = model.all_groups().map(|(_, group)| group.group).collect();
+        let groups = model.group_ids();
         if self.said.len() + self.leaders.len() + self.led.len() <= 3 * groups.len() {
             return;
         }
@@ -207,7 +207,9 @@ impl Step<'_> {
                     model: &self.model,
                     heard: self.heard,
                 };
-                if keeping.is_kept(self.groups, group, wanted) {
+                // Until it is cut its peers are those that the cut names.
+                let is_cut = group.splits_off.is_some();
+                if is_cut || keeping.is_kept(self.groups, group, wanted) {
                     continue;
                 }
                 let joiners = joiners.get_or_insert_with(|| joining(&self.model, self.groups));

@@ -109,6 +109,11 @@ impl Step<'_> {
             return Err(Refusal::Busy(is_under_way(load)));
         }
         self.check_load(table, draft)?;
+        if self.is_cut(table) {
+            return Err(Refusal::Busy(format!(
+                "a partition of table {table} is being cut: wait for that (forebay cluster status), then load again"
+            )));
+        }
         let work = self.model.work.edit();
         let number = fresh_id(work.next_load, self.term);
         work.next_load = number + 1;

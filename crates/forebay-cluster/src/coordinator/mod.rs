@@ -10,6 +10,7 @@
 
 mod accept_loss;
 mod groups;
+mod halves;
 mod layouts;
 mod live_tables;
 mod loads;
@@ -480,6 +481,7 @@ impl Coordinator {
         step.drive();
         step.replace_lost(&self.settings);
         step.move_on();
+        step.take_halves();
         step.keep_groups();
         step.keep_loads();
         step.tidy(&self.requests);

@@ -38,9 +38,10 @@ pub(super) enum TakenUp {
 }
 
 /// Why a request is not carried out.
-pub(super) enum Refusal {
+pub enum Refusal {
     /// The words say why, and what to do.
     Words(String),
+    /// It may be later.
     Busy(String),
 }
 
@@ -114,6 +115,10 @@ impl Step<'_> {
             Request::Load { table, load } => self.take_load(id, table, load),
             Request::AcceptLoss { table, partitions } => {
                 self.accept_loss(table, partitions)?;
+                Ok(TakenUp::Answered(Outcome::Done))
+            }
+            Request::Split { table, at } => {
+                self.plan_split(table, at)?;
                 Ok(TakenUp::Answered(Outcome::Done))
             }
             Request::Pause { node, for_ms } => self.take_pause(node, *for_ms),

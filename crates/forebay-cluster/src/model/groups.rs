@@ -55,6 +55,31 @@ pub struct GroupEntry {
     /// The replica of another group that its only founder begins with: see [`GroupEntry::succeed`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inherits: Option<Inherited>,
+    /// The group that it was cut off from, whose voters came to have its founders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_from: Option<CutFrom>,
+    /// It is being cut in two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub splits_off: Option<PlannedHalf>,
+}
+
+/// Where the founders of a group come from that was cut off from another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CutFrom {
+    pub group: GroupId,
+    /// Its voters, rising, each with the peer that it came to have.
+    pub peers: Vec<(PeerId, PeerId)>,
+}
+
+/// The right half of a partition that is being cut in two.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedHalf {
+    /// The first revision that says so.
+    pub revision: u64,
+    /// As it is once the partition is cut.
+    pub half: Box<GroupEntry>,
 }
 
 /// A replica of a group that lost its majority for good.
@@ -123,6 +148,8 @@ impl GroupEntry {
             next_peer: PeerId(1),
             term: 0,
             inherits: None,
+            cut_from: None,
+            splits_off: None,
         };
         for node in nodes {
             let peer = entry.add_peer(*node, term);
@@ -202,6 +229,25 @@ impl TableGroups {
                 page.edit().groups[at] = entry;
                 self.root = None;
             }
+            return;
+        }
+    }
+
+    /// Puts a group behind that one.
+    pub fn put_behind(&mut self, group: GroupId, entry: GroupEntry) {
+        for number in 0..self.pages.len() {
+            let mut groups = self.pages[number].groups.iter();
+            let Some(at) = groups.position(|known| known.group == group) else {
+                continue;
+            };
+            let page = self.pages[number].edit();
+            page.groups.insert(at + 1, entry);
+            if page.groups.len() > 2 * PAGE_GROUPS {
+                let groups = page.groups.split_off(PAGE_GROUPS);
+                let rest = Doc::new(GroupsPage { groups });
+                self.pages.insert(number + 1, rest);
+            }
+            self.root = None;
             return;
         }
     }

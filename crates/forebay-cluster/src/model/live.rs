@@ -1,5 +1,7 @@
 //! What the catalog says of live tables.
 
+use std::collections::BTreeSet;
+
 use forebay_engine::TableName;
 use forebay_engine::live::{Expiry, LiveOptions};
 use forebay_replica::GroupId;
@@ -87,6 +89,16 @@ impl Model {
         tables.flat_map(|(name, groups)| groups.all().map(move |group| (name, group)))
     }
 
+    /// All groups, and those that partitions which are being cut come to have.
+    pub fn group_ids(&self) -> BTreeSet<GroupId> {
+        let all = self.all_groups();
+        let ids = all.flat_map(|(_, group)| {
+            let half = group.splits_off.iter().map(|planned| planned.half.group);
+            half.chain([group.group])
+        });
+        ids.collect()
+    }
+
     /// Takes another entry of a group; nothing is written where nothing changes.
     pub fn put_group(&mut self, table: &TableName, entry: GroupEntry) {
         if let Some(groups) = self.groups.get_mut(table) {
@@ -98,6 +110,21 @@ impl Model {
     pub fn replace_group(&mut self, table: &TableName, old: GroupId, entry: GroupEntry) {
         if let Some(groups) = self.groups.get_mut(table) {
             groups.replace(old, entry);
+        }
+    }
+
+    /// A partition that is being cut in two is two from now on.
+    pub fn cut_group(&mut self, table: &TableName, group: GroupId) {
+        let Some(groups) = self.groups.get_mut(table) else {
+            return;
+        };
+        let whole = groups.all().find(|known| known.group == group).cloned();
+        let Some(mut left) = whole else {
+            return;
+        };
+        if let Some(right) = left.cut_half() {
+            groups.put(left);
+            groups.put_behind(group, right);
         }
     }
 

@@ -7,6 +7,7 @@
 mod codec;
 mod doc;
 mod groups;
+mod halves;
 mod head;
 mod layout;
 mod live;
@@ -21,8 +22,10 @@ mod work;
 pub use codec::{Documents, ModelError, parsed, parsed_as, written};
 pub use doc::{Doc, DocRef};
 pub use groups::{
-    GroupEntry, GroupsPage, GroupsRoot, Inherited, PeerEntry, PeerState, TableGroups, fresh_id,
+    CutFrom, GroupEntry, GroupsPage, GroupsRoot, Inherited, PeerEntry, PeerState, PlannedHalf,
+    TableGroups, fresh_id,
 };
+pub use halves::HalfIds;
 pub use head::{
     FORMAT_OF_LIVE, FORMAT_OF_PLANS, FORMAT_OF_REMAKES, FORMATS, Head, Identity, NEWEST_FORMAT,
 };

@@ -6,8 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use forebay_replica::{Change, GroupId, Membership, PeerId, Standing, next_change, next_leader};
+use forebay_replica::{
+    Change, GroupId, Membership, PeerId, SplitEntry, Standing, next_change, next_leader,
+};
 
 use super::world::{Life, MS, SECOND, World};
 use crate::live::{ReplicaOrder, ReplicaOrders};
@@ -33,6 +36,8 @@ pub struct SimReplica {
     pub loaded: u64,
     /// It waits for the run of a load that comes no more.
     pub has_missed: bool,
+    /// Of one that came of a cut: the revision that names it first.
+    pub planned_in: u64,
     /// It met damage, and goes on as far as it can.
     pub ails: bool,
 }
@@ -68,7 +73,9 @@ pub struct SimGroup {
     pub entries: u64,
     /// Decided loads, and the ends of what was decided with each.
     pub loads: BTreeMap<u64, u64>,
-    is_changing: bool,
+    pub(super) is_changing: bool,
+    /// Cuts that were decided: the entry that does it, and what it names.
+    pub(super) cuts: Vec<(u64, Arc<SplitEntry>)>,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +90,7 @@ impl World {
     pub fn take_orders(&mut self, by: Life, orders: ReplicaOrders) {
         let ReplicaOrders {
             is_from_memory,
+            revision,
             replicas,
             gone,
             missing: _,
@@ -102,6 +110,12 @@ impl World {
             inherited.any(|old| (old.group, old.peer) == *place)
         };
         unwanted.retain(|place| !is_ordered(place) && !is_inherited(place) && !is_from_memory);
+        // The catalog that orders may not know of it yet.
+        let is_early = |place: &ReplicaPlace| {
+            let replica = disk.replicas.get(place);
+            replica.is_some_and(|replica| replica.planned_in > revision)
+        };
+        unwanted.retain(|place| !is_early(place));
         if let Some(process) = self.process(by) {
             let made = replicas.iter().filter(|order| !order.is_new);
             process.live.running = made.map(|order| (order.group, order.peer)).collect();
@@ -142,6 +156,9 @@ impl World {
             let is_there = self.hosts[by.host].disk.replicas.contains_key(&place);
             if !is_there && order.is_new && !is_from_memory {
                 self.make_replica(by.host, order);
+            }
+            if !is_there && !order.is_new && !is_from_memory {
+                self.make_missed(by.host, order);
             }
             if is_there && !order.is_new {
                 self.live.ran.insert(place, by.host);
@@ -200,7 +217,12 @@ impl World {
     }
 
     /// The peers of a group that answer a host.
-    fn answering(&self, host: usize, group: GroupId, members: &Membership) -> Vec<PeerId> {
+    pub(super) fn answering(
+        &self,
+        host: usize,
+        group: GroupId,
+        members: &Membership,
+    ) -> Vec<PeerId> {
         let peers = members.voters.iter().chain(&members.learners).copied();
         let answers = |peer: &PeerId| {
             self.running_host(group, *peer).is_some_and(|there| {
@@ -241,7 +263,7 @@ impl World {
         replica.map_or(0, |replica| replica.matched)
     }
 
-    fn catch_up(&mut self, group: GroupId, peer: PeerId) {
+    pub(super) fn catch_up(&mut self, group: GroupId, peer: PeerId) {
         let entries = self
             .live
             .groups
@@ -307,6 +329,7 @@ impl World {
                 replica.matched = (replica.matched + step).min(entries);
             }
         }
+        self.cut_replicas(id);
         self.believe(by, id, order.peer);
         let now = self.clock(by.host);
         let may_steer = self
@@ -315,6 +338,9 @@ impl World {
         let is_changing = self.live.groups[&id].is_changing;
         if !may_steer || is_changing || !self.dice.chance(300) {
             return;
+        }
+        if let Some(cut) = self.cut_due(order, &members) {
+            return self.propose_cut(by, order, cut);
         }
         let is_close = |peer: &PeerId| self.matched(id, *peer) + CLOSE >= entries;
         let standing = Standing {
@@ -376,6 +402,7 @@ impl World {
             let on_disk = self.hosts[by.host].disk.replicas.get(&place);
             let ails = on_disk.is_some_and(|replica| replica.ails);
             let problem = match on_disk {
+                None if self.comes_of_a_cut(by.host, order) => continue,
                 None => Some(ReplicaProblem::Forgot),
                 Some(replica) if replica.is_damaged => Some(ReplicaProblem::Damaged),
                 Some(replica) if replica.has_missed => Some(ReplicaProblem::Missed),
@@ -447,7 +474,7 @@ impl World {
     }
 }
 
-fn is_majority(answering: &[PeerId], voters: &[PeerId]) -> bool {
+pub(super) fn is_majority(answering: &[PeerId], voters: &[PeerId]) -> bool {
     let count = voters.iter().filter(|peer| answering.contains(peer));
     count.count() > voters.len() / 2
 }

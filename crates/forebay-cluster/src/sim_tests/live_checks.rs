@@ -74,6 +74,7 @@ impl World {
         let problem = self
             .recurring(&old, &new)
             .or_else(|| self.loaded_early(&old, &new))
+            .or_else(|| uneven(&new))
             .or_else(|| self.moved_early(&old, &new));
         if let Some(problem) = problem {
             self.fail(problem);
@@ -154,6 +155,12 @@ impl World {
         for (table, _) in model.live_tables() {
             for (group, wanted) in model.wanted_groups(table) {
                 let id = group.group;
+                if group.splits_off.is_some() {
+                    let there = self.live.groups.get(&id);
+                    return Some(format!(
+                        "{group:?} of {table} is still to be cut: {there:?}"
+                    ));
+                }
                 let is_made = |node: &NodeId| {
                     let mut peers = group.peers.iter();
                     peers.any(|peer| peer.node == *node && peer.state == PeerState::Made)
@@ -194,4 +201,22 @@ impl World {
             ))
         })
     }
+}
+
+/// The partitions of a table lie side by side, and no two are one.
+fn uneven(model: &Model) -> Option<String> {
+    for (table, groups) in &model.groups {
+        let all: Vec<_> = groups.all().collect();
+        let ids: BTreeSet<_> = all.iter().map(|group| group.partition).collect();
+        let is_next = |two: &[&crate::model::GroupEntry]| {
+            two[0].bounds.upper.as_ref() == Some(&two[1].bounds.lower)
+        };
+        let ends = all.last().is_none_or(|last| last.bounds.upper.is_none());
+        if ids.len() < all.len() || !ends || !all.windows(2).all(is_next) {
+            return Some(format!(
+                "the partitions of {table} do not lie side by side: {all:?}"
+            ));
+        }
+    }
+    None
 }

@@ -8,6 +8,7 @@ use forebay_engine::live::LiveDraft;
 use forebay_engine::{Bound, PartitionId, RunId, TableName};
 use forebay_io::sim::all_hold;
 use forebay_replica::GroupId;
+use forebay_run::Order;
 use forebay_run::hash::SLOTS;
 
 use super::live::ReplicaPlace;
@@ -98,7 +99,8 @@ fn next_request(world: &mut World, end: u64) {
     }
     world.after(pause, move |world| {
         let table = TableName::new(&format!("live{}", world.dice.below(3))).unwrap();
-        let request = match world.dice.below(10) {
+        let request = match world.dice.below(13) {
+            10.. => cut(world),
             0..3 => make(world),
             3 => Request::Drop { table },
             4 => match world.ops.last() {
@@ -136,6 +138,25 @@ fn load(world: &mut World, table: TableName) -> Request {
     };
     let load = Box::new(load);
     Request::Load { table, load }
+}
+
+fn cut(world: &mut World) -> Request {
+    let model = world.store.current().clone();
+    let tables: Vec<_> = model.live_tables().map(|(name, _)| name.clone()).collect();
+    let Some(table) = tables.get(world.dice.below(tables.len().max(1) as u64) as usize) else {
+        return make(world);
+    };
+    let at = match model.table(table).map(|entry| entry.order) {
+        Some(Order::Hashed) => Bound::Slot(world.dice.below(u64::from(SLOTS)) as u16),
+        _ => Bound::Key(vec![
+            b'a' + world.dice.below(10) as u8,
+            world.dice.below(256) as u8,
+        ]),
+    };
+    Request::Split {
+        table: table.clone(),
+        at,
+    }
 }
 
 fn replicas(world: &mut World, table: TableName) -> Request {

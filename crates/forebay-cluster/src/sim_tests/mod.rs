@@ -7,6 +7,7 @@
 
 mod checks;
 mod clients;
+mod cuts;
 mod engine;
 mod faults;
 mod live;

@@ -224,7 +224,14 @@ impl LiveTable {
         found.map(|place| parts.id_at(place))
     }
 
-    /// The same; where it is not here, the error that a write of the key would end with.
+    /// A number that is another one once any key is led to another partition than before. Where it
+    /// is the same before and after, all that was read between was led alike.
+    pub fn routing(&self) -> u64 {
+        self.shared().parts.routing().number()
+    }
+
+    /// As [`LiveTable::partition_of`]; where it is not here, the error that a write of the key ends
+    /// with.
     pub fn partition_holding(&self, key: &[u8]) -> Result<PartitionId, LiveError> {
         let here = self.partition_of(key);
         here.ok_or_else(|| self.shared().shape.not_here(key))

@@ -205,8 +205,9 @@ impl LiveParts {
         let slots = self.all.iter().zip(parts);
         let here = slots.filter(|(_, part)| part.is_here());
         let held = here.map(|((place, slot), _)| (place, &slot.range));
-        self.router
-            .store(Arc::new(router_to(shape, held.collect())));
+        let router = router_to(shape, held.collect());
+        let number = self.router.load().number() + 1;
+        self.router.store(Arc::new(router.numbered(number)));
     }
 }
 

@@ -126,7 +126,7 @@ impl Committed {
                 all.map(|proposal| (*stamp_ms, &proposal.operations[..]))
                     .collect()
             }
-            Content::Nothing | Content::Changes(_) => Vec::new(),
+            Content::Nothing | Content::Changes(_) | Content::Split(_) => Vec::new(),
         }
     }
 }

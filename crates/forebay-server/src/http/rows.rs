@@ -99,11 +99,11 @@ impl AsRef<[u8]> for HeldText {
 }
 
 /// Leave to read a key, which replicas of a live table of a cluster give.
-fn leave(
-    shared: &Shared,
-    tables: &TableView,
+fn leave<'t>(
+    shared: &'t Shared,
+    tables: &'t TableView,
     (table, key): (&[u8], &[u8]),
-) -> Result<Leaves, CommandError> {
+) -> Result<Leaves<'t>, CommandError> {
     let view = View {
         tables,
         user: &shared.anyone,

@@ -16,7 +16,8 @@ const AGAIN: Duration = Duration::from_secs(10);
 impl ReplicaCommons {
     /// Has groups that are led here add what they are to, once its run is here. A load that is
     /// proposed twice is added once.
-    pub fn add_loads(&self, now: Duration, orders: &[ReplicaOrder]) {
+    pub fn add_loads(&self, orders: &[ReplicaOrder]) {
+        let now = self.clock.monotonic();
         for order in orders.iter().filter(|order| !order.is_new) {
             if let Some(load) = &order.load
                 && load.is_adding

@@ -13,6 +13,7 @@ use forebay_host::Carrier;
 use forebay_io::Disk;
 use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, PeerId, Place};
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
 use super::copy_wire::{CopyOffer, CopyQuestion, MOST_PART_BYTES, OfferedFile, part_of};
@@ -42,7 +43,8 @@ pub struct PeerCarrier {
     pub parts: CarrierParts,
     pub table: LiveTable,
     pub partition: PartitionId,
-    pub range: Bounds,
+    /// Where it lies by the catalog.
+    pub bounds: Arc<Mutex<Bounds>>,
     /// The replica has ended.
     pub is_over: Arc<AtomicBool>,
 }
@@ -124,7 +126,9 @@ impl Bringing<'_> {
             )
         })?;
         let by = self.by;
-        if content.range.id != by.partition || content.range.bounds != by.range {
+        // It may have been cut since. One that is still to be cut would bring what others have.
+        let fits = by.bounds.lock().covers(&content.range.bounds);
+        if content.range.id != by.partition || !fits {
             return Err(io::Error::other("the copy is of another partition"));
         }
         for run in &mut content.runs {

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use forebay_engine::live::LiveTable;
-use forebay_engine::{PartitionId, TableName};
+use forebay_engine::{Bounds, PartitionId, TableName};
 use forebay_host::{EngineLog, GroupState, PartitionState, ReplicaHost};
+use forebay_io::Clock;
 use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
+use super::halves::Bell;
 use super::load_shelf::{LoadShelf, ProposedLoad};
 use super::roster::SharedRoster;
 use super::settling::Settling;
@@ -40,6 +42,8 @@ pub struct RunningReplica {
     pub table: TableName,
     pub partition: PartitionId,
     pub state: Arc<PartitionState>,
+    /// Where it lies by the catalog.
+    pub bounds: Arc<Mutex<Bounds>>,
     /// What is still brought for it is not wanted any more.
     pub is_over: Arc<AtomicBool>,
 }
@@ -60,7 +64,10 @@ pub struct ReplicaCommons {
     pub proposed: Mutex<BTreeMap<GroupId, ProposedLoad>>,
     /// The node is being stopped: others are to lead its groups.
     pub hands_over: AtomicBool,
+    /// Rung where a partition was cut.
+    pub bell: Arc<Bell>,
     pub settling: Settling,
+    pub clock: Arc<dyn Clock>,
     /// What keeps tables from being as they are to be.
     pub troubles: Mutex<BTreeMap<TableName, String>>,
 }
@@ -81,7 +88,9 @@ impl ReplicaCommons {
             ordered_loads: Mutex::default(),
             proposed: Mutex::default(),
             hands_over: AtomicBool::new(false),
+            bell: Arc::default(),
             settling: Settling::new(Arc::clone(cache.clock())),
+            clock: Arc::clone(cache.clock()),
             troubles: Mutex::default(),
         }
     }

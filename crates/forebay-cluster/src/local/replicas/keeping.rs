@@ -51,8 +51,8 @@ impl ReplicaKeeper {
         }
         let mut standings = BTreeMap::new();
         for (name, list) in &by_table {
-            let kept = self.keep(name, list, orders.is_from_memory);
-            is_done &= self.tell(name, kept);
+            let kept = self.keep(name, list, orders);
+            is_done &= self.tell(name, kept) && !self.awaits_cut(name, list);
             standings.extend(self.standings(name, list));
         }
         *self.commons.standings.lock() = standings;
@@ -167,15 +167,16 @@ impl ReplicaKeeper {
         &mut self,
         name: &TableName,
         list: &TableOrders<'_>,
-        is_from_memory: bool,
+        orders: &ReplicaOrders,
     ) -> Result<(), KeepError> {
+        let is_from_memory = orders.is_from_memory;
         if !is_from_memory {
             self.begin_anew(name, list)?;
         }
         if !self.hold(name, list, is_from_memory)? {
             return Ok(());
         }
-        let done = self.keep_peers(name, list, is_from_memory);
+        let done = self.keep_peers(name, list, orders);
         if let Err(KeepError::Reopens(_)) = &done {
             self.let_go(name);
         }
@@ -186,14 +187,19 @@ impl ReplicaKeeper {
         &mut self,
         name: &TableName,
         list: &TableOrders<'_>,
-        is_from_memory: bool,
+        orders: &ReplicaOrders,
     ) -> Result<(), KeepError> {
+        let is_from_memory = orders.is_from_memory;
         let Some(held) = self.tables.get_mut(name) else {
             return Ok(());
         };
         let removed = match is_from_memory {
             true => Ok(()),
-            false => self.maker.remove_unordered(&self.commons, held, list),
+            false => {
+                let revision = orders.revision;
+                self.maker
+                    .remove_unordered(&self.commons, held, list, revision)
+            }
         };
         for order in list {
             if order.is_new || !held.note.has(order) || self.problems.contains_key(&place(order)) {
@@ -208,7 +214,14 @@ impl ReplicaKeeper {
             }
         }
         if !is_from_memory {
-            let new = list.iter().filter(|order| order.is_new);
+            let note = held.note.get();
+            let is_missed = |order: &ReplicaOrder| {
+                let is_whole = covers(held, order);
+                !note.has(order) && !is_whole && note.never_had(order)
+            };
+            let new = list.iter().filter(|order| order.is_new || is_missed(order));
+            let new: Vec<&ReplicaOrder> = new.copied().collect();
+            let has_missed = new.iter().any(|order| !order.is_new);
             for order in new {
                 match self.maker.make(&self.commons, held, order) {
                     Err(KeepError::Lasts(problem, text)) => {
@@ -217,6 +230,10 @@ impl ReplicaKeeper {
                     }
                     made => made?,
                 }
+            }
+            if has_missed {
+                // They run, as the catalog has them.
+                self.commons.bell.ring();
             }
         }
         removed
@@ -231,7 +248,7 @@ impl ReplicaKeeper {
             return Ok(());
         }
         let note = match self.tables.get(name) {
-            Some(held) => held.note.clone(),
+            Some(held) => held.note.get(),
             None if self.opener.cache.is_live(name)? => PeersNote::read(&self.opener.cache, name)?,
             None => return Ok(()),
         };
@@ -304,6 +321,18 @@ impl ReplicaKeeper {
         Ok(true)
     }
 
+    /// Whether a partition here is still to be cut, so that an ordered replica comes of it.
+    fn awaits_cut(&self, name: &TableName, list: &TableOrders<'_>) -> bool {
+        let mut old = list.iter().filter(|order| !order.is_new);
+        old.any(|order| self.comes_of_another(name, order))
+    }
+
+    fn comes_of_another(&self, name: &TableName, order: &ReplicaOrder) -> bool {
+        let held = self.tables.get(name);
+        let held = held.filter(|held| !held.note.has(order));
+        held.is_some_and(|held| covers(held, order) || held.note.get().never_had(order))
+    }
+
     /// How the replicas of a table stand. Nothing is known of those of a table that could not be
     /// opened yet.
     fn standings(
@@ -328,6 +357,7 @@ impl ReplicaKeeper {
                     Some(ReplicaStanding::Made { term })
                 }
                 None if order.is_new || !is_known => None,
+                None if self.comes_of_another(name, order) => None,
                 None => Some(ReplicaStanding::Ails(ReplicaProblem::Forgot)),
             }
         };
@@ -339,4 +369,11 @@ impl ReplicaKeeper {
 
 fn place(order: &ReplicaOrder) -> ReplicaPlace {
     (order.group, order.peer)
+}
+
+/// Whether another partition here has what an ordered one begins with.
+fn covers(held: &HeldTable, order: &ReplicaOrder) -> bool {
+    let mut ranges = held.table.partitions().into_iter();
+    let at = &order.bounds.lower;
+    ranges.any(|range| range.id != order.partition && range.bounds.holds(at))
 }

@@ -9,6 +9,7 @@
 //! | `keeping` | orders: which tables are here, and what becomes of those that were |
 //! | `peers` | single replicas: made, run, removed |
 //! | `opening`, `note` | a table with its log, and which peers its partitions are |
+//! | `halves` | replicas that come of partitions which are cut |
 //! | `steering`, `reporting` | what leaders do; what the cluster is told |
 //! | `settling` | whether all is there, for who restarts nodes |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
@@ -21,6 +22,7 @@ mod adding;
 mod carrier;
 mod commons;
 mod copy_wire;
+mod halves;
 mod keeping;
 mod load_bringer;
 mod load_shelf;
@@ -129,13 +131,12 @@ impl LocalReplicas {
         let commons = Arc::new(ReplicaCommons::new(&parts, host, &roster));
         let keeper = ReplicaKeeper {
             opener: TableOpener {
-                cache: parts.cache.clone(),
+                cache: parts.cache,
                 budget: Budget::new(parts.memory_bytes),
                 boot_id: parts.boot_id,
                 log_kept_bytes: parts.log_kept_bytes,
             },
             maker: PeerMaker {
-                cache: parts.cache,
                 commands: parts.commands,
                 carrier: CarrierParts {
                     peers: parts.peers,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use forebay_engine::{PartitionId, Store, TableName, seal, unseal};
 use forebay_io::{Disk, replace_file};
 use forebay_replica::{GroupId, PeerId};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -24,11 +25,59 @@ pub struct NotedPeer {
     pub peer: PeerId,
 }
 
+/// A group whose peer came here by a cut of a partition, or began to. It is noted for as long as
+/// the table is here: no such peer comes twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotedHalf {
+    pub group: GroupId,
+    /// From this revision on the catalog names its peers. Before, that it does not order one says
+    /// nothing.
+    pub planned_in: u64,
+}
+
 /// See the module's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeersNote {
     forebay_replicas: u64,
     pub peers: Vec<NotedPeer>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    halves: Vec<NotedHalf>,
+}
+
+/// A note as it is on the disk.
+#[derive(Debug)]
+pub struct KeptNote {
+    store: Store,
+    table: TableName,
+    note: Mutex<PeersNote>,
+}
+
+impl KeptNote {
+    /// REQUIRES: it was read there, but for peers that are no more.
+    pub fn new(store: Store, table: TableName, note: PeersNote) -> Self {
+        Self {
+            store,
+            table,
+            note: Mutex::new(note),
+        }
+    }
+
+    pub fn get(&self) -> PeersNote {
+        self.note.lock().clone()
+    }
+
+    pub fn has(&self, order: &ReplicaOrder) -> bool {
+        self.note.lock().has(order)
+    }
+
+    /// Writes it anew.
+    pub fn change(&self, change: impl FnOnce(&PeersNote) -> PeersNote) -> io::Result<()> {
+        let mut note = self.note.lock();
+        let next = change(&note);
+        next.write(&self.store, &self.table)?;
+        *note = next;
+        Ok(())
+    }
 }
 
 /// Where the log of a table's replicas lies.
@@ -49,6 +98,7 @@ impl Default for PeersNote {
         Self {
             forebay_replicas: FORMAT,
             peers: Vec::new(),
+            halves: Vec::new(),
         }
     }
 }
@@ -92,7 +142,7 @@ impl PeersNote {
         }
     }
 
-    pub fn write(&self, store: &Store, table: &TableName) -> io::Result<()> {
+    fn write(&self, store: &Store, table: &TableName) -> io::Result<()> {
         let (bytes, _) = seal(self).map_err(io::Error::other)?;
         replace_file(&**store.disk(), &note_path(store, table), &bytes)
     }
@@ -122,6 +172,30 @@ impl PeersNote {
         let mut note = self.clone();
         note.peers.retain(|other| *other != peer);
         note
+    }
+
+    pub fn with_half(&self, half: NotedHalf) -> Self {
+        let mut note = self.clone();
+        note.halves.retain(|known| known.group != half.group);
+        note.halves.push(half);
+        note
+    }
+
+    /// Whether the ordered peer was never here: it is to come from one that is here still, and has
+    /// not forgotten whether it did.
+    pub fn never_had(&self, order: &ReplicaOrder) -> bool {
+        let is_left = |(group, peer): (GroupId, PeerId)| {
+            let mut peers = self.peers.iter();
+            peers.any(|known| (known.group, known.peer) == (group, peer))
+        };
+        let mut halves = self.halves.iter();
+        order.comes_from.is_some_and(is_left) && !halves.any(|half| half.group == order.group)
+    }
+
+    /// Whether a catalog of this revision may not know of the peer yet.
+    pub fn is_ahead(&self, peer: NotedPeer, revision: u64) -> bool {
+        let is_its = |half: &NotedHalf| half.group == peer.group && half.planned_in > revision;
+        self.halves.iter().any(is_its)
     }
 }
 

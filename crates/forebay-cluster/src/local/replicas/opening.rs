@@ -16,7 +16,7 @@ use forebay_replica::{GroupId, Start};
 use thiserror::Error;
 use tracing::warn;
 
-use super::note::{NotedPeer, PeersNote, log_dir};
+use super::note::{KeptNote, NotedPeer, PeersNote, log_dir};
 use crate::reports::ReplicaProblem;
 
 /// Why replicas cannot be kept now.
@@ -39,7 +39,7 @@ pub struct HeldTable {
     pub table: LiveTable,
     pub engine_log: Arc<EngineLog>,
     pub log: Arc<TableLog>,
-    pub note: PeersNote,
+    pub note: Arc<KeptNote>,
     /// What those that do not run yet begin with.
     pub starts: BTreeMap<GroupId, Start>,
     /// Those that run.
@@ -183,11 +183,12 @@ impl TableOpener {
         engine_log.keep_for_peers(self.log_kept_bytes);
         let clock = Arc::clone(self.cache.clock());
         let log = TableLog::start(Arc::clone(&engine_log) as _, clock)?;
+        let note = KeptNote::new(self.cache.clone(), table.name().clone(), note);
         Ok(HeldTable {
             table,
             engine_log,
             log,
-            note,
+            note: Arc::new(note),
             starts,
             running: BTreeSet::new(),
         })

@@ -6,15 +6,19 @@ use std::sync::atomic::AtomicBool;
 
 use forebay_engine::live::PartitionContent;
 use forebay_engine::replica_log::EntryPlace;
-use forebay_engine::{PartitionId, PartitionRange, Store};
-use forebay_host::{Commands, Heir, NewReplica, PartitionState, StateParts, begin_alone, place_of};
-use forebay_replica::{GroupId, Start};
+use forebay_engine::{Bounds, PartitionId, PartitionRange};
+use forebay_host::{
+    Commands, Heir, NewReplica, PartitionState, StateParts, begin_alone, place_of, start_again,
+};
+use forebay_replica::Start;
+use parking_lot::Mutex;
 use tracing::info;
 
 use super::carrier::{CarrierParts, PeerCarrier};
 use super::commons::{ReplicaCommons, RunningReplica};
+use super::halves::TableHalves;
 use super::load_shelf::LoadShelf;
-use super::note::NotedPeer;
+use super::note::{NotedHalf, NotedPeer};
 use super::opening::{HeldTable, KeepError, found};
 use super::roster::nodes_of;
 use crate::live::ReplicaOrder;
@@ -23,7 +27,6 @@ use crate::reports::ReplicaProblem;
 /// What replicas are made with.
 #[derive(Debug)]
 pub struct PeerMaker {
-    pub cache: Store,
     pub commands: Arc<dyn Commands>,
     pub carrier: CarrierParts,
     pub loads: Arc<LoadShelf>,
@@ -37,17 +40,19 @@ impl PeerMaker {
         commons: &ReplicaCommons,
         held: &mut HeldTable,
         list: &[&ReplicaOrder],
+        revision: u64,
     ) -> Result<(), KeepError> {
-        for peer in held.note.peers.clone() {
+        let note = held.note.get();
+        for peer in note.peers.iter().copied() {
             let is_wanted = |order: &&ReplicaOrder| {
                 NotedPeer::of(order) == peer || NotedPeer::inherited(order) == Some(peer)
             };
-            if !list.iter().any(is_wanted) {
+            if !list.iter().any(is_wanted) && !note.is_ahead(peer, revision) {
                 self.remove(commons, held, peer)?;
             }
         }
         let mut kept: BTreeSet<PartitionId> = BTreeSet::new();
-        kept.extend(held.note.peers.iter().map(|peer| peer.partition));
+        kept.extend(held.note.get().peers.iter().map(|peer| peer.partition));
         let old = list.iter().filter(|order| !order.is_new);
         kept.extend(old.map(|order| order.partition));
         for range in held.table.partitions() {
@@ -67,9 +72,7 @@ impl PeerMaker {
         if held.running.remove(&peer.group) {
             commons.end(peer.group);
         }
-        let note = held.note.without(peer);
-        note.write(&self.cache, held.name())?;
-        held.note = note;
+        held.note.change(|note| note.without(peer))?;
         held.starts.remove(&peer.group);
         held.engine_log.forget(peer.group)?;
         let NotedPeer { group, peer, .. } = peer;
@@ -90,12 +93,13 @@ impl PeerMaker {
         if let Some(old) = NotedPeer::inherited(order) {
             return self.inherit(commons, held, order, old);
         }
-        let mut others = held.note.peers.iter();
+        let note = held.note.get();
+        let mut others = note.peers.iter();
         if others.any(|peer| peer.partition == order.partition || peer.group == order.group) {
             let problem = format!("partition {} has another replica here", order.partition);
             return Err(KeepError::Passes(problem));
         }
-        let start = match &order.founders {
+        let start = match order.founders.as_ref().filter(|_| order.is_new) {
             Some(founders) => Start::founder(order.group, order.peer, founders, 0),
             None => Start::joiner(order.group, order.peer, 0),
         };
@@ -115,9 +119,15 @@ impl PeerMaker {
         held.engine_log.forget(order.group)?;
         let promise = start.promise.to_bytes();
         held.engine_log.begin(order.group, behind, &promise)?;
-        let note = held.note.with(NotedPeer::of(order));
-        note.write(&self.cache, held.name())?;
-        held.note = note;
+        let half = NotedHalf {
+            group: order.group,
+            planned_in: 0,
+        };
+        let is_half = order.comes_from.is_some();
+        held.note.change(|note| match is_half {
+            true => note.with(NotedPeer::of(order)).with_half(half),
+            false => note.with(NotedPeer::of(order)),
+        })?;
         held.starts.insert(order.group, start);
         let (group, peer) = (order.group.0, order.peer.0);
         info!(table = %held.name(), group, peer, "a replica is made");
@@ -132,7 +142,7 @@ impl PeerMaker {
         order: &ReplicaOrder,
         old: NotedPeer,
     ) -> Result<(), KeepError> {
-        if !held.note.peers.contains(&old) {
+        if !held.note.get().peers.contains(&old) {
             let problem = format!("what it was to go on from, peer {}, is not here", old.peer);
             return Err(KeepError::Lasts(ReplicaProblem::Forgot, problem));
         }
@@ -140,16 +150,16 @@ impl PeerMaker {
             commons.end(old.group);
         }
         held.starts.remove(&old.group);
-        let state = self.state(held, order, old.group, &Arc::default());
+        let (state, _) = self.state(commons, held, (order, old), &Arc::default());
         let heir = Heir {
             group: order.group,
             peer: order.peer,
+            upper: order.bounds.upper.clone(),
         };
         let (table, log) = (&held.table, &held.engine_log);
         let start = begin_alone(table, log, &state, &found(&old), heir)?;
-        let note = held.note.without(old).with(NotedPeer::of(order));
-        note.write(&self.cache, held.name())?;
-        held.note = note;
+        let new = NotedPeer::of(order);
+        held.note.change(|note| note.without(old).with(new))?;
         held.starts.insert(order.group, start);
         held.engine_log.forget(old.group)?;
         let (group, peer) = (order.group.0, order.peer.0);
@@ -157,30 +167,38 @@ impl PeerMaker {
         Ok(())
     }
 
+    /// What a peer works on, and where that lies.
     fn state(
         &self,
+        commons: &ReplicaCommons,
         held: &HeldTable,
-        order: &ReplicaOrder,
-        group: GroupId,
+        (order, peer): (&ReplicaOrder, NotedPeer),
         is_over: &Arc<AtomicBool>,
-    ) -> Arc<PartitionState> {
+    ) -> (Arc<PartitionState>, Arc<Mutex<Bounds>>) {
+        let bounds = Arc::new(Mutex::new(order.bounds.clone()));
         let carrier = PeerCarrier {
             parts: self.carrier.clone(),
             table: held.table.clone(),
-            range: order.bounds.clone(),
+            bounds: Arc::clone(&bounds),
             partition: order.partition,
             is_over: Arc::clone(is_over),
         };
-        Arc::new(PartitionState::new(
+        let halves = TableHalves {
+            log: Arc::clone(&held.engine_log),
+            note: Arc::clone(&held.note),
+            bell: Arc::clone(&commons.bell),
+        };
+        let state = PartitionState::new(
             held.table.clone(),
             order.partition,
-            group,
+            peer.group,
             StateParts {
                 commands: Arc::clone(&self.commands),
                 carrier: Arc::new(carrier),
                 loads: Arc::clone(&self.loads) as _,
             },
-        ))
+        );
+        (Arc::new(state.cut_for(peer.peer, Arc::new(halves))), bounds)
     }
 
     /// Has a peer that is here run, and know where the others are.
@@ -193,13 +211,19 @@ impl PeerMaker {
     ) -> Result<(), KeepError> {
         if held.running.contains(&order.group) {
             commons.host.set_nodes(order.group, nodes_of(order));
+            if let Some(running) = commons.running.lock().get(&order.group) {
+                running.bounds.lock().clone_from(&order.bounds);
+            }
             return Ok(());
         }
-        let Some(start) = held.starts.remove(&order.group) else {
-            return Ok(());
+        let peer = NotedPeer::of(order);
+        let start = match held.starts.remove(&order.group) {
+            Some(start) => start,
+            // It was cut off from another since the table was opened.
+            None => start_again(&held.table, &held.engine_log, &found(&peer))?,
         };
         let is_over = Arc::new(AtomicBool::new(false));
-        let state = self.state(held, order, order.group, &is_over);
+        let (state, bounds) = self.state(commons, held, (order, peer), &is_over);
         let added = commons.host.add(NewReplica {
             start: Start { seed, ..start },
             log: Arc::clone(&held.log),
@@ -212,6 +236,7 @@ impl PeerMaker {
             table: order.table.clone(),
             partition: order.partition,
             state,
+            bounds,
             is_over,
         };
         commons.running.lock().insert(order.group, running);

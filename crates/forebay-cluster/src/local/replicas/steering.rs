@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
+use forebay_engine::live::LiveTable;
 use forebay_host::GroupStanding;
-use forebay_replica::{next_change, next_leader};
+use forebay_replica::{SplitEntry, next_change, next_leader};
 
 use super::commons::ReplicaCommons;
 use crate::live::ReplicaOrder;
@@ -22,16 +23,28 @@ impl ReplicaCommons {
                 continue;
             };
             let (members, standing) = (&group.members, &group.standing);
+            let cut = order.cut.as_ref().filter(|cut| cut.is_for(members));
             let wanted = match group.ails {
                 true => Cow::Owned(order.wanted.led_by_others(order.peer)),
                 false => Cow::Borrowed(&order.wanted),
             };
-            if let Some(changes) = next_change(&order.wanted, members, standing) {
+            if let Some(cut) = cut.filter(|_| !self.is_cut(order)) {
+                self.host.split(order.group, SplitEntry::clone(cut));
+            } else if let Some(changes) = next_change(&order.wanted, members, standing) {
                 self.host.wish(order.group, changes);
             } else if let Some(to) = next_leader(order.peer, &wanted, members, standing) {
                 self.host.transfer(order.group, to);
             }
         }
+    }
+
+    /// Whether a partition here ends where it is to be cut, or before.
+    fn is_cut(&self, order: &ReplicaOrder) -> bool {
+        let tables = self.tables.load();
+        let ranges = tables.get(&order.table).map(LiveTable::partitions);
+        let mut ranges = ranges.unwrap_or_default().into_iter();
+        let range = ranges.find(|range| range.id == order.partition);
+        range.is_none_or(|range| range.bounds != order.bounds)
     }
 
     /// Has others lead the groups that are led here, as far as they can. Returns how many are left

@@ -23,6 +23,8 @@ enum WorkerNews {
     Orders(Box<ReplicaOrders>),
     /// The run of a load came, or did not.
     Load,
+    /// Carry out again what was ordered last.
+    Again,
     /// Somebody met damage.
     Damage,
     Stop,
@@ -53,6 +55,10 @@ impl ReplicaWorker {
         commons: Arc<ReplicaCommons>,
     ) -> io::Result<Self> {
         let (news, inbox) = channel();
+        let again = news.clone();
+        // Once it has stopped, nothing is carried out.
+        let ring = move || drop(again.send(WorkerNews::Again));
+        commons.bell.rings(ring);
         let watch = Watching::default();
         let mut working = Working {
             keeper,
@@ -120,6 +126,7 @@ impl Working {
                     WorkerNews::Orders(orders) => {
                         (self.orders, self.is_done) = (Some(orders), false);
                     }
+                    WorkerNews::Again => self.is_done = false,
                     WorkerNews::Load | WorkerNews::Damage => {}
                     WorkerNews::Stop => return,
                 }
@@ -153,8 +160,7 @@ impl Working {
         };
         if !orders.is_from_memory && watch.may_steer() {
             self.commons.steer(&orders.replicas);
-            let now = self.clock.monotonic();
-            self.commons.add_loads(now, &orders.replicas);
+            self.commons.add_loads(&orders.replicas);
         }
         let troubles = troubles.into_values().collect();
         watch.replicas_stand(self.commons.reports(), troubles);

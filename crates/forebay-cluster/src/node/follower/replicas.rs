@@ -83,7 +83,7 @@ impl Follower {
         if is_same && !is_other {
             return;
         }
-        let groups: BTreeSet<GroupId> = model.all_groups().map(|(_, group)| group.group).collect();
+        let groups = model.group_ids();
         self.replicas
             .leaders
             .retain(|group, _| groups.contains(group));
@@ -95,6 +95,7 @@ impl Follower {
         self.replicas.missing.clone_from(&missing);
         let orders = ReplicaOrders {
             is_from_memory,
+            revision: head.revision,
             replicas: ordered,
             missing,
             gone,

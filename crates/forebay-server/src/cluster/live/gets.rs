@@ -41,17 +41,30 @@ type KeySpot = (usize, usize, Option<u16>);
 
 /// Answers some of them, the first in any case; `None`: they are of no live table.
 pub async fn answer(work: &Work, cluster: &Cluster, gets: &OwnedGets) -> Option<Done> {
-    let live = cluster.member().live();
-    live.table(gets.table())?;
-    let asker = Asker::new(work, cluster);
-    let failed = |words: &str| {
+    cluster.member().live().table(gets.table())?;
+    let mut asker = Asker::new(work, cluster);
+    let failed = |asker: &Asker<'_>, words: &str| {
         let (reply, outcome) = asker.fail(words);
         Some(Done::of(reply, outcome, None))
     };
     if !work.user.may(Verb::Read, gets.table()) {
         let stop = Unanswered::from(no_permission(&work.user, gets.table(), "read"));
-        return failed(&stop.into_words());
+        return failed(&asker, &stop.into_words());
     }
+    loop {
+        let why = match read_some(&asker, gets).await {
+            Ok(done) => return Some(done),
+            Err(why) => why,
+        };
+        if !asker.tries_again(&why).await {
+            return failed(&asker, &why.into_words());
+        }
+    }
+}
+
+/// The same, by the partitions as they are known now.
+async fn read_some(asker: &Asker<'_>, gets: &OwnedGets) -> Result<Done, Unanswered> {
+    let live = asker.cluster.member().live();
     let (mut groups, mut spots, mut bytes) = (Vec::new(), Vec::<KeySpot>::new(), 0);
     for key in gets.keys().iter() {
         bytes += key.len();
@@ -62,21 +75,22 @@ pub async fn answer(work: &Work, cluster: &Cluster, gets: &OwnedGets) -> Option<
         let Some(spot) = LiveSpot::of(&live, &wire) else {
             break;
         };
-        spots.push(put(&asker, &mut groups, &spot, key));
+        spots.push(put(asker, &mut groups, &spot, key));
     }
     if spots.is_empty() {
-        return failed("TRYAGAIN where the table's partitions are is not known here yet");
+        let words = "TRYAGAIN where the table's partitions are is not known here yet";
+        return Err(Unanswered::Told(words.to_owned()));
     }
     let read = groups.iter().filter(|group| group.moved.is_none());
     let works =
-        read.map(|group| -> PartReading<'_> { Box::pin(read_group(&asker, gets.table(), group)) });
+        read.map(|group| -> PartReading<'_> { Box::pin(read_group(asker, gets.table(), group)) });
     let mut read = all(works.collect()).await.into_iter();
     let answers = groups.iter().map(|group| match group.moved {
         Some(_) => None,
         None => read.next(),
     });
     let answers: Vec<_> = answers.collect();
-    Some(put_together(&asker, &groups, &spots, &answers))
+    put_together(asker, &groups, &spots, &answers)
 }
 
 /// Puts a key to those of its partition.
@@ -128,7 +142,7 @@ fn put_together(
     groups: &[GroupKeys],
     spots: &[KeySpot],
     answers: &[Option<Result<PeerReplies, Unanswered>>],
-) -> Done {
+) -> Result<Done, Unanswered> {
     let mut reply = asker.work.reply();
     let (mut answered, mut failed) = (0, 0);
     for (group, index, slot) in spots {
@@ -143,6 +157,9 @@ fn put_together(
                 None if answered > 0 => break,
                 None => reply.error("ERR a node's reply is not what was asked for"),
             },
+            // Its partition was cut meanwhile: it is read again.
+            (None, Some(Err(Unanswered::OtherMap(_)))) if answered > 0 => break,
+            (None, Some(Err(why @ Unanswered::OtherMap(_)))) => return Err(why.clone()),
             (None, Some(Err(why))) => reply.error(&why.clone().into_words()),
             (None, None) => reply.error("ERR internal error: it was not read"),
         }
@@ -150,9 +167,9 @@ fn put_together(
         failed += usize::from(reply.bytes().get(before) == Some(&b'-'));
         asker.cluster.counts.led(Led::of(&reply.bytes()[before..]));
     }
-    Done {
+    Ok(Done {
         answered,
         failed,
         ..Done::of(reply, Outcome::Answered, None)
-    }
+    })
 }

@@ -61,6 +61,11 @@ pub async fn answer(
     if parts.len() == 1 && parts.pop().is_some() {
         return Whole::one(asker, place, args.clone()).answer().await;
     }
+    if asker.is_last() {
+        // By the map of who sent it all lay in one partition, which has been cut since. It sends
+        // the parts by themselves.
+        return Err(asker.not_leading());
+    }
     let joined = match (command.run, command.name) {
         (Run::Many { done, .. }, _) => Joined::Done(done),
         (_, "mget") => Joined::Items,
@@ -170,7 +175,7 @@ impl<'a> Whole<'a> {
             .iter()
             .any(|(place, _)| COMMANDS[*place].writes());
         match writes {
-            true => self.write(spots, &keys[0], may_move).await,
+            true => self.write(spots, keys.clone(), may_move).await,
             false => self.read(keys, may_move).await,
         }
     }
@@ -198,7 +203,7 @@ impl<'a> Whole<'a> {
     async fn write(
         &self,
         spots: &[LiveSpot],
-        wire: &[u8],
+        keys: Vec<Vec<u8>>,
         may_move: bool,
     ) -> Result<Bytes, Unanswered> {
         let asker = self.asker;
@@ -227,7 +232,7 @@ impl<'a> Whole<'a> {
         };
         let write = PartWrite {
             asker,
-            at: LiveAt::Keys(vec![wire.to_vec()]),
+            at: LiveAt::Keys(keys),
             items: vec![item],
         };
         write.one().await

@@ -12,10 +12,12 @@ use super::super::frame::{DAMAGED, reason};
 use super::super::place::moved_to;
 use super::super::split;
 use super::lead::Lead;
-use super::spot::LiveAt;
+use super::spot::{LiveAt, LiveSpot};
 use super::write::move_time;
 use crate::command::split as split_key;
 use crate::work::Task;
+
+const CUT: &str = "the partition was cut in two a moment ago";
 
 /// Commands that read keys of one partition.
 pub struct PartRead<'a> {
@@ -80,13 +82,13 @@ impl PartRead<'_> {
         let mut lead = asker.lead(&spot, self.may_move, attempt);
         if lead != Lead::Here && asker.reads_follower(spot.group) {
             if !self.has_expired().await {
-                return self.here(spot.group, false).await;
+                return self.here(&spot, false).await;
             }
             // Only the leader moves the partition's time.
             lead = asker.lead(&spot, false, attempt);
         }
         match lead {
-            Lead::Here => self.here(spot.group, true).await,
+            Lead::Here => self.here(&spot, true).await,
             _ if asker.is_last() => Err(NotRead::Passing(String::new())),
             Lead::Moved(address) => {
                 let moved = moved_to(spot.slot.unwrap_or(0), &address);
@@ -129,20 +131,38 @@ impl PartRead<'_> {
     }
 
     /// Reads the replica here.
-    async fn here(&self, group: GroupId, leads: bool) -> Result<PeerReplies, NotRead> {
-        let asker = self.asker;
+    async fn here(&self, spot: &LiveSpot, leads: bool) -> Result<PeerReplies, NotRead> {
+        let (asker, group) = (self.asker, spot.group);
         if leads && self.has_expired().await {
             // The answer is that of a partition whose time has come to now.
             move_time(asker, group).await.map_err(NotRead::Passing)?;
         }
         let leave = self.leave(group, leads).await?;
+        let routing = self.routing(spot)?;
         let replies = asker.read_by_leave((self.task)(), self.counts.0).await;
         if !leave.holds() {
             let why = "the replica here leads no more".to_owned();
             return Err(NotRead::Passing(why));
         }
+        // Leave of the group is about what its partition has.
+        if self.routing(spot)? != routing {
+            return Err(NotRead::Passing(CUT.to_owned()));
+        }
         self.if_there(&replies)?;
         Ok(replies)
+    }
+
+    /// How keys are led here; an error where what is asked for lies in another partition.
+    fn routing(&self, spot: &LiveSpot) -> Result<u64, NotRead> {
+        let tables = self.asker.work.shared.tables().keep();
+        let Some(table) = tables.live(self.at.table()) else {
+            return Err(NotRead::Passing("the table is not here".to_owned()));
+        };
+        let routing = table.routing();
+        match self.at.lies_in(spot.partition, table) {
+            true => Ok(routing),
+            false => Err(NotRead::Passing(CUT.to_owned())),
+        }
     }
 
     async fn leave(&self, group: GroupId, leads: bool) -> Result<ReadLeave, NotRead> {

@@ -1,7 +1,8 @@
 //! Where a key of a live table is, and the arguments of a command by partition.
 
 use forebay_cluster::{LivePlaces, LiveRoute, NodeId};
-use forebay_engine::Bounds;
+use forebay_engine::live::LiveTable;
+use forebay_engine::{Bounds, PartitionId};
 use forebay_replica::GroupId;
 
 use super::super::node::Cluster;
@@ -12,6 +13,7 @@ use crate::resp::{Args, OwnedArgs};
 /// Where a key is, as of one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveSpot {
+    pub partition: PartitionId,
     pub group: GroupId,
     /// In hashed tables.
     pub slot: Option<u16>,
@@ -50,6 +52,7 @@ impl LiveSpot {
         let place = places.table(table)?;
         let route = place.route(key)?;
         Some(Self {
+            partition: route.partition,
             group: route.group,
             slot: place.slot(key),
             nodes: route.nodes.clone(),
@@ -58,6 +61,7 @@ impl LiveSpot {
 
     fn at(route: &LiveRoute) -> Self {
         Self {
+            partition: route.partition,
             group: route.group,
             slot: None,
             nodes: route.nodes.clone(),
@@ -80,20 +84,55 @@ impl LiveAt {
 
     /// Whether the table is known to have been divided otherwise since it was asked for.
     pub fn has_changed(&self, cluster: &Cluster) -> bool {
-        let Self::Place {
-            table,
-            spot,
-            whole: Some(whole),
-        } = self
-        else {
-            return false;
-        };
         let live = cluster.member().live();
-        let route = live
-            .table(table)
-            .and_then(|place| place.route_at(&spot.bound()));
-        route.is_some_and(|route| route.bounds != *whole)
+        match self {
+            Self::Keys(keys) => are_apart(&live, keys),
+            Self::Place { whole: None, .. } => false,
+            Self::Place {
+                table,
+                spot,
+                whole: Some(whole),
+            } => {
+                let place = live.table(table);
+                let route = place.and_then(|place| place.route_at(&spot.bound()));
+                route.is_some_and(|route| route.bounds != *whole)
+            }
+        }
     }
+
+    /// Whether that lies in a partition, as a table here is divided.
+    pub fn lies_in(&self, id: PartitionId, table: &LiveTable) -> bool {
+        match self {
+            Self::Keys(keys) => keys.iter().all(|wire| {
+                let key = split(wire).map(|(_, key)| key);
+                key.is_ok_and(|key| table.partition_of(key) == Some(id))
+            }),
+            Self::Place { spot, .. } => {
+                let mut ranges = table.partitions().into_iter();
+                ranges.any(|range| range.id == id && range.bounds.holds(&spot.bound()))
+            }
+        }
+    }
+
+    /// The name of the table.
+    pub fn table(&self) -> &[u8] {
+        match self {
+            Self::Keys(keys) => {
+                let first = keys.first().map(|wire| split(wire));
+                first.map_or(&[], |found| found.map_or(&[], |(table, _)| table))
+            }
+            Self::Place { table, .. } => table,
+        }
+    }
+}
+
+/// Whether keys are known to lie in several partitions.
+fn are_apart(live: &LivePlaces, keys: &[Vec<u8>]) -> bool {
+    let mut groups = keys
+        .iter()
+        .filter_map(|wire| Some(LiveSpot::of(live, wire)?.group));
+    let first = groups.next();
+    groups.any(|group| Some(group) != first)
 }
 
 /// Divides a command by the partitions of its keys. Arguments that follow a key go with it.

@@ -21,6 +21,7 @@ use super::super::place::moved_to;
 use super::super::split;
 use super::lead::Lead;
 use super::spot::LiveAt;
+use crate::applying::is_elsewhere;
 
 /// Between two looks who leads while another node is waited for, and after how many it is not
 /// waited for any more: its answer may be on its way.
@@ -29,10 +30,13 @@ const LEADER_LOOKS: usize = 3;
 /// The error of a partition whose replicas do not answer. Nothing was written.
 const NO_REPLICAS: &str = "NOREPLICAS";
 
+const CUT: &str = "the partition was cut in two a moment ago";
+
 /// What is proposed to one partition together, in this order. Each is answered for itself.
 #[derive(Debug)]
 pub struct PartWrite<'a> {
     pub asker: &'a Asker<'a>,
+    /// All keys, where they are what it is about.
     pub at: LiveAt,
     pub items: Vec<WriteItem>,
 }
@@ -53,6 +57,8 @@ pub struct WriteItem {
 enum NotWritten {
     /// It certainly did not: why.
     Certain(String),
+    /// The same: the partition that it was proposed to does not have its keys.
+    Elsewhere,
     /// What the client is told.
     Told(String),
 }
@@ -95,13 +101,17 @@ impl PartWrite<'_> {
             let tried = self.once(&left, attempt).await;
             let is_last = self.asker.is_last();
             // What was refused is not written behind what came after it.
-            let is_certain = |tried: &Attempted| matches!(tried, Err(NotWritten::Certain(_)));
-            let behind = tried.iter().rposition(|tried| !is_certain(tried));
+            let is_refused = |tried: &Attempted| {
+                matches!(tried, Err(NotWritten::Certain(_) | NotWritten::Elsewhere))
+            };
+            let behind = tried.iter().rposition(|tried| !is_refused(tried));
             let mut again = Vec::new();
             for (number, (at, tried)) in left.into_iter().zip(tried).enumerate() {
                 answers[at] = Some(match tried {
                     Ok(bytes) => Ok(bytes),
                     Err(NotWritten::Told(words)) => Err(Unanswered::Told(words)),
+                    Err(NotWritten::Elsewhere) if is_last => Err(self.asker.not_leading()),
+                    Err(NotWritten::Elsewhere) => Err(Unanswered::OtherMap(CUT.to_owned())),
                     Err(NotWritten::Certain(why)) if Some(number) < behind => {
                         Err(self.given_up(why, is_last))
                     }
@@ -117,6 +127,12 @@ impl PartWrite<'_> {
             if is_last || !self.asker.waits_for_lead().await {
                 for (at, why) in again {
                     answers[at] = Some(Err(self.given_up(why, is_last)));
+                }
+                break;
+            }
+            if self.at.has_changed(self.asker.cluster) {
+                for (at, _) in again {
+                    answers[at] = Some(Err(Unanswered::OtherMap(CUT.to_owned())));
                 }
                 break;
             }
@@ -327,6 +343,7 @@ async fn propose(asker: &Asker<'_>, group: GroupId, proposals: Vec<Bytes>) -> Ve
 /// What became of a proposal; `None`: it is not known in time.
 fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> Attempted {
     match answer {
+        Some(Ok(Ok(bytes))) if is_elsewhere(&bytes) => Err(NotWritten::Elsewhere),
         Some(Ok(Ok(bytes))) => Ok(bytes),
         Some(Ok(Err(Refusal::NotLeader(_)))) => Err(NotWritten::Certain(
             "the replica here leads no more".to_owned(),
@@ -347,6 +364,7 @@ pub async fn move_time(asker: &Asker<'_>, group: GroupId) -> Result<(), String> 
     let moved = propose(asker, group, vec![Bytes::new()]).await;
     let why = |why| match why {
         NotWritten::Certain(why) | NotWritten::Told(why) => why,
+        NotWritten::Elsewhere => CUT.to_owned(),
     };
     moved
         .into_iter()

@@ -32,20 +32,21 @@ struct GroupWrites<'a> {
 
 /// Answers all of them, in their order.
 pub async fn answer(work: &Work, cluster: &Cluster, writes: &OwnedWrites) -> Done {
-    let asker = Asker::new(work, cluster);
-    let mut answers: Vec<Option<Result<Bytes, Unanswered>>> = Vec::new();
-    let mut groups: Vec<GroupWrites<'_>> = Vec::new();
-    for (number, (place, args)) in writes.commands.iter().enumerate() {
-        let refused = put(&asker, &mut groups, number, *place, args);
-        answers.push(refused.err().map(Err));
-    }
-    let works = groups
-        .iter()
-        .map(|group| -> PartWriting<'_> { Box::pin(group.write.done()) });
-    let written = all(works.collect()).await;
-    for (group, written) in groups.iter().zip(written) {
-        for (number, answer) in group.commands.iter().zip(written) {
-            answers[*number] = Some(answer);
+    let mut asker = Asker::new(work, cluster);
+    let mut answers: Vec<Option<Result<Bytes, Unanswered>>> = vec![None; writes.commands.len()];
+    let mut left: Vec<usize> = (0..writes.commands.len()).collect();
+    loop {
+        for (number, answer) in propose(&asker, writes, &left).await {
+            answers[number] = Some(answer);
+        }
+        // What was proposed to a partition that had just been cut was not written.
+        let is_apart =
+            |number: &usize| matches!(answers[*number], Some(Err(Unanswered::OtherMap(_))));
+        left.retain(is_apart);
+        let why = left.first().and_then(|number| answers[*number].clone());
+        let Some(Err(why)) = why else { break };
+        if !asker.tries_again(&why).await {
+            break;
         }
     }
     let (mut reply, mut failures) = (work.reply(), Vec::new());
@@ -68,6 +69,29 @@ pub async fn answer(work: &Work, cluster: &Cluster, writes: &OwnedWrites) -> Don
         failures,
         ..Done::of(reply, Outcome::Answered, None)
     }
+}
+
+/// Proposes those of these numbers; an answer for each.
+async fn propose(
+    asker: &Asker<'_>,
+    writes: &OwnedWrites,
+    numbers: &[usize],
+) -> Vec<(usize, Result<Bytes, Unanswered>)> {
+    let (mut answers, mut groups) = (Vec::new(), Vec::<GroupWrites<'_>>::new());
+    for number in numbers {
+        let (place, args) = &writes.commands[*number];
+        if let Err(refused) = put(asker, &mut groups, *number, *place, args) {
+            answers.push((*number, Err(refused)));
+        }
+    }
+    let works = groups
+        .iter()
+        .map(|group| -> PartWriting<'_> { Box::pin(group.write.done()) });
+    let written = all(works.collect()).await;
+    for (group, written) in groups.iter().zip(written) {
+        answers.extend(group.commands.iter().copied().zip(written));
+    }
+    answers
 }
 
 /// Puts a command to those of its partition, or says why it is refused.
@@ -100,7 +124,7 @@ fn put<'a>(
     let index = known.unwrap_or_else(|| {
         let write = PartWrite {
             asker,
-            at: LiveAt::Keys(vec![wire]),
+            at: LiveAt::Keys(Vec::new()),
             items: Vec::new(),
         };
         groups.push(GroupWrites {
@@ -110,6 +134,9 @@ fn put<'a>(
         });
         groups.len() - 1
     });
+    if let LiveAt::Keys(keys) = &mut groups[index].write.at {
+        keys.push(wire);
+    }
     groups[index].write.items.push(item);
     groups[index].commands.push(number);
     Ok(())

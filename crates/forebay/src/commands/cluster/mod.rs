@@ -5,6 +5,7 @@ mod ask;
 mod create;
 mod disaster;
 mod moving;
+mod split;
 mod status;
 mod store_files;
 mod upgrade;
@@ -60,6 +61,7 @@ enum What {
     Watch(watch::Watch),
     Pause(ask::Pause),
     Remove(ask::Remove),
+    Split(split::Split),
     AcceptLoss(accept_loss::AcceptLoss),
     Cancel(ask::Cancel),
     Upgrade(upgrade::Upgrade),
@@ -81,6 +83,7 @@ pub fn run(args: &Cluster, context: &Context) -> anyhow::Result<Outcome> {
         What::Watch(args) => watch::run(args, context),
         What::Pause(args) => ask::pause(args, context),
         What::Remove(args) => ask::remove(args, context),
+        What::Split(args) => split::run(args, context),
         What::AcceptLoss(args) => accept_loss::run(args, context),
         What::Cancel(args) => ask::cancel(args, context),
         What::Upgrade(args) => upgrade::run(args, context),

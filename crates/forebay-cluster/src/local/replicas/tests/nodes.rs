@@ -46,7 +46,7 @@ pub const FAILS_ON_2: &[u8] = b"fails";
 /// Operations are a byte that no other kind of proposal begins with, a key's length, the key, and
 /// its new value. The number is the node's.
 #[derive(Debug)]
-struct SetKey(usize);
+pub struct SetKey(pub usize);
 
 impl Commands for SetKey {
     fn run(&self, table: &LiveTable, _: u64, operations: &[u8]) -> Result<Bytes, StateError> {
@@ -295,6 +295,8 @@ impl TestNodes {
             peer: PeerId(*peer),
             is_new: *is_new,
             inherits: None,
+            cut: None,
+            comes_from: None,
             founders: founders.contains(&PeerId(*peer)).then(|| founders.clone()),
             peers: peers.iter().map(ordered).collect(),
             wanted: WantedPeers {
@@ -307,6 +309,7 @@ impl TestNodes {
         });
         ReplicaOrders {
             is_from_memory: false,
+            revision: 1,
             replicas: orders.collect(),
             ..ReplicaOrders::default()
         }

@@ -1,0 +1,100 @@
+//! `forebay cluster split`: a partition of a live table is cut in two.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args;
+use forebay_cluster::client::ClusterClient;
+use forebay_cluster::request::Request;
+use forebay_engine::{Bound, PartitionId, TableName};
+use forebay_run::hash::SLOTS;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::key::KeyForm;
+
+/// How long the cut, and a leader of the new partition, are waited for.
+const CUT: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Cut a partition of a live table in two, at a key or, of a hashed table, at a slot
+///
+/// What comes before the place stays in the partition. The rest becomes another one, on the same
+/// nodes, with a leader of its own. Commands on what is cut off wait until that is elected, or are
+/// told to try again; nothing acknowledged is lost. It is refused while replicas of the partition
+/// are not all where they are wanted. Where a partition begins at the place already, nothing is
+/// done. With --json one object {table, at, partition, led}: partition is the new one, and led
+/// says whether it has a leader yet.
+#[derive(Debug, Args)]
+pub struct Split {
+    table: TableName,
+
+    /// The key that the new partition begins with; there need not be such a key
+    #[arg(long, value_name = "KEY", required_unless_present = "slot")]
+    at: Option<String>,
+
+    #[command(flatten)]
+    form: KeyForm,
+
+    /// Of a hashed table: the slot that the new partition begins with, from 1 to 16383
+    #[arg(long, value_name = "N", conflicts_with = "at", value_parser = parse_slot)]
+    slot: Option<u16>,
+}
+
+fn parse_slot(text: &str) -> Result<u16, String> {
+    let slot = text.parse().ok().filter(|slot| (1..SLOTS).contains(slot));
+    let slot = slot.and_then(|slot: u32| u16::try_from(slot).ok());
+    slot.ok_or_else(|| format!("slots to cut at go from 1 to {}", SLOTS - 1))
+}
+
+pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
+    let table = &args.table;
+    let at = match (&args.at, args.slot) {
+        (_, Some(slot)) => Bound::Slot(slot),
+        (at, None) => Bound::Key(args.form.parse(at.as_deref().unwrap_or_default())?),
+    };
+    let cluster = context.cluster()?;
+    let client = cluster.client();
+    client.carry_out(&Request::Split {
+        table: table.clone(),
+        at: at.clone(),
+    })?;
+    let (partition, led) = wait_for_half(client, context, table, &at)?;
+    let Some(partition) = partition else {
+        bail!(
+            "table {table} is not cut at {at} yet, and is to be: forebay cluster status tells how its partitions stand; \
+             give the same command again to wait on"
+        );
+    };
+    let object = json!({"table": table, "at": at, "partition": partition, "led": led});
+    context.print_done(Outcome::Done, &object, || match led {
+        true => format!("partition {partition} of {table} begins at {at}"),
+        false => format!(
+            "partition {partition} of {table} begins at {at}; it has no leader yet: forebay cluster status tells why"
+        ),
+    })
+}
+
+/// Waits a while until a partition begins at that place, and has had a leader.
+fn wait_for_half(
+    client: &ClusterClient,
+    context: &Context,
+    table: &TableName,
+    at: &Bound,
+) -> anyhow::Result<(Option<PartitionId>, bool)> {
+    let end = context.clock.monotonic() + CUT;
+    loop {
+        let (_, model) = client.model()?;
+        let mut groups = model.all_groups().filter(|(name, _)| *name == table);
+        let found = groups.find(|(_, group)| group.bounds.lower == *at);
+        let (partition, led) = match found {
+            Some((_, group)) => (Some(group.partition), group.term > 0),
+            None => (None, false),
+        };
+        if led || context.clock.monotonic() >= end {
+            return Ok((partition, led));
+        }
+        context.clock.sleep(LOOK);
+    }
+}

@@ -1,0 +1,278 @@
+"""Partitions of live tables of a cluster that are cut in two, by real processes."""
+
+import signal
+import threading
+
+import pytest
+import redis
+from beside_redis import dice_of_test
+from harness import wait_for
+from histories import Clients, gateway
+from redis.crc import key_slot
+from weathered import WeatheredCluster
+
+KEYS = 6
+ORDERED = ["--mode", "live", "--order", "ordered", "--replicas", "3", "--durability", "os"]
+
+
+@pytest.fixture
+def made(cluster):
+    made = cluster(3)
+    made.store.json("create", "t", *ORDERED)
+    return made
+
+
+def split(made, at, option="--at"):
+    """Cuts, once the partition has all of its replicas. Returns the new partition."""
+    told = []
+
+    def is_cut():
+        words = ["cluster", "split", "t", option, at, "--json"]
+        result = made.store.run(*words, code=None)
+        assert result.code == 0 or "then ask again" in result.err, result.err
+        told[:] = [result.json()] if result.code == 0 else []
+        return bool(told)
+
+    wait_for(is_cut, f"{at} is cut", 120)
+    assert told[0]["led"], told
+    return told[0]["partition"]
+
+
+def held(made):
+    """All keys of the clients, as a node answers them."""
+    names = [f"t:{kind}{i}" for kind in "rn" for i in range(KEYS)]
+    with gateway(made["n1"]) as client:
+        return {name: client.get(name) for name in names}
+
+
+def test_both_halves_have_what_the_whole_had(made):
+    keys = [f"t:{i:03}" for i in range(300)]
+    with gateway(made["n1"]) as client:
+        for key in keys:
+            client.set(key, key)
+        assert split(made, "100") == 1
+        assert split(made, "200") == 2
+        assert split(made, "200") == 2, "it is there"
+        for node in made.nodes:
+            with gateway(node) as other:
+                assert other.mget(keys) == keys
+                assert sorted(other.scan_iter("t:*")) == keys
+        assert client.mset({"t:099": "a", "t:100": "b", "t:250": "c"})
+        assert client.mget("t:099", "t:100", "t:250") == ["a", "b", "c"]
+    for node in made.nodes:
+        node.stop()
+    for node in made.nodes:
+        node.start()
+    made.wait_up()
+    with gateway(made["n2"]) as client:
+        wait_for(lambda: client.set("t:000", 1) and client.set("t:299", 1), "writes", 60)
+        assert client.mget("t:099", "t:100", "t:250") == ["a", "b", "c"]
+
+
+class Walker(threading.Thread):
+    """Walks over all keys again and again: those that are always there are always found, once in
+    a range, and in its order."""
+
+    def __init__(self, node, keys):
+        super().__init__(daemon=True)
+        self.node, self.keys = node, keys
+        self.walks, self.refused, self.wrong, self.is_over = 0, 0, [], False
+
+    def run(self):
+        while not self.is_over:
+            try:
+                with gateway(self.node) as client:
+                    scanned = {key for key in client.scan_iter("t:k*", count=20)}
+                    ranged = in_range(client)
+                    back = in_range(client, "REV")
+            except redis.RedisError:
+                self.refused += 1
+                continue
+            if scanned != set(self.keys):
+                self.wrong.append(("scan", sorted(set(self.keys) ^ scanned)))
+            if ranged != self.keys or back != self.keys[::-1]:
+                self.wrong.append(("range", len(ranged), len(back)))
+            self.walks += 1
+
+    def end(self):
+        self.is_over = True
+        self.join(30)
+        assert self.wrong == []
+        assert self.walks > self.refused, (self.walks, self.refused)
+
+
+def in_range(client, *way):
+    """The keys t:k..., by pages."""
+    found, ends = [], ["t:k", "*t:k"]
+    while True:
+        words = ["KV.RANGE", *ends, "LIMIT", 30, *way, "KEYS"]
+        following, keys = client.execute_command(*words)
+        found += keys
+        if following is None:
+            return found
+        ends[1 if way else 0] = following
+
+
+def leader(made, at):
+    """The node that leads the partition with that key."""
+    ports = {str(one.port): one for one in made.nodes}
+    found = []
+
+    def known():
+        with gateway(made["n1"]) as client:
+            rows = client.execute_command("KV.MAP", "t")
+        row = [row for row in rows if row[0] <= at][-1]
+        found[:] = [ports.get(str(row[2][0]).rsplit(":", 1)[-1])]
+        return found[0] is not None
+
+    wait_for(known, "a leader", 60)
+    return found[0]
+
+
+def begun(made, at):
+    """A cut that is under way."""
+    told = []
+    thread = threading.Thread(target=lambda: told.append(split(made, at)))
+    thread.start()
+
+    def end():
+        thread.join(120)
+        assert told, f"{at} is cut"
+
+    return end
+
+
+def test_clients_are_answered_rightly_while_partitions_are_cut(made):
+    seed, _ = dice_of_test()
+    keys = [f"t:k{i:03}" for i in range(200)]
+    with gateway(made["n1"]) as client:
+        client.mset(dict.fromkeys(keys, 1))
+    walker = Walker(made["n2"], keys)
+    walker.start()
+    with Clients(made.nodes, seed, KEYS) as clients:
+        clients.resume()
+        for at in ["p", "n3", "r2", "k100", "k050", "r4"]:
+            split(made, at)
+            clients.resume()
+    walker.end()
+    uncertain, _ = clients.troubled()
+    assert uncertain == 0, "nobody died"
+    clients.check(seed, held(made))
+
+
+def test_histories_hold_as_nodes_die_while_partitions_are_cut(made):
+    seed, dice = dice_of_test()
+    with Clients(made.nodes, seed, KEYS) as clients:
+        clients.resume()
+        for at, who in [("p", "leader"), ("n3", "coordinator"), ("r2", "leader"), ("r4", "all")]:
+            cut = begun(made, at)
+            threading.Event().wait(dice.uniform(0, 1.5))
+            struck = {"leader": [leader(made, at)], "coordinator": [made.coordinator()]}
+            struck = struck.get(who, made.nodes)
+            for node in struck:
+                node.kill()
+            for node in struck:
+                node.start()
+            for node in struck:
+                node.comes_up()
+            cut()
+            clients.resume()
+    clients.check(seed, held(made))
+
+
+def test_histories_hold_over_a_bad_net_while_hashed_partitions_are_cut(tmp_path):
+    seed, dice = dice_of_test()
+    made = WeatheredCluster(tmp_path, seed)
+    try:
+        made.start()
+        with Clients(made.nodes, seed, KEYS) as clients:
+            clients.resume()
+            made.weather.lost, made.weather.doubled, made.weather.delay_s = 0.02, 0.1, 0.05
+            slots = {key_slot(f"t:{kind}{i}".encode()) for kind in "rn" for i in range(KEYS)}
+            for slot in dice.sample(sorted(slots), 3):
+                split(made, slot, "--slot")
+                clients.resume()
+            made.weather.heal()
+            clients.resume()
+            rows = len(made.map(made.nodes[0]))
+        clients.check(seed, held(made))
+        assert rows == len(made.tags) + 3
+    finally:
+        made.end()
+    made.check_logs()
+
+
+def test_what_cannot_be_cut_is_refused(made):
+    def told(table, *words):
+        return made.store.run("cluster", "split", table, *words, code=1).err
+
+    assert "no live table u" in told("u", "--at", "m")
+    assert "is cut at a key" in told("t", "--slot", 7)
+    made.store.json("create", "h", "--mode", "live", "--replicas", "1", "--durability", "os")
+    assert "is cut at a slot" in told("h", "--at", "m")
+    wrong = made.store.run("cluster", "split", "h", "--slot", 16384, code=2)
+    assert "from 1 to 16383" in wrong.err
+    made.store.run("cluster", "split", "t", code=2)
+    with gateway(made["n1"]) as client:
+        both = client.pipeline().set("t:a", 1).set("t:z", 1)
+        assert both.execute() == [True, True]
+        split(made, "m")
+        with pytest.raises(redis.RedisError, match="atomic within one partition"):
+            client.pipeline().set("t:a", 2).set("t:z", 2).execute()
+        assert client.mget("t:a", "t:z") == ["1", "1"]
+        # What was watched in the one partition is still compared.
+        with client.pipeline() as watching:
+            watching.watch("t:z")
+            split(made, "q")
+            client.set("t:z", 3)
+            watching.multi()
+            watching.set("t:z", 4)
+            with pytest.raises(redis.WatchError):
+                watching.execute()
+        assert client.get("t:z") == "3"
+
+
+def test_a_follower_that_was_away_has_both_halves(made):
+    seed, _ = dice_of_test()
+    long = "x" * (200 << 10)
+    with Clients(made.nodes[:2], seed, KEYS) as clients:
+        clients.resume()
+        away = next(node for node in made.nodes if node is not leader(made, "r1"))
+        for at, writes in [("r2", 1), ("n3", 60)]:
+            away.kill()
+            split(made, at)
+            with gateway(next(node for node in made.nodes if node is not away)) as client:
+                # More than is kept of a log in memory: what was away gets a copy.
+                for i in range(writes):
+                    wait_for(lambda i=i: is_set(client, f"t:a{i}", long), "a write", 60)
+                    wait_for(lambda i=i: is_set(client, f"t:z{i}", long), "a write", 60)
+            away.start().comes_up()
+            clients.resume()
+            wait_whole(made)
+        # The two that have all: each half goes on with the one that was away.
+        other = next(node for node in made.nodes if node is not away)
+        other.signal(signal.SIGSTOP)
+        clients.resume(seconds=60)
+        other.signal(signal.SIGCONT)
+        clients.resume()
+    clients.check(seed, held(made))
+
+
+def is_set(client, key, value):
+    try:
+        return client.set(key, value)
+    except redis.RedisError:
+        return False
+
+
+def wait_whole(made):
+    """Waits until all partitions have a leader and all of their replicas."""
+
+    def whole():
+        live = (made.heard() or {}).get("live")
+        if not live or live["short"]["count"] or live["without_leader"]["count"]:
+            return False
+        # Of one that is not there at all its leader says that it does not answer.
+        return not any(live["tables"]["t"][what] for what in ("silent", "joining", "lost"))
+
+    wait_for(whole, lambda: made.heard() and made.heard().get("live"), 90)
