@@ -116,7 +116,7 @@ impl<'t> View<'t> {
         Ok(leaves)
     }
 
-    /// Leave to read these keys of a replicated table; whoever reads them looks at what has expired.
+    /// Leave to read these keys of a replicated table; who reads them looks at what has expired.
     pub fn leaves_of(
         &self,
         (name, table): (&[u8], &'t LiveTable),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::live::LiveTable;
 use crate::live::applied::{AppliedPlace, DecidedEntry, EntryError};
 use crate::live::error::LiveError;
+use crate::live::expiry::Stored;
 use crate::live::part::{Applied, LivePart};
 use crate::live::shared::LiveShared;
 use crate::partition::{Bounds, PartitionId};
@@ -135,6 +136,12 @@ impl LiveTable {
     /// what has expired. Where the table is not replicated it is the machine's.
     pub fn time_of(&self, key: &[u8]) -> Result<u64, LiveError> {
         self.shared().time_of(key)
+    }
+
+    /// The value of a key and when it expires, `u64::MAX` being never; `None` where there is none.
+    /// Without `wait` the device is not waited for, and the outer `None` says that it had to be.
+    pub fn stored(&self, key: &[u8], wait: bool) -> Result<Option<Option<Stored>>, LiveError> {
+        self.shared().stored(key, wait)
     }
 
     /// Whether a key is there by its partition's time and has expired at `now_ms`: an answer would

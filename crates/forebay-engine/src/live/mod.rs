@@ -392,12 +392,6 @@ impl LiveTable {
         self.shared().expires_ms(key, false)
     }
 
-    /// The value of a key and when it expires, `u64::MAX` being never; `None` where there is none.
-    /// Without `wait` the device is not waited for, and the outer `None` says that it had to be.
-    pub fn stored(&self, key: &[u8], wait: bool) -> Result<Option<Option<Stored>>, LiveError> {
-        self.shared().stored(key, wait)
-    }
-
     /// The value of a key, without waiting for the device.
     pub fn try_get(&self, key: &[u8]) -> Result<LiveLookup, LiveError> {
         self.shared().try_get(key)

@@ -38,7 +38,7 @@ pub const NOT_HERE: &str = "NOTHERE";
 /// The error of a node that has the keys, and cannot read them.
 pub const DAMAGED: &str = "DAMAGED";
 
-/// An error without the codes that other nodes put before it, for whoever puts one there of its own.
+/// An error without the codes that other nodes put before it, for whoever puts one there itself.
 pub fn reason(words: &str) -> &str {
     let mut reason = words;
     loop {

@@ -20,8 +20,8 @@ use crate::exit::Outcome;
 /// had acknowledged may be there. Replicas that are gone are removed if they come back. Refused
 /// where a majority may answer: start the nodes that are down, if that is possible at all. Do not
 /// start them cut off from the store. Ends with exit code 1 while a partition has no leader and it
-/// is not known yet whether its majority is lost: ask again. With --json one object {table, partitions, accepted};
-/// partitions lists {table, partition, group, gone, remaining, waits_for}.
+/// is not known yet whether its majority is lost: ask again. With --json one object {table,
+/// partitions, accepted}; partitions lists {table, partition, group, gone, remaining, waits_for}.
 #[derive(Debug, Args)]
 pub struct AcceptLoss {
     table: TableName,
