@@ -112,7 +112,7 @@ fn entry(index: u64) -> Committed {
         stamp_ms: 10 * index,
         proposals: vec![Proposal {
             request: RequestId(0),
-            operations: Bytes::from([&[key.len() as u8], key, value].concat()),
+            operations: Bytes::from([&[1, key.len() as u8], key, value].concat()),
         }],
     };
     let content = match index {
