@@ -95,6 +95,7 @@ impl Replica {
         if !makes_sense(&self.raw, &message) {
             return;
         }
+        self.heard.insert(PeerId(message.from), self.ticks);
         match message.get_msg_type() {
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
                 if now.monotonic < self.promised_until && !is_wanted(&message) => {}

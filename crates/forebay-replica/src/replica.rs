@@ -25,7 +25,9 @@ use crate::membership::Membership;
 use crate::reads::Reads;
 use crate::start::{Start, StartError};
 use crate::tail::{SnapshotFacts, Tail};
-use crate::time::{ELECTION_TICKS, FIRST_ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK};
+use crate::time::{
+    ACTIVE_TICKS, ELECTION_TICKS, FIRST_ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK,
+};
 
 /// The most bytes of entries in one message.
 pub(crate) const MOST_MESSAGE_BYTES: u64 = 1 << 20;
@@ -45,6 +47,8 @@ pub struct Replica {
     pub(crate) election_ticks: u64,
     pub(crate) last_tick: Duration,
     pub(crate) ticks: u64,
+    /// When each peer was heard of last, in ticks.
+    pub(crate) heard: BTreeMap<PeerId, u64>,
     /// When a client asked something last.
     pub(crate) asked_at_tick: u64,
     pub(crate) clock: PartitionClock,
@@ -137,6 +141,7 @@ impl Replica {
             election_ticks: 0,
             last_tick: now.monotonic,
             ticks: 0,
+            heard: BTreeMap::new(),
             asked_at_tick: 0,
             clock,
             writing: None,
@@ -287,8 +292,15 @@ impl Replica {
         let progress = progress.filter(|_| self.is_leader())?;
         Some(PeerProgress {
             matched: progress.matched,
-            is_active: progress.recent_active,
+            is_active: progress.recent_active || self.was_heard(peer),
         })
+    }
+
+    /// The library forgets who answered whenever it has counted them, and heartbeats of idle groups
+    /// are rare.
+    fn was_heard(&self, peer: PeerId) -> bool {
+        let heard = self.heard.get(&peer);
+        heard.is_some_and(|at| self.ticks <= at + ACTIVE_TICKS)
     }
 
     /// After the read: whether its answer may be given. If not, ask by [`Event::Read`] again.

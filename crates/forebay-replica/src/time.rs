@@ -22,6 +22,8 @@ pub const IDLE_HEARTBEAT_TICKS: u64 = 4;
 pub const IDLE_AFTER_TICKS: u64 = 50;
 /// A replica stands for election after so many ticks without a leader, drawn anew each time.
 pub const ELECTION_TICKS: std::ops::Range<u64> = 10..30;
+/// A peer that was heard of within so many ticks answers.
+pub const ACTIVE_TICKS: u64 = 20;
 /// The same of the first of a group's founders, where it has never heard of a leader.
 pub const FIRST_ELECTION_TICKS: u64 = 2;
 /// A replica that heard of a leader, or has just started, helps no other to lead for so long.

@@ -9,6 +9,7 @@ use super::coverage::{Coverage, Segment};
 use super::frame::command;
 use super::live::{PartAsk, PartWanted};
 use super::page::{PageRequest, Spot};
+use super::place::TablePlaces;
 use super::split;
 use crate::command::{
     RANGE_BYTES, RangePiece, RangeRequest, find_source, no_key_order, no_permission,
@@ -37,6 +38,8 @@ pub async fn answer(
     if let Some(place) = live.table(request.table) {
         return of_live(asker, &request, place).await;
     }
+    // A table that the cluster does not have is not waited for.
+    TablePlaces::of(&asker.map, &asker.tables, request.table)?;
     let source = find_source(&asker.tables, &asker.work.user, request.table)?;
     let table = asker.map.table(source.table());
     let Some(table) = table.filter(|_| source.order() == Order::Ordered) else {

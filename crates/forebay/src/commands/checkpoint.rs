@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 use forebay_engine::TableName;
+use forebay_engine::live::LiveError;
 use forebay_load::progress::Unit;
 use serde_json::json;
 
@@ -31,6 +32,10 @@ pub fn run(args: &Checkpoint, context: &Context) -> anyhow::Result<Outcome> {
             "table {table} is a batch table, whose versions are copied by 'forebay push' and 'forebay pull': \
              checkpoint is for live tables"
         );
+    }
+    if !store.is_live(table)? {
+        let table = table.clone();
+        return Err(context.of_cluster(LiveError::NoTable { table }.into()));
     }
     let drawing = context.progress();
     let checkpoint = store.checkpoint(table, &context.live_budget())?;

@@ -117,7 +117,13 @@ impl From<io::Error> for KeepError {
 
 impl From<forebay_engine::StoreError> for KeepError {
     fn from(error: forebay_engine::StoreError) -> Self {
-        Self::Passes(error.to_string())
+        match error {
+            // Nobody else opens tables of a cache.
+            forebay_engine::StoreError::InUse { .. } => {
+                Self::Passes("an earlier table of its name is still being read here".to_owned())
+            }
+            error => Self::Passes(error.to_string()),
+        }
     }
 }
 

@@ -135,7 +135,8 @@ impl PartRead<'_> {
         let (asker, group) = (self.asker, spot.group);
         if leads && self.has_expired().await {
             // The answer is that of a partition whose time has come to now.
-            move_time(asker, group).await.map_err(NotRead::Passing)?;
+            let moved = move_time(asker, group).await;
+            moved.map_err(|why| NotRead::Passing(why_not_moved(why)))?;
         }
         let leave = self.leave(group, leads).await?;
         let routing = self.routing(spot)?;
@@ -230,6 +231,15 @@ fn last_of_exec(replies: &PeerReplies, count: usize) -> Result<&[u8], Unanswered
         let words = "ERR this MULTI has more commands than another node takes at a time";
         Unanswered::Told(words.to_owned())
     })
+}
+
+/// Why a partition's time is not known to have come to now. Nothing was to be written by it.
+fn why_not_moved(why: String) -> String {
+    match why.starts_with("UNCERTAIN ") {
+        true => "it is not known yet whether a key has expired: another replica comes to lead"
+            .to_owned(),
+        false => why,
+    }
 }
 
 fn is_passing(words: &str) -> bool {
