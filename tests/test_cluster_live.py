@@ -179,6 +179,28 @@ def test_commands_of_the_store_know_live_tables(made, source):
         wait_for(lambda: refuses(client), "the table is gone")
 
 
+def test_idle_replicas_are_not_told_as_silent(made):
+    def silent():
+        return made.heard()["live"]["tables"]["t"]["silent"]
+
+    wait_for(lambda: silent() == {}, "all replicas answer")
+    # Heartbeats of idle groups are rare; what nobody asked for 5 s is idle.
+    end = time.monotonic() + 8
+    while time.monotonic() < end:
+        assert silent() == {}
+        time.sleep(0.2)
+
+
+def test_what_is_not_there_is_said_at_once(made):
+    with made["n1"].through_gateway() as client:
+        begun = time.monotonic()
+        with pytest.raises(redis.ResponseError, match="no table 'nope'"):
+            client.execute_command("KV.RANGE", "nope:", "+")
+        assert time.monotonic() - begun < 1.5
+    with pytest.raises(Failed, match="is a live table of the cluster"):
+        made.store.run("checkpoint", "t", str(made.store.path / "copy"))
+
+
 def refuses(client):
     try:
         return client.get("t:1") and False
