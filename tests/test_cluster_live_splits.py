@@ -276,3 +276,30 @@ def wait_whole(made):
         return not any(live["tables"]["t"][what] for what in ("silent", "joining", "lost"))
 
     wait_for(whole, lambda: made.heard() and made.heard().get("live"), 90)
+
+
+def test_loads_and_cuts_wait_for_each_other(made, tmp_path):
+    def rows(name, value):
+        source = tmp_path / f"{name}.csv"
+        source.write_text("id,v\n" + "".join(f"{i:05},{value}\n" for i in range(20_000)))
+        return ["load", "t", source, "--key", "{id}", "--value", "v"]
+
+    keys = [f"t:{i:05}" for i in range(20_000)]
+    made.store.run(*rows("first", "a"))
+    loading = made.store.start(*rows("second", "b"))
+    cuts, busy = [], 0
+    for at in ("05000", "10000", "15000"):
+        result = made.store.run("cluster", "split", "t", "--at", at, "--json", code=None)
+        cuts += [at] * (result.code == 0)
+        busy += "is under way" in result.err
+        assert result.code == 0 or "then ask again" in result.err, result.err
+    ended = loading.communicate(timeout=120)
+    assert loading.returncode in (0, 4), ended
+    assert cuts or busy
+    for at in ("05000", "10000", "15000"):
+        split(made, at)
+    made.store.run(*rows("third", "c"))
+    with gateway(made["n3"]) as client:
+        assert client.dbsize() >= len(keys)
+        for start in range(0, len(keys), 2000):
+            assert set(client.mget(keys[start : start + 2000])) == {"c"}
