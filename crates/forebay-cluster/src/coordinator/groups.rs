@@ -347,8 +347,9 @@ impl Keeping<'_> {
             };
             group.peers[at].ails = report.ails;
             group.peers[at].state = match (report.problem, peer.state) {
+                // It has the log, and votes as long as it is needed.
                 (Some(ReplicaProblem::Missed), state)
-                    if !self.others_are_well(watch, group, &peer) =>
+                    if !self.can_spare(watch, group, peer.peer) =>
                 {
                     state
                 }
@@ -363,19 +364,6 @@ impl Keeping<'_> {
                 (None, state) => state,
             };
         }
-    }
-
-    /// Whether the others have a majority that is well without this peer.
-    fn others_are_well(&self, watch: &GroupWatch, group: &GroupEntry, peer: &PeerEntry) -> bool {
-        let others = group.staying().filter(|other| other.peer != peer.peer);
-        let is_well = |other: &&PeerEntry| {
-            let is_up = self.model.node(other.node).is_some_and(|node| node.is_up());
-            let report = watch.report(group.group, other);
-            is_up
-                && other.state == PeerState::Made
-                && report.is_some_and(|report| report.problem.is_none())
-        };
-        2 * others.filter(is_well).count() > group.staying().count()
     }
 
     /// Whether the group has a majority without a peer, as its leader tells, which is another.

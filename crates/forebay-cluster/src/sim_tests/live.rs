@@ -241,6 +241,10 @@ impl World {
         let has_majority = is_majority(&answering, &group.members.voters);
         let is_voter = group.members.voters.contains(&order.peer);
         let leads = group.leader == Some((by, order.peer));
+        let better = self.better_leader(order, &answering);
+        if let Some(better) = better.filter(|_| leads && has_majority && is_voter) {
+            return self.hand_over(order.group, better);
+        }
         if leads && has_majority && is_voter {
             return self.lead(by, order, &answering);
         }
@@ -252,8 +256,38 @@ impl World {
         let has_most = matched >= group.entries;
         if leads {
             self.end_lead(order.group);
-        } else if !is_led && has_majority && is_voter && has_most && self.dice.chance(300) {
+        } else if !is_led
+            && has_majority
+            && is_voter
+            && has_most
+            && better.is_none()
+            && self.dice.chance(300)
+        {
             self.elect(by, order.group, order.peer);
+        }
+    }
+
+    /// Who ails leads only where nobody else that has all can.
+    fn better_leader(&self, order: &ReplicaOrder, answering: &[PeerId]) -> Option<PeerId> {
+        let group = self.live.groups.get(&order.group)?;
+        let ails = |peer: PeerId| {
+            let mut hosts = self.hosts.iter();
+            let replica = hosts.find_map(|host| host.disk.replicas.get(&(order.group, peer)));
+            replica.is_some_and(|replica| replica.ails)
+        };
+        let mut others = answering.iter().copied().filter(|peer| *peer != order.peer);
+        let is_better = |peer: &PeerId| {
+            let has_most = self.matched(order.group, *peer) >= group.entries;
+            group.members.voters.contains(peer) && has_most && !ails(*peer)
+        };
+        ails(order.peer).then(|| others.find(is_better)).flatten()
+    }
+
+    fn hand_over(&mut self, group: GroupId, to: PeerId) {
+        if let Some(host) = self.running_host(group, to) {
+            self.count("leads handed over");
+            let life = self.life(host);
+            self.elect(life, group, to);
         }
     }
 
@@ -350,12 +384,8 @@ impl World {
         if let Some(changes) = next_change(&order.wanted, &members, &standing) {
             return self.propose(by, order, changes);
         }
-        if let Some(to) = next_leader(order.peer, &order.wanted, &members, &standing)
-            && let Some(host) = self.running_host(id, to)
-        {
-            self.count("leads handed over");
-            let life = self.life(host);
-            self.elect(life, id, to);
+        if let Some(to) = next_leader(order.peer, &order.wanted, &members, &standing) {
+            self.hand_over(id, to);
         }
     }
 

@@ -14,8 +14,7 @@ impl World {
         let mut replicas = self.hosts.iter();
         replicas.any(|host| {
             let replica = host.disk.replicas.get(&(group, peer));
-            // Who missed a load may be replaced at any moment.
-            replica.is_some_and(|replica| !replica.is_damaged && !replica.has_missed)
+            replica.is_some_and(|replica| !replica.is_damaged)
         })
     }
 

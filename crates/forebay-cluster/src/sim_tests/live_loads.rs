@@ -1,6 +1,6 @@
 //! Loads into model groups: runs that come to replicas, and entries that want them.
 
-use super::live::ReplicaPlace;
+use super::live::{ReplicaPlace, is_majority};
 use super::world::{Life, World};
 use crate::live::ReplicaOrder;
 use crate::model::{GroupEntry, LoadStage, Model, TableLoad};
@@ -22,7 +22,7 @@ impl World {
             let leads = self.live.groups.get(&order.group);
             let leads = leads.is_some_and(|group| group.leader == Some((by, order.peer)));
             if load.is_adding && leads && self.has_run(by, place, number) {
-                self.decide_load(order.group, number);
+                self.decide_load(by, order.group, number);
             }
         }
         self.add_decided(by, order);
@@ -39,15 +39,24 @@ impl World {
         process.is_some_and(|process| process.live.runs.contains(&(place, load)))
     }
 
-    fn decide_load(&mut self, id: GroupId, number: u64) {
-        let Some(group) = self.live.groups.get_mut(&id) else {
+    /// A majority has what is decided.
+    fn decide_load(&mut self, by: Life, id: GroupId, number: u64) {
+        let Some(group) = self.live.groups.get(&id) else {
             return;
         };
-        if !group.loads.contains_key(&number) {
-            group.entries += 1;
-            group.loads.insert(number, group.entries);
-            self.count("loads decided");
+        let answering = self.answering(by.host, id, &group.members);
+        let has_majority = is_majority(&answering, &group.members.voters);
+        if !has_majority || group.loads.contains_key(&number) {
+            return;
         }
+        let group = self.live.groups.entry(id).or_default();
+        group.entries += 1;
+        group.loads.insert(number, group.entries);
+        let voters = group.members.voters.clone();
+        for peer in answering.into_iter().filter(|peer| voters.contains(peer)) {
+            self.catch_up(id, peer);
+        }
+        self.count("loads decided");
     }
 
     /// Entries come in order: what waits for its run holds up what is behind it.
@@ -89,8 +98,11 @@ impl World {
 
     fn miss(&mut self, by: Life, place: ReplicaPlace) {
         let replica = self.hosts[by.host].disk.replicas.get_mut(&place);
-        let is_new =
-            replica.is_some_and(|replica| !std::mem::replace(&mut replica.has_missed, true));
+        // Others lead, and it goes once it is not needed.
+        let is_new = replica.is_some_and(|replica| {
+            replica.ails = true;
+            !std::mem::replace(&mut replica.has_missed, true)
+        });
         if is_new {
             self.count("loads missed");
         }

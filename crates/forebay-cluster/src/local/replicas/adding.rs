@@ -88,6 +88,15 @@ impl ReplicaCommons {
         order.is_some_and(|order| self.loads.has_missed(&order.table, order.partition))
     }
 
+    /// Lets replicas ail that have missed a load: others are to lead, which have it.
+    pub fn notice_missed(&self) {
+        let groups: Vec<GroupId> = self.running.lock().keys().copied().collect();
+        for group in groups.into_iter().filter(|group| self.has_missed(*group)) {
+            self.host
+                .ail(group, "it missed a load, whose files are gone");
+        }
+    }
+
     /// Takes note of what is ordered of loads.
     pub fn order_loads(&self, orders: &[ReplicaOrder]) {
         self.loads.order(orders);

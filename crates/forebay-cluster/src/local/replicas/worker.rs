@@ -154,6 +154,7 @@ impl Working {
         self.commons.troubles.lock().clone_from(&troubles);
         self.commons.shelf.tidy();
         self.commons.tidy_loads();
+        self.commons.notice_missed();
         let watch = self.watch.lock().clone();
         let Some(watch) = watch else {
             return;
