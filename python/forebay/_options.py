@@ -92,6 +92,7 @@ class LoadOptions(ReadingOptions, total=False):
     """Those of `forebay.load`, beside the key."""
 
     as_: Literal["update", "insert", "delta"] | None
+    deadline: str | None
 
 
 class ClusterOptions(VersionOptions, total=False):

@@ -48,6 +48,9 @@ def test_a_table_is_made_from_python(cluster, connection):
         assert store.create("unsaid") is None
     connection["made"].put("k", "v")
     assert connection["made"]["k"] == b"v"
+    rows = pa.table({"id": ["a", "b"], "v": [b"1", b"2"]})
+    loaded = forebay.load(rows, "made", key="{id}", store=cluster.store.path, deadline="1m")
+    assert loaded.rows == 2 and connection["made"]["b"] == b"2"
 
 
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
