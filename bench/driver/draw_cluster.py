@@ -11,8 +11,9 @@ from draw import OURS, REFERENCE, THEIRS, bars, plt, save
 def cluster(body: dict, base) -> None:
     drawings = {"flip": flip, "forward": forward, "moving": moving, "redis": redis, "live": live}
     there = [part for part in drawings if body.get(part)]
+    columns = min(len(there), 2) or 1
     lines = max((len(there) + 1) // 2, 1)
-    figure, grid = plt.subplots(lines, 2, figsize=(14, 4.2 * lines), squeeze=False)
+    figure, grid = plt.subplots(lines, columns, figsize=(7 * columns, 4.2 * lines), squeeze=False)
     places = [axes for line in grid for axes in line]
     for axes, part in zip(places, there):
         drawings[part](axes, body[part])
@@ -106,4 +107,4 @@ def live(axes, found: dict) -> None:
     axes.margins(x=0.18)
     axes.set_xlabel("SET/s, more is better; all processes on the same two cores")
     axes.set_title("Live tables: three replicas of each partition", loc="left")
-    axes.legend(frameon=False, fontsize="small", loc="lower right")
+    axes.legend(frameon=False, fontsize="small", loc="upper right")

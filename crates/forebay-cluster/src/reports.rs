@@ -98,6 +98,11 @@ pub struct Lead {
 }
 
 impl GroupReport {
+    /// Whether the replica is to be replaced, soon or at once.
+    pub fn is_troubled(&self) -> bool {
+        self.problem.is_some() || self.ails
+    }
+
     /// Whether another one is no news: how far a voter is behind changes with each write.
     fn is_like(&self, other: &Self) -> bool {
         let shape = |report: &Self| {

@@ -128,7 +128,7 @@ impl Store {
 
     /// Writes the file anew that says that a directory has a store of one machine. For caches
     /// whose file was damaged.
-    pub fn mend_kind(disk: &dyn Disk, root: &Path) -> Result<(), StoreError> {
+    pub fn rewrite_kind(disk: &dyn Disk, root: &Path) -> Result<(), StoreError> {
         let path = store_file(root);
         replace_file(disk, &path, store_file_text().as_bytes()).at("write", &path)
     }

@@ -301,7 +301,7 @@ impl Context {
                     && is_claimed(&*self.disk, path)? =>
             {
                 warn!(%error, "the file of the cache is written anew");
-                Store::mend_kind(&*self.disk, path)?;
+                Store::rewrite_kind(&*self.disk, path)?;
                 self.open_or_create_directory(path)
             }
             opened => opened,

@@ -18,7 +18,7 @@ use super::members::Heard;
 use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::{LeadersMark, LeadersNews};
-use crate::model::{GroupEntry, Model, MoveBatch, PeerEntry, PeerState};
+use crate::model::{GroupEntry, Model, MoveBatch, PeerEntry, PeerState, TableGroups};
 use crate::reports::{GroupReport, Lead, ReplicaProblem};
 use crate::time::{BEAT_LOST, Now};
 
@@ -34,6 +34,8 @@ const MOST_LEADERS: usize = 256;
 #[derive(Debug, Default)]
 pub struct GroupWatch {
     said: BTreeMap<GroupId, BTreeMap<PeerId, PeerSaid>>,
+    /// Those of which something was wrong once. The others, nearly all, need no look.
+    troubled: BTreeSet<GroupId>,
     going: BTreeMap<(GroupId, PeerId), Going>,
     /// Nodes that lead, and since which number of these news.
     leaders: BTreeMap<GroupId, (NodeId, u64)>,
@@ -74,6 +76,9 @@ impl GroupWatch {
         for report in reports {
             if report.leads.is_some() {
                 self.lead(now, node, report);
+            }
+            if report.is_troubled() {
+                self.troubled.insert(report.group);
             }
             let said = self.said.entry(report.group).or_default();
             let known = said.get(&report.peer);
@@ -156,11 +161,13 @@ impl GroupWatch {
 
     /// Forgets groups that are none any more.
     fn forget(&mut self, model: &Model) {
-        let groups = model.group_ids();
-        if self.said.len() + self.leaders.len() + self.led.len() <= 3 * groups.len() {
+        let all = model.groups.values().map(TableGroups::count);
+        if self.said.len() + self.leaders.len() + self.led.len() <= 3 * all.sum::<usize>() {
             return;
         }
+        let groups = model.group_ids();
         self.said.retain(|group, _| groups.contains(group));
+        self.troubled.retain(|group| groups.contains(group));
         self.leaders.retain(|group, _| groups.contains(group));
         self.by_number.retain(|_, group| groups.contains(group));
         self.led.retain(|group, _| groups.contains(group));
@@ -287,10 +294,10 @@ struct Keeping<'a> {
 impl Keeping<'_> {
     /// Whether there is nothing to be done about a group: so it is with most.
     fn is_kept(&self, watch: &GroupWatch, group: &GroupEntry, wanted: &[NodeId]) -> bool {
+        let is_looked_at = watch.troubled.contains(&group.group);
         let has_problem = |peer: &PeerEntry| {
-            let report = watch.report(group.group, peer);
-            let ails = report.is_some_and(|report| report.problem.is_some() || report.ails);
-            ails || peer.ails
+            let report = || watch.report(group.group, peer);
+            peer.ails || (is_looked_at && report().is_some_and(GroupReport::is_troubled))
         };
         group.term > 0
             && group.peers.len() == wanted.len()

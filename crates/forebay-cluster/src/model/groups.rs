@@ -209,6 +209,10 @@ impl TableGroups {
         }
     }
 
+    pub fn count(&self) -> usize {
+        self.pages.iter().map(|page| page.groups.len()).sum()
+    }
+
     pub fn all(&self) -> impl Iterator<Item = &GroupEntry> + Clone {
         self.pages.iter().flat_map(|page| &page.groups)
     }

@@ -151,7 +151,7 @@ impl ReplicasHere {
 
     fn count(&mut self, report: &GroupReport) {
         self.here += 1;
-        self.ailing += u64::from(report.problem.is_some() || report.ails);
+        self.ailing += u64::from(report.is_troubled());
         self.leaderless += u64::from(report.stranded.is_some());
         let Some(lead) = &report.leads else {
             return;

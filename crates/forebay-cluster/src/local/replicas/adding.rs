@@ -90,7 +90,7 @@ impl ReplicaCommons {
 
     /// Lets replicas ail that have missed a load: others are to lead, which have it.
     pub fn notice_missed(&self) {
-        let groups: Vec<GroupId> = self.running.lock().keys().copied().collect();
+        let groups: Vec<GroupId> = self.ordered_loads.lock().keys().copied().collect();
         for group in groups.into_iter().filter(|group| self.has_missed(*group)) {
             self.host
                 .ail(group, "it missed a load, whose files are gone");

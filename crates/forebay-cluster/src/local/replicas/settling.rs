@@ -95,13 +95,9 @@ impl Settled {
 }
 
 impl Settling {
-    /// Looks how the ordered replicas stand, of which this is told. REQUIRES: the orders were
-    /// carried out as far as they could be.
+    /// Looks how the ordered replicas stand, by these reports, in the order of groups and peers.
+    /// REQUIRES: the orders were carried out as far as they could be.
     pub fn look(&self, host: &ReplicaHost, orders: &ReplicaOrders, reports: &[GroupReport]) {
-        let told = reports.iter();
-        let told: BTreeMap<(GroupId, PeerId), &GroupReport> = told
-            .map(|report| ((report.group, report.peer), report))
-            .collect();
         let mut settled = Settled {
             is_known: true,
             ..Settled::default()
@@ -113,9 +109,11 @@ impl Settling {
             if !wanted.any(|wanted| wanted.peer == order.peer) {
                 continue;
             }
-            let report = told.get(&(order.group, order.peer));
+            let place = (order.group, order.peer);
+            let told = reports.binary_search_by_key(&place, |report| (report.group, report.peer));
+            let report = told.ok().and_then(|at| reports.get(at));
             let stands = match report {
-                Some(report) if report.problem.is_some() || report.ails => Stands::Ailing,
+                Some(report) if report.is_troubled() => Stands::Ailing,
                 Some(_) if has_settled || self.is_there(host, order) => Stands::There,
                 Some(_) | None => Stands::Coming,
             };

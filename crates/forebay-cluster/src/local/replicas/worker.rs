@@ -148,22 +148,23 @@ impl Working {
         }
         let troubles = keeper.troubles();
         drop(keeper);
-        let reports = self.commons.reports();
         let commons = &self.commons;
-        commons.settling.look(&commons.host, orders, &reports);
-        self.commons.troubles.lock().clone_from(&troubles);
-        self.commons.shelf.tidy();
-        self.commons.tidy_loads();
-        self.commons.notice_missed();
+        commons.troubles.lock().clone_from(&troubles);
+        commons.shelf.tidy();
+        commons.tidy_loads();
+        commons.notice_missed();
         let watch = self.watch.lock().clone();
-        let Some(watch) = watch else {
-            return;
-        };
-        if !orders.is_from_memory && watch.may_steer() {
-            self.commons.steer(&orders.replicas);
-            self.commons.add_loads(&orders.replicas);
+        if let Some(watch) = &watch
+            && !orders.is_from_memory
+            && watch.may_steer()
+        {
+            commons.steer(&orders.replicas);
+            commons.add_loads(&orders.replicas);
         }
-        let troubles = troubles.into_values().collect();
-        watch.replicas_stand(self.commons.reports(), troubles);
+        let reports = commons.reports();
+        commons.settling.look(&commons.host, orders, &reports);
+        if let Some(watch) = watch {
+            watch.replicas_stand(reports, troubles.into_values().collect());
+        }
     }
 }
