@@ -1,5 +1,6 @@
 """What SETs of a live table take while one of its three replicas catches up: by the log's tail, and by a copy; beside the
-time before, and beside a restart of the replica that missed nothing."""
+time before, and beside a restart of the replica that missed nothing. Once with all on the same cores; and once with the replica
+on a core of its own, as it has a machine of its own elsewhere: then what the others pay is what sending costs them."""
 
 import contextlib
 import random
@@ -10,7 +11,7 @@ import time
 
 import cluster_places
 from cluster_live import create, kept, leader_of, word
-from cluster_places import middle
+from cluster_places import middle, on_core, pin
 from common import Done, Failed, Report, shown
 
 TABLE = "key"
@@ -25,6 +26,7 @@ LIMIT_S = 300
 # It is behind by what is on its way.
 CLOSE_ENTRIES = 100
 ARGS = {"restart": ("--kept-log", "512M"), "tail": ("--kept-log", "512M"), "copy": ("--kept-log", "1", "--memory", "64M")}
+PLACES = ("apart", "together")
 LABELS = {"restart": "it restarts, and missed nothing", "tail": "it is sent the log's tail", "copy": "it is brought a copy"}
 
 
@@ -98,15 +100,19 @@ def until(holds, what: str) -> float:
     return time.monotonic()
 
 
-def catch_up(how: str, missed: int) -> dict:
+def catch_up(how: str, is_apart: bool, missed: int) -> dict:
     """SETs before, and while a replica that was killed catches up."""
+    # With one core for the replica, and one for the others and the clients.
+    its_core, core = (on_core(1), on_core(0)) if is_apart else (contextlib.nullcontext(), contextlib.nullcontext())
     with cluster_places.directory_cluster(3, args=ARGS[how]) as made:
         create(made.store, TABLE, 1, "--replicas", "3")
         leader = leader_of(made, TABLE)
         away = next(node for node in made.nodes if node is not leader)
         write_wide(leader, missed // 10)
         until(lambda: is_close(leader), "all follow")
-        with pacing(leader.gateway) as told:
+        for node in made.nodes if is_apart else ():
+            pin(node.process.pid, 1 if node is away else 0)
+        with core, pacing(leader.gateway) as told:
             time.sleep(2)
             begun = time.monotonic()
             time.sleep(BEFORE_S)
@@ -119,7 +125,9 @@ def catch_up(how: str, missed: int) -> dict:
                 until(lambda: leader.metric(log) < 40 << 20, "its entries are gone")
             time.sleep(3)
             begun = time.monotonic()
-            away.start().comes_up()
+            with its_core:
+                away.start()
+            away.comes_up()
             # A leader takes a while to know that it is silent, and that it is not.
             time.sleep(1)
             ended = until(lambda: is_close(leader), "it has caught up")
@@ -134,9 +142,10 @@ def catch_up(how: str, missed: int) -> dict:
 
 
 def rounds(options) -> dict:
-    """{how: [run]}"""
+    """{how: {place: [run]}}"""
     missed, count = (MISSED // 5, 1) if options.trial else (MISSED, options.rounds)
-    return {how: [catch_up(how, missed) for _ in range(count)] for how in ARGS}
+    run = lambda how, place: catch_up(how, place == "apart", missed)  # noqa: E731
+    return {how: {place: [run(how, place) for _ in range(count)] for place in PLACES} for how in ARGS}
 
 
 def measure(report: Report, options, done: Done, wanted: bool) -> None:
@@ -148,20 +157,23 @@ def measure(report: Report, options, done: Done, wanted: bool) -> None:
     missed = len(WIDE) * (MISSED // 5 if options.trial else MISSED) / 1e6
     report.text(
         f"One partition, three nodes, durability `os`; {CONNECTIONS} connections send SETs of 100 B one by one to the node that leads, some "
-        f"{CONNECTIONS / PAUSE_S:.0f} a second at most. A replica is killed, misses {missed:.0f} MB, and is started again. All processes share the two "
-        "cores, so its start alone costs the others something. Medians of the rounds.",
+        f"{CONNECTIONS / PAUSE_S:.0f} a second at most. A replica is killed, misses {missed:.0f} MB, and is started again. *Apart*: it runs on one core, "
+        "the other two nodes and the clients on the other, so that it takes no processor time from them, as where each node has a machine. "
+        "*Together*: all share the two cores, and its start alone costs the others something. Medians of the rounds.",
     )
-    value = lambda how, part, field: middle(one[part][field] for one in found[how])  # noqa: E731
+    value = lambda how, place, part, field: middle(one[part][field] for one in found[how][place])  # noqa: E731
     report.table(
-        ["", "p99 before, ms", "p99 meanwhile, ms", "meanwhile / before", "p50 before, ms", "p50 meanwhile, ms", "it took, s", "copies", "tail, MB"],
+        ["", "", "p99 before, ms", "p99 meanwhile, ms", "meanwhile / before", "p50 before, ms", "p50 meanwhile, ms", "it took, s", "copies", "tail, MB"],
         [
-            [LABELS[how], shown(value(how, "before", "p99_ms"), 2), shown(value(how, "during", "p99_ms"), 2),
-             shown(middle(one["ratio"] for one in found[how]), 2), shown(value(how, "before", "p50_ms"), 2), shown(value(how, "during", "p50_ms"), 2),
-             *(shown(middle(one[field] for one in found[how]), 1) for field in ("seconds", "copies")),
-             shown(middle(one["tail_bytes"] / 1e6 for one in found[how]), 0)]
-            for how in found
+            [LABELS[how], place, shown(value(how, place, "before", "p99_ms"), 2), shown(value(how, place, "during", "p99_ms"), 2),
+             shown(middle(one["ratio"] for one in found[how][place]), 2), shown(value(how, place, "before", "p50_ms"), 2),
+             shown(value(how, place, "during", "p50_ms"), 2),
+             *(shown(middle(one[field] for one in found[how][place]), 1) for field in ("seconds", "copies")),
+             shown(middle(one["tail_bytes"] / 1e6 for one in found[how][place]), 0)]
+            for place in PLACES for how in found
         ],
     )
     report.targets([
-        (f"p99 of SET while {LABELS[how]} / before", middle(one["ratio"] for one in found[how]), 1.5, " x") for how in ("tail", "copy")
+        (f"p99 of SET while {LABELS[how]} / before, {place}", middle(one["ratio"] for one in found[how][place]), 1.5, " x")
+        for place in PLACES for how in ("tail", "copy")
     ])

@@ -28,7 +28,7 @@ use crate::outside::{GroupState, NodeKey, Post, ReadPace};
 const TRIM: Duration = Duration::from_secs(1);
 /// The messages of so many groups leave together where all are told something: longer, and those of
 /// the first would be late.
-const TOGETHER: usize = 64;
+const TOGETHER: usize = 256;
 
 /// What a host works with.
 #[derive(Debug, Clone)]
@@ -71,8 +71,11 @@ impl HostShared {
     fn run_ticks(&self) {
         while !self.is_closed() {
             self.core.clock.sleep(TICK);
-            for some in self.all().chunks(TOGETHER) {
-                let tick = || some.iter().for_each(|group| group.tell(Event::Tick));
+            let groups = self.groups.load_full();
+            let mut left = groups.values().peekable();
+            while left.peek().is_some() {
+                let some = left.by_ref().take(TOGETHER);
+                let tick = || some.for_each(|group| group.tell(Event::Tick));
                 self.core.outbox.together(tick);
             }
         }

@@ -1,6 +1,7 @@
-//! Messages on their way out: those of all groups to one node leave in one frame.
+//! Messages on their way out: those of all groups to one node leave in one frame, as far as they go
+//! into one. Nodes take turns: who is sent much holds up nobody else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use forebay_replica::{PeerMessage, encode};
@@ -10,8 +11,9 @@ use crate::outside::{NodeKey, Post};
 
 /// More of it to one node is thrown away: it does not listen, and is told anew what it missed.
 const MOST_TO_SEND_BYTES: usize = 64 << 20;
-/// So many bytes of messages at most go into one frame.
-const MOST_FRAME_BYTES: usize = 8 << 20;
+/// So many bytes of messages at most go into one frame. It is encoded and sent within a millisecond
+/// or so, for which the messages to other nodes wait.
+const MOST_FRAME_BYTES: usize = 512 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
@@ -29,8 +31,24 @@ struct ToSend {
 
 #[derive(Debug, Default)]
 struct NodeMail {
-    messages: Vec<PeerMessage>,
+    messages: VecDeque<PeerMessage>,
     bytes: usize,
+}
+
+impl NodeMail {
+    /// The first messages, as many as go into a frame, and one at least.
+    fn take_frame(&mut self) -> Vec<PeerMessage> {
+        let mut bytes = 0;
+        let fits = |message: &&PeerMessage| {
+            let is_first = bytes == 0;
+            bytes += message.size();
+            is_first || bytes <= MOST_FRAME_BYTES
+        };
+        let count = self.messages.iter().take_while(fits).count();
+        let first: Vec<PeerMessage> = self.messages.drain(..count).collect();
+        self.bytes -= first.iter().map(PeerMessage::size).sum::<usize>();
+        first
+    }
 }
 
 impl Outbox {
@@ -40,7 +58,7 @@ impl Outbox {
         let bytes = message.size();
         if mail.bytes + bytes <= MOST_TO_SEND_BYTES {
             mail.bytes += bytes;
-            mail.messages.push(message);
+            mail.messages.push_back(message);
         }
         if waiting.held == 0 {
             drop(waiting);
@@ -62,45 +80,32 @@ impl Outbox {
 
     /// Sends what comes until the outbox is closed.
     pub fn run(&self, post: &dyn Post) {
-        while let Some(mails) = self.take() {
-            for (to, mail) in mails {
-                for messages in framed(&mail.messages) {
-                    post.send(to, encode(messages));
-                }
+        while let Some(frames) = self.take() {
+            for (to, messages) in frames {
+                post.send(to, encode(&messages));
             }
         }
     }
 
-    fn take(&self) -> Option<BTreeMap<NodeKey, NodeMail>> {
+    /// A frame to each node that is to be sent something.
+    fn take(&self) -> Option<Vec<(NodeKey, Vec<PeerMessage>)>> {
         let mut waiting = self.waiting.lock();
         while (waiting.by_node.is_empty() || waiting.held > 0) && !waiting.is_closed {
             self.came.wait(&mut waiting);
         }
-        match waiting.is_closed {
-            true => None,
-            false => Some(std::mem::take(&mut waiting.by_node)),
+        if waiting.is_closed {
+            return None;
         }
+        let mails = waiting.by_node.iter_mut();
+        let frames = mails.map(|(to, mail)| (*to, mail.take_frame())).collect();
+        waiting.by_node.retain(|_, mail| !mail.messages.is_empty());
+        Some(frames)
     }
 
     pub fn close(&self) {
         self.waiting.lock().is_closed = true;
         self.came.notify_all();
     }
-}
-
-/// The messages in parts, each of which goes into a frame.
-fn framed(mut messages: &[PeerMessage]) -> impl Iterator<Item = &[PeerMessage]> {
-    std::iter::from_fn(move || {
-        let mut bytes = 0;
-        let fits = |message: &&PeerMessage| {
-            bytes += message.size();
-            bytes <= MOST_FRAME_BYTES
-        };
-        let count = messages.iter().take_while(fits).count().max(1);
-        let (first, rest) = messages.split_at_checked(count)?;
-        messages = rest;
-        Some(first)
-    })
 }
 
 /// See [`Outbox::run`].

@@ -1,7 +1,8 @@
 //! A log's file of the operating system: written through a mapped window where that is safe.
 //!
 //! Copying a small record into shared memory costs less than a system call, and the system has it
-//! all the same: it outlives the process. The file is lengthened ahead, with blocks reserved for
+//! all the same: it outlives the process. A long one costs more, as each page is brought in and
+//! filled with zeros first: it is written by a system call. The file is lengthened ahead, with blocks reserved for
 //! all of it, so that a write to the window cannot fail for want of space; what is reserved beyond
 //! the last record reads as zeros, and is given back when the file is closed. Syncs that need not
 //! note a new length are faster, too. Where blocks cannot be reserved (the disk is nearly full, the
@@ -22,6 +23,8 @@ use crate::raw::{WriteWindow, reserve_blocks, reserves_blocks};
 /// Windows grow with the file between these.
 const LEAST_WINDOW_BYTES: u64 = 64 << 10;
 const GREATEST_WINDOW_BYTES: u64 = 4 << 20;
+/// From this length on a system call costs less than the window.
+const LONG_BYTES: usize = 8 << 10;
 
 #[derive(Debug)]
 pub(super) struct OsLogFile {
@@ -111,9 +114,14 @@ impl LogFile for OsLogFile {
         while !rest.is_empty() {
             let at = end - rest.len() as u64;
             let written = match &mut state.window {
+                Some(window) if bytes.len() >= LONG_BYTES => window.room(at).min(rest.len()),
                 Some(window) => window.write(rest, at),
                 None => 0,
             };
+            if bytes.len() >= LONG_BYTES && written > 0 {
+                state.check_whole(&self.file)?;
+                self.file.write_all_at(&rest[..written], at)?;
+            }
             state.check_window()?;
             rest = &rest[written..];
             if written > 0 {

@@ -132,14 +132,18 @@ impl WriteWindow {
     /// Writes as much of `bytes` at `offset` of the file as lies in the window; returns how much.
     #[inline]
     pub fn write(&mut self, bytes: &[u8], offset: u64) -> usize {
-        let Some(at) = offset.checked_sub(self.start) else {
-            return 0;
-        };
-        let len = self.map.len();
-        let at = usize::try_from(at).unwrap_or(len).min(len);
-        let count = bytes.len().min(len - at);
+        let count = bytes.len().min(self.room(offset));
+        let at = self.map.len() - self.room(offset);
         self.map[at..at + count].copy_from_slice(&bytes[..count]);
         count
+    }
+
+    /// How much of the window lies behind `offset` of the file; nothing if that is not in it.
+    #[inline]
+    pub fn room(&self, offset: u64) -> usize {
+        let behind = offset.checked_sub(self.start);
+        let at = behind.and_then(|at| usize::try_from(at).ok());
+        at.map_or(0, |at| self.map.len().saturating_sub(at))
     }
 }
 

@@ -35,7 +35,8 @@ pub use open_error::OpenError;
 pub use pull::claim as claim_cache;
 pub use pull::is_claimed;
 pub use pull::{
-    Bringer, DirectoryOrigin, Origin, Origins, Prepared, PullError, PullOptions, PullRate,
-    PullState, PullThrottle, PulledVersion, Puller, Pulling, Served, TablePull, object_origin,
+    Bringer, DirectoryOrigin, Origin, Origins, Prepared, PullActive, PullError, PullOptions,
+    PullRate, PullState, PullThrottle, PulledVersion, Puller, Pulling, Served, TablePull,
+    object_origin,
 };
 pub use upload::Uploaded;

@@ -11,7 +11,7 @@ use crate::replica::{MOST_MESSAGE_BYTES, Replica};
 use crate::time::Now;
 
 /// So many parts at most are on their way to a peer: heartbeats wait behind them.
-const MOST_PARTS_UNDER_WAY: usize = 8;
+const MOST_PARTS_UNDER_WAY: usize = 16;
 /// Where nothing was read for so long, nobody answers.
 const STUCK: Duration = Duration::from_secs(1);
 

@@ -71,7 +71,8 @@ impl PeerMessage {
 /// A frame of messages to the replicas of one node. What cannot be encoded is left out: messages
 /// may get lost.
 pub fn encode(messages: &[PeerMessage]) -> Bytes {
-    let mut out = BytesMut::new();
+    let size: usize = messages.iter().map(PeerMessage::size).sum();
+    let mut out = BytesMut::with_capacity(size + 16);
     out.put_u8(VERSION);
     out.put_u32_le(0);
     let mut count = 0_u32;

@@ -62,6 +62,9 @@ impl Replica {
             .filter(|(_, progress)| waits(progress))
             .map(|(id, _)| *id)
             .collect();
+        if waiting.is_empty() {
+            return self.copying.clear();
+        }
         self.copying.retain(|id, _| waiting.contains(id));
         for id in waiting {
             let since = *self.copying.entry(id).or_insert(now.monotonic);

@@ -106,13 +106,8 @@ impl Reads {
                     .flat_map(|round| round.requests),
             );
         }
-        let waiting = std::mem::take(&mut self.waiting);
-        for (since, request) in waiting {
-            match is_old(since) {
-                true => requests.push(request),
-                false => self.waiting.push((since, request)),
-            }
-        }
+        let gone = self.waiting.extract_if(.., |(since, _)| is_old(*since));
+        requests.extend(gone.map(|(_, request)| request));
         requests
     }
 

@@ -29,8 +29,9 @@ use crate::time::{
     ACTIVE_TICKS, ELECTION_TICKS, FIRST_ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK,
 };
 
-/// The most bytes of entries in one message.
-pub(crate) const MOST_MESSAGE_BYTES: u64 = 1 << 20;
+/// The most bytes of entries in one message, unless one entry has more. To take in and pass on as
+/// much holds the group up for less than a millisecond.
+pub(crate) const MOST_MESSAGE_BYTES: u64 = 256 << 10;
 /// A leader takes in no more while so much is not decided.
 const MOST_UNDECIDED_BYTES: u64 = 256 << 20;
 /// The library draws its election timeouts from a generator that no seed repeats. So it is given

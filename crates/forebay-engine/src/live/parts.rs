@@ -4,6 +4,7 @@
 //! there by a router may lock it, whatever router has replaced that one since. A partition that was
 //! released stays at its place, empty, and says so under its lock.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
@@ -24,6 +25,8 @@ pub(crate) struct LiveParts {
     /// Boxed, as room for several is set aside at once.
     all: boxcar::Vec<Box<LiveSlot>>,
     router: ArcSwap<Router>,
+    /// The places that the router leads to.
+    places: ArcSwap<HashMap<PartitionId, usize>>,
 }
 
 struct LiveSlot {
@@ -58,9 +61,14 @@ impl LiveParts {
             all.push(Box::new(LiveSlot::void(shape)));
         }
         let here = all.iter().filter(|(_, slot)| slot.part.lock().is_here());
-        let held = here.map(|(place, slot)| (place, &slot.range));
-        let router = ArcSwap::from_pointee(router_to(shape, held.collect()));
-        Self { all, router }
+        let held: Held<'_> = here.map(|(place, slot)| (place, &slot.range)).collect();
+        let places = ArcSwap::from_pointee(places_of(&held));
+        let router = ArcSwap::from_pointee(router_to(shape, held));
+        Self {
+            all,
+            router,
+            places,
+        }
     }
 
     /// The router as it is now.
@@ -115,9 +123,9 @@ impl LiveParts {
 
     /// The place of a partition that is here.
     pub fn find(&self, id: PartitionId) -> Option<usize> {
-        let mut all = self.all.iter();
-        let found = all.find(|(_, slot)| slot.range.id == id && slot.part.lock().is_here());
-        found.map(|(place, _)| place)
+        let place = *self.places.load().get(&id)?;
+        let is_here = self.at(place).lock().is_here();
+        is_here.then_some(place)
     }
 
     /// The ids and bounds of the partitions that are here, in the table's order, at one moment.
@@ -204,14 +212,26 @@ impl LiveParts {
     fn reroute(&self, shape: &Shape, parts: &[MutexGuard<'_, LivePart>]) {
         let slots = self.all.iter().zip(parts);
         let here = slots.filter(|(_, part)| part.is_here());
-        let held = here.map(|((place, slot), _)| (place, &slot.range));
-        let router = router_to(shape, held.collect());
+        let held: Held<'_> = here
+            .map(|((place, slot), _)| (place, &slot.range))
+            .collect();
+        self.places.store(Arc::new(places_of(&held)));
+        let router = router_to(shape, held);
         let number = self.router.load().number() + 1;
         self.router.store(Arc::new(router.numbered(number)));
     }
 }
 
-fn router_to(shape: &Shape, mut held: Vec<(usize, &PartitionRange)>) -> Router {
+/// Partitions that are here, with their places.
+type Held<'a> = Vec<(usize, &'a PartitionRange)>;
+
+fn places_of(held: &Held<'_>) -> HashMap<PartitionId, usize> {
+    held.iter()
+        .map(|(place, range)| (range.id, *place))
+        .collect()
+}
+
+fn router_to(shape: &Shape, mut held: Held<'_>) -> Router {
     held.sort_by(|(_, a), (_, b)| a.bounds.lower.cmp(&b.bounds.lower));
     let held = held
         .into_iter()

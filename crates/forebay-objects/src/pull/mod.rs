@@ -43,7 +43,7 @@ pub use error::PullError;
 pub use origin::{DirectoryOrigin, Origin, Origins, object_origin};
 pub use pulled_store::PulledVersion;
 pub use state::{PullState, TablePull};
-pub use throttle::{PullRate, PullThrottle};
+pub use throttle::{PullActive, PullRate, PullThrottle};
 
 pub use claim::{claim, is_claimed};
 use pace::Pacer;

@@ -1,8 +1,9 @@
 //! How fast pulls may go: as fast as serving bears.
 //!
-//! While nothing is pulled, the 99th percentile of what commands take is followed. While something
-//! is, a percentile that is much above that halves the rate, down to a floor, and one that is not
-//! lets it rise again. At the floor, where a pull can hardly be the reason, what is seen becomes
+//! While nothing is pulled, the 99th percentile of what commands take is followed. A pull beside
+//! commands begins slowly, and goes half as fast again after each look, until there is no limit or
+//! serving suffers: a percentile that is much above what it was halves the rate, down to a floor,
+//! and one that is not lets it rise again, by an eighth. At the floor, where a pull can hardly be the reason, what is seen becomes
 //! the measure after a while, so that load which has grown meanwhile does not hold a pull up until
 //! it is gone.
 
@@ -26,6 +27,11 @@ const SLOW: (f64, f64) = (2.0, 100.0);
 /// Fine, in the same way; in between the rate stays.
 const FINE: (f64, f64) = (1.5, 50.0);
 
+/// What a pull beside commands begins with, in bytes a second;
+const FIRST_BYTES: u64 = 16 << 20;
+/// from here on a first rise ends without a limit.
+const FAST_BYTES: u64 = 1 << 30;
+
 /// Sets a throttle's rate by what commands take.
 #[derive(Debug)]
 pub struct Pacer {
@@ -39,6 +45,8 @@ pub struct Pacer {
     /// Bytes a second that were taken of late.
     taking: f64,
     looks_at_floor: u32,
+    /// No command has been slow since the pull began.
+    is_rising: bool,
 }
 
 impl Pacer {
@@ -51,6 +59,7 @@ impl Pacer {
             calm_us: None,
             taking: 0.0,
             looks_at_floor: 0,
+            is_rising: false,
         }
     }
 
@@ -70,13 +79,22 @@ impl Pacer {
         (self.counts, self.taken_bytes, self.looked_at) = (counts, taken_bytes, now);
         let p99_us = (commands >= COMMANDS).then(|| percentile_us(&seen, 0.99));
         match (self.throttle.is_active(), p99_us) {
-            (false, p99_us) => {
-                self.throttle.set_limit(u64::MAX);
-                self.looks_at_floor = 0;
-                p99_us.into_iter().for_each(|us| self.learn(us));
-            }
+            (false, p99_us) => self.rest(p99_us),
             (true, None) => self.quicken(1.0),
             (true, Some(us)) => self.weigh(us),
+        }
+    }
+
+    /// Nothing is pulled: a pull may begin at any time.
+    fn rest(&mut self, p99_us: Option<f64>) {
+        self.looks_at_floor = 0;
+        self.is_rising = p99_us.is_some();
+        match p99_us {
+            Some(us) => {
+                self.learn(us);
+                self.throttle.set_limit(FIRST_BYTES);
+            }
+            None => self.throttle.set_limit(u64::MAX),
         }
     }
 
@@ -97,7 +115,10 @@ impl Pacer {
             self.throttle.set_limit(floor);
         } else if beyond(SLOW) {
             let limit = self.throttle.limit_bytes().min(self.taking as u64);
-            self.throttle.set_limit(limit / 2);
+            self.throttle.slow_to(limit / 2);
+            self.is_rising = false;
+        } else if !beyond(FINE) && self.is_rising {
+            self.rise();
         } else if !beyond(FINE) {
             self.quicken(0.125);
         }
@@ -106,6 +127,17 @@ impl Pacer {
     fn learn(&mut self, p99_us: f64) {
         let calm = self.calm_us.unwrap_or(p99_us);
         self.calm_us = Some(calm + SHARE * (p99_us - calm));
+    }
+
+    /// What was taken of late says little yet: it began a moment ago.
+    fn rise(&mut self) {
+        let limit = self.throttle.limit_bytes();
+        let limit = limit.saturating_add(limit / 2);
+        self.is_rising = limit < FAST_BYTES;
+        match self.is_rising {
+            true => self.throttle.set_limit(limit),
+            false => self.throttle.set_limit(u64::MAX),
+        }
     }
 
     /// Raises the limit by a share of itself; one that holds nothing up is lifted.

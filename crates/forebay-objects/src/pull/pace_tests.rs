@@ -55,14 +55,15 @@ impl Bench {
 fn slow_serving_lowers_the_rate_and_fast_serving_raises_it() {
     let mut bench = Bench::new(Some(64 * MIB));
     for _ in 0..10 {
-        assert_eq!(bench.look(1000, 4, 0), Some(64 * MIB));
+        assert_eq!(bench.look(1000, 4, 0), Some(16 * MIB));
     }
     let throttle = Arc::clone(&bench.throttle);
     let active = throttle.begin();
-    // As fast as before, or a little slower: nothing changes.
-    for bucket in [4, 5, 4] {
-        assert_eq!(bench.look(1000, bucket, 400 * MIB), Some(64 * MIB));
-    }
+    // As fast as before, or a little slower: it rises to what was asked for.
+    let limits = [4, 4, 4, 4, 5, 4].map(|bucket| bench.look(1000, bucket, 400 * MIB));
+    let expected = [24, 36, 54, 64, 64, 64].map(|mib| Some(mib * MIB));
+    assert_eq!(limits, expected);
+    assert_eq!(throttle.slowed(), 0);
     let mut limits = vec![64 * MIB];
     for _ in 0..8 {
         limits.push(bench.look(1000, 10, 400 * MIB).expect("a limit"));
@@ -104,7 +105,7 @@ fn a_limit_is_lifted_when_the_load_ends_or_the_pull_does() {
     let throttle = Arc::clone(&bench.throttle);
     let active = throttle.begin();
     let first = bench.look(1000, 12, 256 * MIB).expect("a limit");
-    assert!(first <= 64 * MIB, "half of what was brought: {first}");
+    assert!(first <= 8 * MIB, "half of what was brought: {first}");
     // In two seconds each without commands it doubles; one that holds nothing up is lifted.
     let mut looks = 0;
     while bench.look(0, 0, 64 * MIB).is_some() {
@@ -113,7 +114,26 @@ fn a_limit_is_lifted_when_the_load_ends_or_the_pull_does() {
     }
     bench.look(1000, 12, 256 * MIB).expect("a limit");
     drop(active);
-    assert_eq!(bench.look(1000, 4, 0), None);
+    assert_eq!(bench.look(1000, 4, 0), Some(16 * MIB), "for the next one");
+    assert_eq!(bench.look(0, 4, 0), Some(16 * MIB));
+    let quiet: Vec<_> = (0..5).map(|_| bench.look(0, 4, 0)).collect();
+    assert_eq!(quiet.last(), Some(&None), "nobody is served");
+}
+
+#[test]
+fn a_pull_beside_commands_that_do_not_suffer_is_soon_without_a_limit() {
+    let mut bench = Bench::new(None);
+    for _ in 0..5 {
+        bench.look(1000, 4, 0);
+    }
+    let throttle = Arc::clone(&bench.throttle);
+    let _active = throttle.begin();
+    let mut limits = Vec::new();
+    while let Some(limit) = bench.look(1000, 4, 4000 * MIB) {
+        limits.push(limit / MIB);
+    }
+    assert_eq!(limits, [24, 36, 54, 81, 121, 182, 273, 410, 615, 922]);
+    assert_eq!(throttle.slowed(), 0);
 }
 
 #[test]

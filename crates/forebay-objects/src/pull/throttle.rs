@@ -39,7 +39,7 @@ pub struct PullThrottle {
 
 /// A pull under way.
 #[derive(Debug)]
-pub struct Active<'a>(&'a PullThrottle);
+pub struct PullActive(Arc<PullThrottle>);
 
 impl PullThrottle {
     pub fn new(rate: PullRate, clock: Arc<dyn Clock>) -> Self {
@@ -70,11 +70,22 @@ impl PullThrottle {
     }
 
     pub fn set_limit(&self, bytes: u64) {
-        let next = bytes.clamp(self.floor_bytes(), self.ceiling_bytes());
-        let before = self.throttle.set_rate((next < u64::MAX).then_some(next));
-        if next < before.unwrap_or(u64::MAX) {
+        self.exchange_limit(bytes);
+    }
+
+    /// The same because serving has become slow.
+    pub fn slow_to(&self, bytes: u64) {
+        let (before, next) = self.exchange_limit(bytes);
+        if next < before {
             self.slowed.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// The limits before and from now on.
+    fn exchange_limit(&self, bytes: u64) -> (u64, u64) {
+        let next = bytes.clamp(self.floor_bytes(), self.ceiling_bytes());
+        let before = self.throttle.set_rate((next < u64::MAX).then_some(next));
+        (before.unwrap_or(u64::MAX), next)
     }
 
     pub fn slowed(&self) -> u64 {
@@ -86,9 +97,9 @@ impl PullThrottle {
     }
 
     /// Until the result is dropped, a pull is under way.
-    pub fn begin(&self) -> Active<'_> {
+    pub fn begin(self: &Arc<Self>) -> PullActive {
         self.enter();
-        Active(self)
+        PullActive(Arc::clone(self))
     }
 
     /// The same until as many calls of [`PullThrottle::leave`].
@@ -120,7 +131,7 @@ impl PullThrottle {
     }
 }
 
-impl Drop for Active<'_> {
+impl Drop for PullActive {
     fn drop(&mut self) {
         self.0.leave();
     }

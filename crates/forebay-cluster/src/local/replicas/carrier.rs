@@ -24,8 +24,8 @@ use crate::wire::{from_bytes, to_bytes};
 
 /// What is in memory there is written to runs first.
 const BEGIN: Duration = Duration::from_secs(60);
-/// For one part.
-const ANSWER: Duration = Duration::from_secs(10);
+/// For one part, which waits there for others where serving suffers.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// With what copies are brought.
 #[derive(Debug, Clone)]

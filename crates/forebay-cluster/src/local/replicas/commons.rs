@@ -82,7 +82,12 @@ impl ReplicaCommons {
             roster: Arc::clone(roster),
             standings: Mutex::default(),
             running: Mutex::default(),
-            shelf: CopyShelf::new(disk, clock, Arc::clone(cache.random())),
+            shelf: CopyShelf::new(
+                disk,
+                clock,
+                Arc::clone(cache.random()),
+                Arc::clone(&parts.throttle),
+            ),
             loads: Arc::default(),
             staged: Arc::clone(&parts.staged),
             ordered_loads: Mutex::default(),

@@ -1,4 +1,4 @@
-//! Copies that other nodes bring from here, part by part.
+//! Copies that other nodes bring from here, part by part, and slower where serving suffers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,6 +10,7 @@ use forebay_engine::RunId;
 use forebay_engine::live::PartitionCopy;
 use forebay_host::PartitionState;
 use forebay_io::{Clock, Disk, Random, ReadFile};
+use forebay_objects::{PullActive, PullThrottle};
 use forebay_replica::GroupId;
 use parking_lot::Mutex;
 
@@ -29,6 +30,7 @@ pub struct CopyShelf {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
+    throttle: Arc<PullThrottle>,
     copies: Mutex<BTreeMap<u64, ShelvedCopy>>,
 }
 
@@ -40,14 +42,21 @@ struct ShelvedCopy {
     read_at: Duration,
     /// The files stay for as long as this.
     copy: Arc<PartitionCopy>,
+    _under_way: PullActive,
 }
 
 impl CopyShelf {
-    pub fn new(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        throttle: Arc<PullThrottle>,
+    ) -> Self {
         Self {
             disk,
             clock,
             random,
+            throttle,
             copies: Mutex::default(),
         }
     }
@@ -79,6 +88,7 @@ impl CopyShelf {
             files: files.collect(),
             read_at: self.clock.monotonic(),
             copy: Arc::new(copy),
+            _under_way: self.throttle.begin(),
         };
         self.copies.lock().insert(id, shelved);
         Ok(offer)
@@ -109,6 +119,7 @@ impl CopyShelf {
         Ok(files)
     }
 
+    /// Takes as long as serving wants it to.
     pub fn read(&self, copy: u64, file: usize, offset: u64, bytes: u64) -> io::Result<Bytes> {
         let wrong = |problem: &str| io::Error::new(io::ErrorKind::InvalidInput, problem.to_owned());
         let (whole, run, file) = {
@@ -128,6 +139,7 @@ impl CopyShelf {
             check(&whole, run)?;
             return Err(error);
         }
+        self.throttle.take_here(bytes);
         Ok(summed(&part))
     }
 
