@@ -197,6 +197,21 @@ class Cluster:
     def table(self, name):
         return next(table for table in self.status()["tables"] if table["table"] == name)
 
+    def split(self, table, at, option="--at"):
+        """Cuts, once the partition has all of its replicas. Returns the new partition."""
+        told = []
+
+        def is_cut():
+            words = ["cluster", "split", table, option, str(at), "--json"]
+            result = self.store.run(*words, code=None)
+            assert result.code == 0 or "then ask again" in result.err, result.err
+            told[:] = [result.json()] if result.code == 0 else []
+            return bool(told)
+
+        wait_for(is_cut, f"{at} is cut", 120)
+        assert told[0]["led"], told
+        return told[0]["partition"]
+
     def coordinator(self):
         """The node that is it, once there is one."""
         found = []

@@ -22,22 +22,6 @@ def made(cluster):
     return made
 
 
-def split(made, at, option="--at"):
-    """Cuts, once the partition has all of its replicas. Returns the new partition."""
-    told = []
-
-    def is_cut():
-        words = ["cluster", "split", "t", option, at, "--json"]
-        result = made.store.run(*words, code=None)
-        assert result.code == 0 or "then ask again" in result.err, result.err
-        told[:] = [result.json()] if result.code == 0 else []
-        return bool(told)
-
-    wait_for(is_cut, f"{at} is cut", 120)
-    assert told[0]["led"], told
-    return told[0]["partition"]
-
-
 def held(made):
     """All keys of the clients, as a node answers them."""
     names = [f"t:{kind}{i}" for kind in "rn" for i in range(KEYS)]
@@ -50,9 +34,9 @@ def test_both_halves_have_what_the_whole_had(made):
     with gateway(made["n1"]) as client:
         for key in keys:
             client.set(key, key)
-        assert split(made, "100") == 1
-        assert split(made, "200") == 2
-        assert split(made, "200") == 2, "it is there"
+        assert made.split("t", "100") == 1
+        assert made.split("t", "200") == 2
+        assert made.split("t", "200") == 2, "it is there"
         for node in made.nodes:
             with gateway(node) as other:
                 assert other.mget(keys) == keys
@@ -132,7 +116,7 @@ def leader(made, at):
 def begun(made, at):
     """A cut that is under way."""
     told = []
-    thread = threading.Thread(target=lambda: told.append(split(made, at)))
+    thread = threading.Thread(target=lambda: told.append(made.split("t", at)))
     thread.start()
 
     def end():
@@ -152,7 +136,7 @@ def test_clients_are_answered_rightly_while_partitions_are_cut(made):
     with Clients(made.nodes, seed, KEYS) as clients:
         clients.resume()
         for at in ["p", "n3", "r2", "k100", "k050", "r4"]:
-            split(made, at)
+            made.split("t", at)
             clients.resume()
     walker.end()
     uncertain, _ = clients.troubled()
@@ -190,7 +174,7 @@ def test_histories_hold_over_a_bad_net_while_hashed_partitions_are_cut(tmp_path)
             made.weather.lost, made.weather.doubled, made.weather.delay_s = 0.02, 0.1, 0.05
             slots = {key_slot(f"t:{kind}{i}".encode()) for kind in "rn" for i in range(KEYS)}
             for slot in dice.sample(sorted(slots), 3):
-                split(made, slot, "--slot")
+                made.split("t", slot, "--slot")
                 clients.resume()
             made.weather.heal()
             clients.resume()
@@ -216,14 +200,14 @@ def test_what_cannot_be_cut_is_refused(made):
     with gateway(made["n1"]) as client:
         both = client.pipeline().set("t:a", 1).set("t:z", 1)
         assert both.execute() == [True, True]
-        split(made, "m")
+        made.split("t", "m")
         with pytest.raises(redis.RedisError, match="atomic within one partition"):
             client.pipeline().set("t:a", 2).set("t:z", 2).execute()
         assert client.mget("t:a", "t:z") == ["1", "1"]
         # What was watched in the one partition is still compared.
         with client.pipeline() as watching:
             watching.watch("t:z")
-            split(made, "q")
+            made.split("t", "q")
             client.set("t:z", 3)
             watching.multi()
             watching.set("t:z", 4)
@@ -240,7 +224,7 @@ def test_a_follower_that_was_away_has_both_halves(made):
         away = next(node for node in made.nodes if node is not leader(made, "r1"))
         for at, writes in [("r2", 1), ("n3", 60)]:
             away.kill()
-            split(made, at)
+            made.split("t", at)
             with gateway(next(node for node in made.nodes if node is not away)) as client:
                 # More than is kept of a log in memory: what was away gets a copy.
                 for i in range(writes):
@@ -297,7 +281,7 @@ def test_loads_and_cuts_wait_for_each_other(made, tmp_path):
     assert loading.returncode in (0, 4), ended
     assert cuts or busy
     for at in ("05000", "10000", "15000"):
-        split(made, at)
+        made.split("t", at)
     made.store.run(*rows("third", "c"))
     with gateway(made["n3"]) as client:
         assert client.dbsize() >= len(keys)

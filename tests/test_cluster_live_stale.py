@@ -8,6 +8,7 @@ import pytest
 import redis
 from beside_redis import dice_of_test
 from harness import wait_for
+from redis.crc import key_slot
 from weathered import WeatheredCluster
 
 TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
@@ -143,6 +144,22 @@ def test_who_follows_a_leader_that_stands_still_keeps_to_the_bound(made):
         other.signal(signal.SIGCONT)
     for reader in watched.readers:
         reader.waits_for_more()
+    watched.end()
+
+
+def test_a_cut_makes_no_answer_older_than_the_bound(made):
+    node = made.nodes[0]
+    watched = Watched(made, node)
+    slot = key_slot(watched.key.encode())
+    # The key is in what is cut off; then in what is left.
+    for at in (slot, slot + 1):
+        made.split("t", at, "--slot")
+        time.sleep(BOUND_S)
+    for reader in watched.readers:
+        reader.waits_for_more()
+    with node.client() as client:
+        client.execute_command("READONLY")
+        assert client.get(watched.key) is not None, "the half that the key is in has a replica here"
     watched.end()
 
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use forebay_io::start_thread;
 use forebay_replica::{
     Committed, Event, Freshness, GroupId, Membership, PeerId, Permit, Persist, Place, Proposal,
-    Refusal, Replica, RequestId, Standing,
+    QuietTicks, Refusal, Replica, RequestId, Standing,
 };
 use parking_lot::Mutex;
 use tracing::{error, warn};
@@ -49,6 +49,7 @@ pub struct HostedGroup {
     pub(crate) log: Arc<TableLog>,
     pub(crate) state: Arc<dyn GroupState>,
     replica: Mutex<Replica>,
+    quiet: QuietTicks,
     pub(crate) askers: Mutex<HashMap<RequestId, Asker>>,
     pub(crate) work: Mutex<VecDeque<StateWork>>,
     /// It is in the crew's line, or a thread of it is at it.
@@ -180,6 +181,7 @@ impl HostedGroup {
             state,
             applied: AtomicU64::new(replica.applied().place.index),
             replica: Mutex::new(replica),
+            quiet: QuietTicks::default(),
             askers: Mutex::default(),
             work: Mutex::default(),
             is_lined_up: AtomicBool::new(false),
@@ -220,12 +222,21 @@ impl HostedGroup {
         }
         let after = {
             let mut replica = self.replica.lock();
+            replica.pass_ticks(self.quiet.take_passed());
             // Read under the lock: behind whatever came in.
             let actions = replica.handle(self.core.now(), event);
+            self.quiet.set_may_pass(replica.quiet_ticks());
             self.lease.publish(&replica);
             self.carry_out(actions)
         };
         after.carry_out(self);
+    }
+
+    /// The time of a tick has passed.
+    pub(crate) fn tick(self: &Arc<Self>) {
+        if self.quiet.tick() {
+            self.tell(Event::Tick);
+        }
     }
 
     pub(crate) fn propose(self: &Arc<Self>, all: Vec<(Bytes, WriteDone)>) {

@@ -75,7 +75,7 @@ impl HostShared {
             let mut left = groups.values().peekable();
             while left.peek().is_some() {
                 let some = left.by_ref().take(TOGETHER);
-                let tick = || some.for_each(|group| group.tell(Event::Tick));
+                let tick = || some.for_each(HostedGroup::tick);
                 self.core.outbox.together(tick);
             }
         }

@@ -40,8 +40,7 @@ impl Replica {
     }
 
     fn tick_leader(&mut self, now: Now) {
-        let is_idle = self.ticks >= self.asked_at_tick + IDLE_AFTER_TICKS;
-        let between = match is_idle {
+        let between = match self.is_idle() {
             true => IDLE_HEARTBEAT_TICKS,
             false => HEARTBEAT_TICKS,
         };
@@ -52,6 +51,11 @@ impl Replica {
             }
         }
         self.retry_copies(now);
+    }
+
+    /// Nobody has asked anything for a while.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ticks >= self.asked_at_tick + IDLE_AFTER_TICKS
     }
 
     /// A peer that a copy was announced to may not have heard of it.

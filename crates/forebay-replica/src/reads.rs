@@ -49,6 +49,12 @@ impl Reads {
         !self.waiting.is_empty() && self.rounds.is_empty()
     }
 
+    /// Requests wait, for a round to begin or for its answers.
+    pub fn are_asked(&self) -> bool {
+        let asks = |round: &ReadRound| !round.requests.is_empty();
+        !self.waiting.is_empty() || self.rounds.iter().any(asks)
+    }
+
     /// Begins a round: what identifies it.
     pub fn begin(&mut self, now: Duration, me: PeerId) -> Vec<u8> {
         self.next = self.next.wrapping_add(1);

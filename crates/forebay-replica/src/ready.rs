@@ -132,7 +132,15 @@ impl Replica {
 
     fn send(&self, messages: Vec<Message>, actions: &mut Vec<Action>) {
         let group = self.group;
-        let messages = messages.into_iter();
+        // The library's own heartbeats, beside rounds, say nothing that those do not. Rounds of a
+        // lone voter are answered at once, and sent to no learner.
+        let raft = &self.raw.raft;
+        let has_rounds = raft.commit_to_current_term() && !raft.prs().is_singleton();
+        let is_idle = |message: &Message| {
+            let is_beat = message.get_msg_type() == MessageType::MsgHeartbeat;
+            is_beat && message.context.is_empty() && has_rounds
+        };
+        let messages = messages.into_iter().filter(|message| !is_idle(message));
         actions.extend(messages.map(|raft| Action::Send(PeerMessage { group, raft })));
     }
 

@@ -11,6 +11,7 @@ use crate::events::{Committed, Event, Permit, Persist};
 use crate::fresh::Freshness;
 use crate::ids::{PeerId, RequestId};
 use crate::memory::{Durability, Found, check_memory};
+use crate::quiet::QuietTicks;
 use crate::replica::Replica;
 use crate::start::Start;
 use crate::tail::SnapshotFacts;
@@ -45,6 +46,7 @@ pub struct HostDisk {
 
 pub struct SimProcess {
     pub replica: Replica,
+    pub quiet: QuietTicks,
     pub applied: SnapshotFacts,
     pub flushed: u64,
     /// Being written, applied, and read, in order.
@@ -182,6 +184,7 @@ impl World {
         host.life += 1;
         host.process = Some(SimProcess {
             replica,
+            quiet: QuietTicks::default(),
             flushed: start.applied.place.index,
             applied: start.applied,
             writes: VecDeque::new(),
@@ -230,7 +233,10 @@ impl World {
         let late = self.between(0, 5 * MS);
         self.after(tick + late, move |world| {
             world.on_host(life, move |world| {
-                world.tell(life, Event::Tick);
+                let process = world.process(life);
+                if process.is_some_and(|process| process.quiet.tick()) {
+                    world.tell(life, Event::Tick);
+                }
                 world.tick(life);
             });
         });
@@ -347,7 +353,10 @@ impl World {
         let Some(process) = self.process(life) else {
             return;
         };
+        process.replica.pass_ticks(process.quiet.take_passed());
         let actions = process.replica.handle(now, event);
+        let quiet_ticks = process.replica.quiet_ticks();
+        process.quiet.set_may_pass(quiet_ticks);
         let place = (process.replica.term(), process.applied.place.index);
         let bytes = [life.host as u64, actions.len() as u64, place.0, place.1];
         let bytes: Vec<u8> = bytes.iter().flat_map(|word| word.to_le_bytes()).collect();

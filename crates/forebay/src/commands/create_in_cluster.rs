@@ -7,6 +7,7 @@ use forebay_cluster::REPLICAS;
 use forebay_cluster::client::ClusterClient;
 use forebay_cluster::model::{EndedLoad, LiveEntry, Replication, live_replicas};
 use forebay_cluster::request::Request;
+use forebay_cluster::status::NodeStatus;
 use forebay_engine::live::LiveDraft;
 use forebay_engine::{Bound, TableName};
 use serde_json::json;
@@ -19,6 +20,8 @@ use crate::human;
 /// How long leaders are waited for.
 const LED: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
+/// How long nodes are waited for that have not heard of the table.
+const KNOWN: Duration = Duration::from_secs(5);
 
 /// How the partitions of a table come to be on several nodes.
 #[derive(Debug, Args)]
@@ -83,7 +86,8 @@ pub fn run(
         lowers,
         replicas: Some(replicas),
     })?;
-    let led = wait_for_leaders(client, context, table)?;
+    let (led, revision) = wait_for_leaders(client, context, table)?;
+    wait_for_nodes(client, context, revision)?;
     let durability = options.durability.map(|durability| durability.to_string());
     let object = json!({
         "table": table,
@@ -112,15 +116,16 @@ pub fn run(
     })
 }
 
-/// Waits a while until all partitions have had a leader. Returns how many have.
+/// Waits a while until all partitions have had a leader. Returns how many have, and the revision
+/// that says so.
 fn wait_for_leaders(
     client: &ClusterClient,
     context: &Context,
     table: &TableName,
-) -> anyhow::Result<usize> {
+) -> anyhow::Result<(usize, u64)> {
     let end = context.clock.monotonic() + LED;
     loop {
-        let (_, model) = client.model()?;
+        let (head, model) = client.model()?;
         let groups = model.all_groups().filter(|(name, _)| *name == table);
         let (mut all, mut led) = (0, 0);
         for (_, group) in groups {
@@ -128,7 +133,23 @@ fn wait_for_leaders(
             led += usize::from(group.term > 0);
         }
         if led == all || context.clock.monotonic() >= end {
-            return Ok(led);
+            return Ok((led, head.revision));
+        }
+        context.clock.sleep(LOOK);
+    }
+}
+
+/// Waits a while until all nodes that are up know a revision, so that clients find the table at
+/// each of them.
+fn wait_for_nodes(client: &ClusterClient, context: &Context, revision: u64) -> anyhow::Result<()> {
+    let end = context.clock.monotonic() + KNOWN;
+    loop {
+        let nodes = client.status()?.nodes;
+        let is_behind = |node: &NodeStatus| {
+            node.state == "up" && node.serves.is_some_and(|serves| serves < revision)
+        };
+        if !nodes.iter().any(is_behind) || context.clock.monotonic() >= end {
+            return Ok(());
         }
         context.clock.sleep(LOOK);
     }
