@@ -142,7 +142,7 @@ def sets(options) -> dict:
 
 def gets(options) -> dict:
     """{pipeline: [{target: run}]}: the leader and a server alone on core 0, the client on core 1."""
-    requests = {1: 300_000, 16: 4_000_000}
+    requests = {1: 1_000_000, 16: 8_000_000}
     requests = {depth: count // (10 if options.trial else 1) for depth, count in requests.items()}
     with cluster_places.folder() as path, cluster_places.directory_cluster(NODES, start=False) as made, contextlib.ExitStack() as ending:
         with on_core(0):
