@@ -181,5 +181,10 @@ def test_a_node_whose_caches_own_file_is_damaged_starts_all_the_same(made):
     wait_for(node.is_ready, lambda: node.ask("/ready"), 60)
     assert "the file of the cache is written anew" in node.log.read_text()
     assert file.read_bytes() == whole
+    assert node.stop() == 0
+    file.unlink()
+    node.start().comes_up()
+    wait_for(node.is_ready, lambda: node.ask("/ready"), 60)
+    assert file.read_bytes() == whole
     with node.through_gateway() as client:
         read_all(client)

@@ -192,6 +192,7 @@ def test_what_cannot_be_cut_is_refused(made):
 
     assert "no live table u" in told("u", "--at", "m")
     assert "is cut at a key" in told("t", "--slot", 7)
+    assert "keys have up to 8192" in told("t", "--at", "k" * 8193)
     made.store.json("create", "h", "--mode", "live", "--replicas", "1", "--durability", "os")
     assert "is cut at a slot" in told("h", "--at", "m")
     wrong = made.store.run("cluster", "split", "h", "--slot", 16384, code=2)

@@ -154,3 +154,13 @@ def test_a_counter_incremented_through_three_nodes_counts_exactly(made):
     with made["n2"].through_gateway() as client:
         assert client.mget("t:{c}n", "t:{c}last") == ["100", "100"]
     assert conflicts
+
+
+def test_a_multi_of_many_commands_is_done_at_each_node(made):
+    count = 40_000
+    for number, node in enumerate(made.nodes, 1):
+        with node.through_gateway(socket_timeout=60) as client:
+            pipe = client.pipeline()
+            for _ in range(count):
+                pipe.incr("t:many")
+            assert pipe.execute()[-1] == number * count

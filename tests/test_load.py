@@ -199,6 +199,21 @@ def test_numbers_are_read_as_the_table_has_them(store, tmp_path):
             assert store.run("get", kind, "a", "b", "c").out.split() == wanted
 
 
+def test_bytes_are_what_the_text_has(store, tmp_path):
+    store.run("create", "b", "--durability", "os")
+    texts = ["1.10", "2.50", "1e5", "-0.0"]
+    lines = [f"{number},{text}" for number, text in enumerate(texts)]
+    (tmp_path / "a.csv").write_text("\n".join(["id,v", *lines, ""]))
+    fields = [f'{{"id":{number},"v":{text}}}' for number, text in enumerate(texts)]
+    (tmp_path / "a.jsonl").write_text("\n".join(fields))
+    for name in ("a.csv", "a.jsonl"):
+        store.json("load", "b", str(tmp_path / name), "--key", "{id}")
+        assert store.run("get", "b", "0", "1", "2", "3").out.split() == texts
+    # Whoever says what it is gets that.
+    store.json("load", "b", str(tmp_path / "a.csv"), "--key", "{id}", "--column", "v:float64")
+    assert store.run("get", "b", "0", "1").out.split() == ["1.1", "2.5"]
+
+
 def test_an_option_that_would_be_passed_over_is_refused(store, tmp_path):
     store.run("create", "t", "--delta", "append")
     store.run("create", "rows", "--value", "row", "--column", "what:text")

@@ -53,7 +53,8 @@ pub enum StoreError {
     #[error("the cluster's catalog cannot tell which version of table {table} serves: {problem}")]
     Catalog { table: TableName, problem: String },
     #[error(
-        "{} holds other files and no forebay.json: choose an empty or a new directory for the store",
+        "{} holds other files and no forebay.json: choose an empty or a new directory. What was the cache of \
+         a node may be emptied: what it had is brought again",
         root.display()
     )]
     NotEmpty { root: PathBuf },
@@ -140,14 +141,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the file is damaged that says of what kind and format a store is. One of another
-    /// format is sound.
-    pub fn is_damaged_kind(&self) -> bool {
-        let Self::Damaged { path, problem } = self else {
-            return false;
-        };
-        let is_format = matches!(problem, DocumentError::Format { .. });
-        !is_format && path.file_name() == Some(STORE_FILE.as_ref())
+    /// Whether the file is damaged, or gone, that says of what kind and format a store is. One of
+    /// another format is sound.
+    pub fn lacks_kind(&self) -> bool {
+        match self {
+            Self::NotEmpty { .. } => true,
+            Self::Damaged { path, problem } => {
+                let is_format = matches!(problem, DocumentError::Format { .. });
+                !is_format && path.file_name() == Some(STORE_FILE.as_ref())
+            }
+            _ => false,
+        }
     }
 
     /// What kept the files of a dropped table.

@@ -32,7 +32,7 @@ pub mod verify;
 pub mod writer;
 
 pub use error::RunError;
-pub use format::{Compression, Order, RunOptions, RunSummary};
+pub use format::{Compression, MAX_KEY_BYTES, Order, RunOptions, RunSummary};
 pub use record::Found;
 pub use run::{Lookup, Run};
 pub use run_scan::RunScan;

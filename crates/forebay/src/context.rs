@@ -289,15 +289,13 @@ impl Context {
         )?)
     }
 
-    /// The store in a cache. Its own file says nothing but the format, so where it is damaged and
-    /// the directory is known to be a cache, it is written anew: all that matters there has
-    /// checksums of its own.
+    /// The store in a cache. Its own file says nothing but the format, so where it is damaged or
+    /// gone, and the directory is known to be a cache, it is written anew: all that matters there
+    /// has checksums of its own.
     pub fn open_cache_directory(&self, path: &Path) -> anyhow::Result<Store> {
         match self.open_or_create_directory(path) {
             Err(error)
-                if error
-                    .downcast_ref()
-                    .is_some_and(StoreError::is_damaged_kind)
+                if error.downcast_ref().is_some_and(StoreError::lacks_kind)
                     && is_claimed(&*self.disk, path)? =>
             {
                 warn!(%error, "the file of the cache is written anew");

@@ -65,6 +65,7 @@ impl ErrorKind {
         let found = (error.downcast_ref().map(of_push))
             .or_else(|| error.downcast_ref().map(of_engine))
             .or_else(|| error.downcast_ref().map(of_load))
+            .or_else(|| error.downcast_ref().map(of_engine_load))
             .or_else(|| error.downcast_ref().map(of_distributed))
             .or_else(|| error.downcast_ref().map(of_store))
             .or_else(|| error.downcast_ref().map(of_read))
@@ -182,14 +183,18 @@ fn of_load(error: &LoadError) -> ErrorKind {
     match error {
         LoadError::Rows(error) => of_push(error),
         LoadError::Fit { .. } => ErrorKind::Usage,
-        LoadError::Engine(error) => match error {
-            EngineLoadError::Busy { .. } => ErrorKind::Busy,
-            EngineLoadError::NotTaken { .. } => ErrorKind::InUse,
-            EngineLoadError::Batch { .. } => ErrorKind::Usage,
-            EngineLoadError::Refused { .. } => ErrorKind::Other,
-            EngineLoadError::Live(error) => of_live(error),
-            EngineLoadError::Store(error) => of_store(error),
-        },
+        LoadError::Engine(error) => of_engine_load(error),
+    }
+}
+
+fn of_engine_load(error: &EngineLoadError) -> ErrorKind {
+    match error {
+        EngineLoadError::Busy { .. } => ErrorKind::Busy,
+        EngineLoadError::NotTaken { .. } => ErrorKind::InUse,
+        EngineLoadError::Batch { .. } => ErrorKind::Usage,
+        EngineLoadError::Refused { .. } => ErrorKind::Other,
+        EngineLoadError::Live(error) => of_live(error),
+        EngineLoadError::Store(error) => of_store(error),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use forebay_engine::{Bound, MAX_PARTITIONS, PartitionId, TableName};
 use forebay_replica::GroupId;
+use forebay_run::MAX_KEY_BYTES;
 use forebay_run::hash::SLOTS;
 
 use super::Step;
@@ -122,6 +123,10 @@ fn check_place(table: &TableName, order: Option<&Bound>, at: &Bound) -> Result<(
         (Some(Bound::Key(_)), Bound::Slot(_)) => {
             Err(format!("table {table} is ordered: it is cut at a key"))
         }
+        (_, Bound::Key(key)) if key.len() > MAX_KEY_BYTES => Err(format!(
+            "a key of {} bytes: keys have up to {MAX_KEY_BYTES}",
+            key.len()
+        )),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,8 @@
 //! How the columns of sources become those of a live table.
 //!
 //! A table of rows takes its columns by name, cast to its types; the key may use columns besides. A
-//! table of bytes, numbers or lists takes one column.
+//! table of bytes, numbers or lists takes one column; one of bytes takes it from text as it is
+//! written there.
 
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub struct TableFit<'a> {
     request: &'a LoadRequest,
     options: &'a LiveOptions,
     now_ms: u64,
+    /// The value is text as it is written.
+    keeps_text: bool,
 }
 
 impl<'a> TableFit<'a> {
@@ -32,6 +35,7 @@ impl<'a> TableFit<'a> {
             request,
             options,
             now_ms,
+            keeps_text: false,
         }
     }
 
@@ -43,14 +47,19 @@ impl<'a> TableFit<'a> {
         self.sources_show_operations(&sources)?;
         let types_one = matches!(self.options.value, ValueKind::List { .. });
         let types_one = types_one || self.number().is_some();
-        if types_one && request.value_column.is_none() {
+        let keeps_text = self.is_text_altered(&sources, options)?;
+        if types_one && request.value_column.is_none() || keeps_text {
             // The table decides the type of the column that is left, once it is known which that
             // is.
             let request = LoadRequest {
                 value_column: Some(self.value_column(&sources)?),
                 ..request.clone()
             };
-            return TableFit::new(&request, self.options, self.now_ms).open(options);
+            let fit = TableFit {
+                keeps_text,
+                ..TableFit::new(&request, self.options, self.now_ms)
+            };
+            return fit.open(options);
         }
         let (stored, value) = self.stored(&sources)?;
         let extra = self.extra(&sources, &stored)?;
@@ -66,6 +75,24 @@ impl<'a> TableFit<'a> {
             ValueKind::Row => None,
             _ => self.options.delta.and_then(DeltaKind::number),
         }
+    }
+
+    /// Whether the value was guessed to be of a type that would not keep it as it is written: of a
+    /// table of bytes it is to be what a client would SET.
+    fn is_text_altered(
+        &self,
+        sources: &SourceSet,
+        options: &SourceOptions,
+    ) -> Result<bool, LoadError> {
+        let is_bytes = matches!(self.options.value, ValueKind::Bytes { .. });
+        if self.keeps_text || !is_bytes || self.number().is_some() || !sources.is_text() {
+            return Ok(false);
+        }
+        let column = self.value_column(sources)?;
+        let is_given = options.columns.iter().any(|given| given.path == column);
+        let field = sources.schema.field_with_name(&column);
+        let alters = |kind: &DataType| kind.is_primitive() || *kind == DataType::Boolean;
+        Ok(!is_given && field.is_ok_and(|field| alters(field.data_type())))
     }
 
     fn sources_show_operations(&self, sources: &SourceSet) -> Result<(), LoadError> {
@@ -144,6 +171,7 @@ impl<'a> TableFit<'a> {
                     .map(|list| Arc::new(Field::new(name, list, true)))
                     .collect()
             }
+            (_, Some(name)) if self.keeps_text => vec![text_field(name)],
             (_, Some(name)) => {
                 let number = self.number().map(|number| match number {
                     Number::I64 => DataType::Int64,

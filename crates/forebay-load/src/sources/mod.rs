@@ -384,6 +384,12 @@ impl SourceSet {
         })
     }
 
+    /// Whether all files are text, whose types were guessed where they were not given.
+    pub fn is_text(&self) -> bool {
+        let mut files = self.opened.iter();
+        files.all(|file| matches!(file.content, Content::Text(..)))
+    }
+
     /// What there is to read, for progress: so many rows, or else bytes.
     pub fn extent(&self) -> (Option<u64>, progress::Unit) {
         match (self.total_rows, &self.batches) {

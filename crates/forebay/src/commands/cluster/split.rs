@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use forebay_cluster::client::ClusterClient;
+use forebay_cluster::client::{ClientError, ClusterClient};
 use forebay_cluster::request::Request;
-use forebay_engine::{Bound, PartitionId, TableName};
+use forebay_engine::{Bound, PartitionId, StoreError, TableName};
 use forebay_run::hash::SLOTS;
 use serde_json::json;
 
@@ -23,14 +23,16 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What comes before the place stays in the partition. The rest becomes another one, on the same
 /// nodes, with a leader of its own. Commands on what is cut off wait until that is elected, or are
 /// told to try again; nothing acknowledged is lost. It is refused while replicas of the partition
-/// are not all where they are wanted. Where a partition begins at the place already, nothing is
+/// are not all where they are wanted, and while the table is loaded (exit code 4). Cuts are not taken
+/// back. Where a partition begins at the place already, nothing is
 /// done. With --json one object {table, at, partition, led}: partition is the new one, and led
 /// says whether it has a leader yet.
 #[derive(Debug, Args)]
 pub struct Split {
     table: TableName,
 
-    /// The key that the new partition begins with; there need not be such a key
+    /// Of an ordered table (others: --slot): the key that the new partition begins with, without the
+    /// table's name; there need not be such a key
     #[arg(long, value_name = "KEY", required_unless_present = "slot")]
     at: Option<String>,
 
@@ -48,6 +50,15 @@ fn parse_slot(text: &str) -> Result<u16, String> {
     slot.ok_or_else(|| format!("slots to cut at go from 1 to {}", SLOTS - 1))
 }
 
+/// A load or another cut that is under way is a reason to ask again.
+fn refused(error: ClientError) -> anyhow::Error {
+    let is_busy = true;
+    match error {
+        ClientError::Busy(problem) => StoreError::Refused { problem, is_busy }.into(),
+        error => error.into(),
+    }
+}
+
 pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
     let table = &args.table;
     let at = match (&args.at, args.slot) {
@@ -56,10 +67,11 @@ pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
     };
     let cluster = context.cluster()?;
     let client = cluster.client();
-    client.carry_out(&Request::Split {
+    let cut = client.carry_out(&Request::Split {
         table: table.clone(),
         at: at.clone(),
-    })?;
+    });
+    cut.map_err(refused)?;
     let (partition, led) = wait_for_half(client, context, table, &at)?;
     let Some(partition) = partition else {
         bail!(
