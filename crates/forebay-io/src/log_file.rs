@@ -2,11 +2,11 @@
 //!
 //! Copying a small record into shared memory costs less than a system call, and the system has it
 //! all the same: it outlives the process. A long one costs more, as each page is brought in and
-//! filled with zeros first: it is written by a system call. The file is lengthened ahead, with blocks reserved for
-//! all of it, so that a write to the window cannot fail for want of space; what is reserved beyond
-//! the last record reads as zeros, and is given back when the file is closed. Syncs that need not
-//! note a new length are faster, too. Where blocks cannot be reserved (the disk is nearly full, the
-//! file system does not do it), records are written by system calls.
+//! filled with zeros first: it is written by a system call. The file is lengthened ahead, with
+//! blocks reserved for all of it, so that a write to the window cannot fail for want of space; what
+//! is reserved beyond the last record reads as zeros, and is given back when the file is closed.
+//! Syncs that need not note a new length are faster, too. Where blocks cannot be reserved (the disk
+//! is nearly full, the file system does not do it), records are written by system calls.
 //!
 //! Somebody else may cut the file. A write to a page of the window that is gone is told of by a
 //! signal, one behind the new end in its last page by nothing. So the length is looked at before

@@ -23,7 +23,6 @@ use crate::execute::{Outcome, View, settle};
 use crate::following::Following;
 use crate::gets::{CollectedGets, GET};
 use crate::metrics::{Drop, TableMetrics};
-use crate::port::Port;
 use crate::reply_memory::Charge;
 use crate::resp::{Parser, ProtocolError, Reply};
 use crate::session::{Replies, Session};
@@ -140,11 +139,6 @@ impl Pipeline {
         self.start < self.input.len()
     }
 
-    /// A MULTI that another node sends is answered whole, however many commands are queued.
-    fn is_amid_forwarded_multi(&self) -> bool {
-        self.session.queued.is_some() && self.session.client.port == Port::Peer
-    }
-
     /// Answers what it can.
     pub fn advance(&mut self) -> Next {
         let shared = Arc::clone(&self.shared);
@@ -163,7 +157,7 @@ impl Pipeline {
             if self.session.closing || self.session.client.killed.load(Ordering::Relaxed) {
                 return self.after_waits(Next::Close);
             }
-            if self.reply.len() >= HIGH_WATER && !self.is_amid_forwarded_multi() {
+            if self.reply.len() >= HIGH_WATER && !self.session.is_amid_forwarded_multi() {
                 self.rewind();
                 return self.after_waits(Next::Flush);
             }

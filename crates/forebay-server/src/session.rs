@@ -51,6 +51,11 @@ pub enum Replies {
 }
 
 impl Session {
+    /// A MULTI that another node sends is answered whole, however many commands are queued.
+    pub fn is_amid_forwarded_multi(&self) -> bool {
+        self.queued.is_some() && self.client.port == Port::Peer
+    }
+
     pub fn new(client: Arc<Client>, shared: &Shared) -> Self {
         let mut session = Self {
             client,

@@ -61,7 +61,7 @@ impl LiveParts {
             all.push(Box::new(LiveSlot::void(shape)));
         }
         let here = all.iter().filter(|(_, slot)| slot.part.lock().is_here());
-        let held: Held<'_> = here.map(|(place, slot)| (place, &slot.range)).collect();
+        let held: PlacedRanges<'_> = here.map(|(place, slot)| (place, &slot.range)).collect();
         let places = ArcSwap::from_pointee(places_of(&held));
         let router = ArcSwap::from_pointee(router_to(shape, held));
         Self {
@@ -212,7 +212,7 @@ impl LiveParts {
     fn reroute(&self, shape: &Shape, parts: &[MutexGuard<'_, LivePart>]) {
         let slots = self.all.iter().zip(parts);
         let here = slots.filter(|(_, part)| part.is_here());
-        let held: Held<'_> = here
+        let held: PlacedRanges<'_> = here
             .map(|((place, slot), _)| (place, &slot.range))
             .collect();
         self.places.store(Arc::new(places_of(&held)));
@@ -223,15 +223,15 @@ impl LiveParts {
 }
 
 /// Partitions that are here, with their places.
-type Held<'a> = Vec<(usize, &'a PartitionRange)>;
+type PlacedRanges<'a> = Vec<(usize, &'a PartitionRange)>;
 
-fn places_of(held: &Held<'_>) -> HashMap<PartitionId, usize> {
+fn places_of(held: &PlacedRanges<'_>) -> HashMap<PartitionId, usize> {
     held.iter()
         .map(|(place, range)| (range.id, *place))
         .collect()
 }
 
-fn router_to(shape: &Shape, mut held: Held<'_>) -> Router {
+fn router_to(shape: &Shape, mut held: PlacedRanges<'_>) -> Router {
     held.sort_by(|(_, a), (_, b)| a.bounds.lower.cmp(&b.bounds.lower));
     let held = held
         .into_iter()

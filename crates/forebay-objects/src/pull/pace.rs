@@ -3,9 +3,9 @@
 //! While nothing is pulled, the 99th percentile of what commands take is followed. A pull beside
 //! commands begins slowly, and goes half as fast again after each look, until there is no limit or
 //! serving suffers: a percentile that is much above what it was halves the rate, down to a floor,
-//! and one that is not lets it rise again, by an eighth. At the floor, where a pull can hardly be the reason, what is seen becomes
-//! the measure after a while, so that load which has grown meanwhile does not hold a pull up until
-//! it is gone.
+//! and one that is not lets it rise again, by an eighth. At the floor, where a pull can hardly be
+//! the reason, what is seen becomes the measure after a while, so that load which has grown
+//! meanwhile does not hold a pull up until it is gone.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -23,16 +23,16 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What comes before the place stays in the partition. The rest becomes another one, on the same
 /// nodes, with a leader of its own. Commands on what is cut off wait until that is elected, or are
 /// told to try again; nothing acknowledged is lost. It is refused while replicas of the partition
-/// are not all where they are wanted, and while the table is loaded (exit code 4). Cuts are not taken
-/// back. Where a partition begins at the place already, nothing is
-/// done. With --json one object {table, at, partition, led}: partition is the new one, and led
-/// says whether it has a leader yet.
+/// are not all where they are wanted, and while the table is loaded (exit code 4). Cuts are not
+/// taken back. Where a partition begins at the place already, nothing is done. With --json one
+/// object {table, at, partition, led}: partition is the new one, and led says whether it has a
+/// leader yet.
 #[derive(Debug, Args)]
 pub struct Split {
     table: TableName,
 
-    /// Of an ordered table (others: --slot): the key that the new partition begins with, without the
-    /// table's name; there need not be such a key
+    /// Of an ordered table (others: --slot): the key that the new partition begins with, without
+    /// the table's name; there need not be such a key
     #[arg(long, value_name = "KEY", required_unless_present = "slot")]
     at: Option<String>,
 
