@@ -188,3 +188,24 @@ def test_a_node_whose_caches_own_file_is_damaged_starts_all_the_same(made):
     assert file.read_bytes() == whole
     with node.through_gateway() as client:
         read_all(client)
+
+
+def test_a_replica_whose_log_lost_its_end_joins_as_a_new_peer(made):
+    node = next(node for node in made.nodes if not leads(node))
+    # Written one by one, so that the log is many records; none of it is in runs.
+    with leader(made).through_gateway() as client:
+        for number in range(500):
+            client.set(f"t:later-{number}", number)
+    wait_for(lambda: is_whole(made), "all have all", 30)
+    node.kill()
+    [log] = (node.cache / "tables" / "t" / "replicas").glob("*.log")
+    written = len(log.read_bytes().rstrip(b"\0"))
+    with log.open("r+b") as file:
+        file.truncate(written * 3 // 4)
+    node.start().comes_up()
+    left = "its log lost entries that it had acknowledged"
+    wait_for(lambda: left in node.log.read_text(), "it knows what it lost", REPAIRED_S)
+    wait_for(lambda: is_whole(made), lambda: made.heard(), REPAIRED_S)
+    with node.client() as client:
+        client.execute_command("READONLY")
+        assert [client.get(f"t:later-{number}") for number in (0, 499)] == ["0", "499"]

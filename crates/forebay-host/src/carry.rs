@@ -23,6 +23,7 @@ pub(crate) struct AfterUnlock {
     refused: Vec<(RequestId, Refusal)>,
     fetches: Vec<(PeerId, Place)>,
     drops_copy: bool,
+    leaves: bool,
 }
 
 impl HostedGroup {
@@ -58,6 +59,7 @@ impl HostedGroup {
                 }
                 Action::FetchSnapshot { from, at_least } => later.fetches.push((from, at_least)),
                 Action::DropSnapshot => later.drops_copy = true,
+                Action::Leave => later.leaves = true,
             }
         }
         later
@@ -248,6 +250,9 @@ impl HostedGroup {
 
 impl AfterUnlock {
     pub fn carry_out(self, group: &Arc<HostedGroup>) {
+        if self.leaves {
+            group.halt("its log lost entries that it had acknowledged");
+        }
         for (request, why) in self.refused {
             let asker = group.askers.lock().remove(&request);
             if let Some(asker) = asker {

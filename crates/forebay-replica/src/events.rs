@@ -92,6 +92,9 @@ pub enum Action {
     },
     /// The copy that came is of no use.
     DropSnapshot,
+    /// Entries that this replica had acknowledged are gone from its log: it is to end here, and to
+    /// join as a new peer.
+    Leave,
 }
 
 /// What has to survive, in this order: a copy that replaces state and log, entries, the state.

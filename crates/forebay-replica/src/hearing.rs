@@ -6,7 +6,7 @@ use raft::{SnapshotStatus, StateRole};
 use crate::events::{Action, Refusal};
 use crate::ids::{PeerId, Place};
 use crate::replica::{Replica, Writing};
-use crate::sense::makes_sense;
+use crate::sense::{makes_sense, shows_loss};
 use crate::time::{
     ANNOUNCE_AGAIN, HEARTBEAT_TICKS, IDLE_AFTER_TICKS, IDLE_HEARTBEAT_TICKS, Now, PROMISE,
     SNAPSHOT_PATIENCE,
@@ -99,6 +99,9 @@ impl Replica {
     }
 
     pub(crate) fn hear(&mut self, now: Now, message: Message, actions: &mut Vec<Action>) {
+        if shows_loss(&self.raw, &message) {
+            return actions.push(Action::Leave);
+        }
         if !makes_sense(&self.raw, &message) {
             return;
         }
@@ -241,6 +244,24 @@ mod tests {
             }
         }
         assert!(!votes(&mut replica, at_ms(7990), 3, b""));
+    }
+
+    #[test]
+    fn who_lacks_what_it_had_said_to_have_leaves() {
+        let beat = |term, commit| {
+            let mut raft = Message::default();
+            raft.set_msg_type(MessageType::MsgHeartbeat);
+            (raft.from, raft.to, raft.term, raft.commit) = (3, 1, term, commit);
+            Event::Message(PeerMessage { group: GROUP, raft })
+        };
+        let leaves = |event| {
+            let actions = founder().handle(at_ms(7000), event);
+            actions.iter().any(|it| matches!(it, Action::Leave))
+        };
+        let last = founder().last();
+        assert!(leaves(beat(last.term + 1, last.index + 1)));
+        assert!(!leaves(beat(last.term + 1, last.index)));
+        assert!(!leaves(beat(0, last.index + 1)), "of an earlier term");
     }
 
     /// Whether it stands, or says that it wants to, when it is ticked until then.

@@ -16,7 +16,6 @@ pub fn makes_sense(raw: &RawNode<Tail>, message: &Message) -> bool {
     let has_term = message.term != 0;
     match message.get_msg_type() {
         MessageType::MsgAppend => has_term && entries_fit(raw, message),
-        // A leader that counts on entries that are not here takes this one for an other.
         MessageType::MsgHeartbeat => has_term && message.commit <= last.max(committed),
         MessageType::MsgAppendResponse => {
             has_term && (message.reject || message.index <= last) && message.request_snapshot == 0
@@ -27,6 +26,16 @@ pub fn makes_sense(raw: &RawNode<Tail>, message: &Message) -> bool {
         MessageType::MsgReadIndexResp => has_term && message.index <= last,
         _ => has_term,
     }
+}
+
+/// Whether a leader counts on entries that this replica has said to have, and that are not here: its
+/// log lost its end, and nothing else told of that. Within a term a log does not become shorter.
+pub fn shows_loss(raw: &RawNode<Tail>, message: &Message) -> bool {
+    let raft = &raw.raft;
+    let (last, committed) = (raft.raft_log.last_index(), raft.raft_log.committed);
+    let is_beat = message.get_msg_type() == MessageType::MsgHeartbeat;
+    let is_of_peer = message.from != 0 && message.from != raft.id && message.to == raft.id;
+    is_beat && is_of_peer && message.term >= raft.term && message.commit > last.max(committed)
 }
 
 fn entries_fit(raw: &RawNode<Tail>, message: &Message) -> bool {

@@ -43,6 +43,10 @@ impl World {
                     most_bytes,
                 } => self.fetch_entries(life, (from, to), most_bytes),
                 Action::FetchSnapshot { from, at_least } => self.fetch(life, from, at_least),
+                Action::Leave => {
+                    let at = life.host;
+                    self.fail(format!("host {at} lacks what it had acknowledged"));
+                }
                 Action::DropSnapshot => {
                     if let Some(store) = self.store(life) {
                         store.drop_copy();
