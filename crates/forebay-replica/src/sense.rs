@@ -28,8 +28,9 @@ pub fn makes_sense(raw: &RawNode<Tail>, message: &Message) -> bool {
     }
 }
 
-/// Whether a leader counts on entries that this replica has said to have, and that are not here: its
-/// log lost its end, and nothing else told of that. Within a term a log does not become shorter.
+/// Whether a leader counts on entries that this replica has said to have, and that are not here:
+/// its log lost its end, and nothing else told of that. Within a term a log does not become
+/// shorter.
 pub fn shows_loss(raw: &RawNode<Tail>, message: &Message) -> bool {
     let raft = &raw.raft;
     let (last, committed) = (raft.raft_log.last_index(), raft.raft_log.committed);
