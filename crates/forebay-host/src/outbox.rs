@@ -11,8 +11,8 @@ use crate::outside::{NodeKey, Post};
 
 /// More of it to one node is thrown away: it does not listen, and is told anew what it missed.
 const MOST_TO_SEND_BYTES: usize = 64 << 20;
-/// So many bytes of messages at most go into one frame. It is encoded and sent within a millisecond
-/// or so, for which the messages to other nodes wait.
+/// So many bytes of messages at most go into one frame, unless one message has more. While it is
+/// encoded and sent, the messages to other nodes wait.
 const MOST_FRAME_BYTES: usize = 512 << 10;
 
 #[derive(Debug, Default)]

@@ -29,8 +29,8 @@ use crate::time::{
     ACTIVE_TICKS, ELECTION_TICKS, FIRST_ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK,
 };
 
-/// The most bytes of entries in one message, unless one entry has more. To take in and pass on as
-/// much holds the group up for less than a millisecond.
+/// The most bytes of entries in one message, unless one entry has more. The group waits while as
+/// much is taken in and passed on.
 pub(crate) const MOST_MESSAGE_BYTES: u64 = 256 << 10;
 /// A leader takes in no more while so much is not decided.
 const MOST_UNDECIDED_BYTES: u64 = 256 << 20;
