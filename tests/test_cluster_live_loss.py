@@ -97,3 +97,35 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
     with others[1].through_gateway() as client:
         wait_for(lambda: client.get("t:8") == "last", "it is read elsewhere", 30)
         assert client.get("t:7") == "later"
+
+
+def test_nodes_by_other_names_come_in_the_place_of_those_that_are_gone(made):
+    store, first, others = made.store, made["n1"], [made["n2"], made["n3"]]
+    keys = [f"t:{i}" for i in range(300)]
+    with first.through_gateway() as client:
+        assert client.mset({key: key for key in keys})
+    new = [made.join("n4", "z2"), made.join("n5", "z3")]
+    for node in others:
+        node.kill()
+        shutil.rmtree(node.cache)
+
+    def all_lost():
+        told = live(made)
+        lost = told["lost"] if told else []
+        return len(lost) == 4 and all(len(one["remaining"]) == 1 for one in lost)
+
+    wait_for(all_lost, lambda: f"all partitions are lost: {live(made)}", 90)
+    assert store.json("cluster", "accept-loss", "t", "--yes")["accepted"]
+    # Some partitions would be left to dead nodes alone, which nobody could bring anything.
+    refused = store.refuse("cluster", "replicas", "t", "1", "--yes")
+    assert "nodes that are down" in refused
+    for gone, node in zip(others, new, strict=True):
+        moved = store.run("cluster", "replace", gone.name, node.name, "--yes", "--json")
+        moved = moved.json_lines()[-1]
+        assert moved["ended"] == "done", moved
+    wait_for(lambda: live(made)["short"]["count"] == 0, lambda: f"all are there: {live(made)}", 60)
+    # Any one of them can die now.
+    first.kill()
+    wait_for(lambda: takes_writes(new[0], "t:new", "1"), "the new ones go on", 60)
+    with new[1].through_gateway() as client:
+        wait_for(lambda: client.mget(keys) == keys, "all that was there is there", 30)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, LiveLeft};
 use crate::ids::{HostPort, NodeId};
 use crate::live_status::{LiveStatus, LiveTableStatus};
 use crate::load_status::LoadStatus;
@@ -121,8 +121,11 @@ pub struct PlanStatus {
     pub batches: usize,
     pub done_bytes: u64,
     pub copied_bytes: u64,
-    /// Nodes that still bring something.
+    /// Nodes that still bring something, or are to have replicas that count and have none.
     pub waits_for: BTreeSet<String>,
+    /// Partitions of live tables that are not yet where this batch wants them.
+    #[serde(default)]
+    pub live_partitions: usize,
     /// By the pace so far; none where nothing is known of that.
     pub left_s: Option<u64>,
 }
@@ -300,6 +303,7 @@ impl PlanStatus {
     fn of(plan: &Rebalance, model: &Model, coordinator: Option<(&Coordinator, Now)>) -> Self {
         let mut done_bytes = plan.done_bytes;
         let mut waits_for = BTreeSet::new();
+        let mut live = LiveLeft::default();
         let heard = coordinator.map(|(coordinator, _)| coordinator.heard());
         if matches!(plan.stage, MoveStage::Copying { .. }) {
             for (node, heard) in heard.into_iter().flatten() {
@@ -311,6 +315,11 @@ impl PlanStatus {
                     waits_for.insert(*node);
                 }
             }
+            let batch = coordinator.zip(model.batch_of(plan));
+            live = batch.map_or(live, |((coordinator, _), batch)| {
+                LiveLeft::of(model, coordinator.groups(), &batch)
+            });
+            waits_for.extend(&live.nodes);
         }
         let done_bytes = done_bytes.min(plan.copied_bytes);
         let now_ms = coordinator.map(|(_, now)| now.unix_ms);
@@ -327,6 +336,7 @@ impl PlanStatus {
             done_bytes,
             copied_bytes: plan.copied_bytes,
             waits_for: names(model, &waits_for),
+            live_partitions: live.partitions,
             left_s,
         }
     }

@@ -18,7 +18,7 @@ use super::members::Heard;
 use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::{LeadersMark, LeadersNews};
-use crate::model::{GroupEntry, Model, MoveBatch, PeerEntry, PeerState, TableGroups};
+use crate::model::{GroupEntry, Model, PeerEntry, PeerState, TableGroups};
 use crate::reports::{GroupReport, Lead, ReplicaProblem};
 use crate::time::{BEAT_LOST, Now};
 
@@ -233,36 +233,6 @@ impl Step<'_> {
             self.model.put_group(&table, group);
         }
     }
-
-    /// How many groups of a batch are not yet where it wants them, and how much their new peers
-    /// lack.
-    pub fn live_left(&self, batch: &MoveBatch) -> (usize, u64) {
-        let (mut left, mut behind) = (0, 0);
-        for (table, entry) in self.model.live_tables() {
-            let is_all = batch.replicas.iter().any(|change| change.table == *table);
-            let lists = batch.lists.iter();
-            let lists: Vec<_> = lists
-                .filter(|change| change.layout == entry.layout)
-                .collect();
-            if !is_all && lists.is_empty() {
-                continue;
-            }
-            for (group, wanted) in self.model.wanted_groups(table) {
-                let lower = &group.bounds.lower;
-                let is_in = lists.iter().any(|change| {
-                    let upper = change.bounds.upper.as_ref();
-                    change.bounds.lower <= *lower && upper.is_none_or(|upper| lower < upper)
-                });
-                if (is_all || is_in) && !self.groups.is_there(group, wanted) {
-                    left += 1;
-                    let lead = self.groups.leading(group.group);
-                    let peers = lead.into_iter().flat_map(|leading| &leading.lead.behind);
-                    behind += peers.map(|(_, entries)| entries).sum::<u64>();
-                }
-            }
-        }
-        (left, behind)
-    }
 }
 
 /// Peers that are not voters yet, by their nodes.
@@ -447,6 +417,6 @@ impl Keeping<'_> {
 }
 
 /// Whether a node has a peer that is to belong to the group.
-fn stays_on(group: &GroupEntry, node: NodeId) -> bool {
+pub fn stays_on(group: &GroupEntry, node: NodeId) -> bool {
     group.staying().any(|peer| peer.node == node)
 }

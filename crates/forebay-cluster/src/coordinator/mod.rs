@@ -12,6 +12,7 @@ mod accept_loss;
 mod groups;
 mod halves;
 mod layouts;
+mod live_moves;
 mod live_tables;
 mod loads;
 mod lost;
@@ -38,6 +39,7 @@ use crate::time::Now;
 use crate::version::VersionSummary;
 
 pub use groups::GroupWatch;
+pub use live_moves::LiveLeft;
 use loads::LoadWatch;
 pub use loads::{LoadProgress, is_under_way};
 use lost::Replacing;

@@ -17,13 +17,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Step;
+use super::live_moves::LiveLeft;
 use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::Readiness;
 use crate::model::{Model, MoveBatch, MoveStage, Phase, Rebalance, ReplicasChange, RequestId};
 
 /// A node that makes no progress for so long ends a plan, and so does one that is down.
-const NO_PROGRESS: Duration = Duration::from_secs(10 * 60);
+pub const NO_PROGRESS: Duration = Duration::from_secs(10 * 60);
 const DOWN: Duration = Duration::from_secs(2 * 60);
 /// How long a command may be on its way to who held its key before: as long as one that is
 /// forwarded takes at most.
@@ -41,7 +42,7 @@ pub struct MoveWatch {
     /// Since when all have heard of what stands.
     known_since: Option<Duration>,
     /// How much was left of what live tables' groups have to do, and since when.
-    live: Option<((usize, u64), Duration)>,
+    pub live: Option<(LiveLeft, Duration)>,
 }
 
 impl Step<'_> {
@@ -59,19 +60,6 @@ impl Step<'_> {
         }
     }
 
-    fn batch(&self, moving: &Rebalance) -> Option<MoveBatch> {
-        let plan = self.model.plan.as_ref()?;
-        let mut batch = plan.batches.get(moving.done)?.clone();
-        // What was dropped meanwhile is nowhere.
-        batch
-            .lists
-            .retain(|change| self.model.layouts.contains_key(&change.layout));
-        batch
-            .replicas
-            .retain(|change| self.model.table(&change.table).is_some());
-        Some(batch)
-    }
-
     fn begin_batch(&mut self, mut moving: Rebalance) {
         if moving.cancelled {
             return self.stop(moving, "it was cancelled".to_owned());
@@ -79,7 +67,7 @@ impl Step<'_> {
         if self.is_rolling() {
             return;
         }
-        let Some(batch) = self.batch(&moving) else {
+        let Some(batch) = self.model.batch_of(&moving) else {
             return self.stop(moving, "its plan is not in the catalog".to_owned());
         };
         if let Err(problem) = crate::planning::fits(&self.model, &batch) {
@@ -102,7 +90,7 @@ impl Step<'_> {
     }
 
     fn copy_batch(&mut self, mut moving: Rebalance, since: u64) {
-        let Some(batch) = self.batch(&moving) else {
+        let Some(batch) = self.model.batch_of(&moving) else {
             return self.stop(moving, "its plan is not in the catalog".to_owned());
         };
         let mut is_waiting = false;
@@ -167,7 +155,7 @@ impl Step<'_> {
         if !is_time || self.is_rolling() {
             return;
         }
-        let batch = self.batch(&moving).unwrap_or_default();
+        let batch = self.model.batch_of(&moving).unwrap_or_default();
         self.model
             .edit_lists(&batch.lists, |_, range| range.before = None);
         for change in &batch.replicas {
@@ -258,30 +246,6 @@ impl Step<'_> {
         }
     }
 
-    /// Whether the groups of live tables that a batch is about are where it wants them: they go
-    /// there by themselves.
-    fn live_moved(&mut self, batch: &MoveBatch) -> Brought {
-        let left = self.live_left(batch);
-        let (groups, _) = left;
-        if groups == 0 {
-            self.moves.live = None;
-            return Brought::All;
-        }
-        let now = self.now.monotonic;
-        let (before, at) = self.moves.live.get_or_insert((left, now));
-        if *before != left {
-            (*before, *at) = (left, now);
-        }
-        match self.now.since(*at) >= NO_PROGRESS {
-            true => Brought::Failed(format!(
-                "{groups} partitions of live tables made no progress for {} min: see which have no leader or no \
-                 majority (forebay cluster status)",
-                NO_PROGRESS.as_secs() / 60
-            )),
-            false => Brought::NotYet,
-        }
-    }
-
     fn is_rolling(&self) -> bool {
         self.model.work.under_way().next().is_some()
     }
@@ -351,14 +315,14 @@ impl Step<'_> {
 }
 
 /// How a node stands that has to bring something.
-enum Brought {
+pub enum Brought {
     All,
     NotYet,
     Failed(String),
 }
 
 /// The nodes that come to hold something by a batch.
-fn bringing(model: &Model, batch: &MoveBatch) -> BTreeSet<NodeId> {
+pub fn bringing(model: &Model, batch: &MoveBatch) -> BTreeSet<NodeId> {
     let mut nodes = BTreeSet::new();
     for change in &batch.lists {
         let tables = model.all_tables();

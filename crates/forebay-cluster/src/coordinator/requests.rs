@@ -314,7 +314,7 @@ impl Step<'_> {
         plan.batches
             .iter()
             .for_each(|batch| carry_out(&mut after, batch));
-        check_live_lists(&after)?;
+        check_live_lists(&self.model, &after)?;
         let holding = holders(&after);
         if !holding.is_disjoint(&plan.wish.drained()) {
             return Err("tables have come since the plan was made: make a new one".to_owned());

@@ -133,6 +133,19 @@ impl Model {
         layouts.filter(move |(name, _)| used.contains(name))
     }
 
+    /// The batch that a plan is at; what was dropped meanwhile is none of it.
+    pub fn batch_of(&self, moving: &Rebalance) -> Option<MoveBatch> {
+        let plan = self.plan.as_ref()?;
+        let mut batch = plan.batches.get(moving.done)?.clone();
+        batch
+            .lists
+            .retain(|change| self.layouts.contains_key(&change.layout));
+        batch
+            .replicas
+            .retain(|change| self.table(&change.table).is_some());
+        Some(batch)
+    }
+
     /// Does `edit` to what is said of the parts that a plan changes.
     pub fn edit_lists(
         &mut self,

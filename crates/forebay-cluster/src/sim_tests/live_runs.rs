@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_engine::live::LiveDraft;
-use forebay_engine::{Bound, PartitionId, RunId, TableName};
+use forebay_engine::{Bound, RunId, TableName};
 use forebay_io::sim::all_hold;
-use forebay_replica::GroupId;
 use forebay_run::Order;
 use forebay_run::hash::SLOTS;
 
 use super::live::ReplicaPlace;
-use super::plans::draw_plan;
+use super::plans::{draw_plan, summaries};
 use super::world::{MS, SECOND, World};
 use super::{Outcome, Setup};
 use crate::bugs::{Bug, plant};
@@ -163,7 +162,7 @@ fn replicas(world: &mut World, table: TableName) -> Request {
     let count = [1, 3, 5][world.dice.below(3) as usize];
     let model = world.store.current().clone();
     let wish = Wish::Replicas { table, count };
-    match propose(&model, &super::plans::summaries(&model), &wish, 1 << 30) {
+    match propose(&model, &summaries(&model), &wish, 1 << 30) {
         Ok(proposal) => Request::Rebalance {
             plan: Box::new(proposal.plan),
         },
@@ -329,8 +328,12 @@ fn a_live_table_is_on_as_many_nodes_as_it_wants() {
 }
 
 /// Live table `carts` of two partitions, on three nodes.
-fn carts(seed: u64) -> World {
-    let mut world = super::matrix::quiet_cluster(World::new(seed), 3, 0);
+pub fn carts(seed: u64) -> World {
+    carts_on(3, seed)
+}
+
+pub fn carts_on(nodes: usize, seed: u64) -> World {
+    let mut world = super::matrix::quiet_cluster(World::new(seed), nodes, 0);
     world.submit(Request::MakeLive {
         table: TableName::new("carts").unwrap(),
         live: live(LiveDraft::hashed()),
@@ -341,89 +344,12 @@ fn carts(seed: u64) -> World {
     world
 }
 
-fn status(world: &World) -> LiveStatus {
+pub fn status(world: &World) -> LiveStatus {
     let now = world.clock(0);
     let coordinator = world.hosts[0].process.as_ref().unwrap().node.coordinator();
     let coordinator = coordinator.unwrap();
     let (_, model) = coordinator.standing().unwrap();
     LiveStatus::of(model, coordinator, now).unwrap()
-}
-
-/// Asks for the loss of both partitions to be accepted, and returns what was refused.
-fn accept_loss(world: &mut World) -> Option<String> {
-    let asked = world.submit(Request::AcceptLoss {
-        table: TableName::new("carts").unwrap(),
-        partitions: vec![PartitionId(0), PartitionId(1)],
-    });
-    world.go_on_for_s(10);
-    match &world.ops[asked].report {
-        Some(super::clients::Report::Refused(words)) => Some(words.clone()),
-        _ => None,
-    }
-}
-
-#[test]
-fn a_partition_goes_on_from_what_is_left_once_its_loss_is_accepted() {
-    for seed in 0..20 {
-        let mut world = carts(seed);
-        let groups = |world: &World| -> Vec<GroupId> {
-            let groups = world.store.current().all_groups();
-            groups.map(|(_, group)| group.group).collect()
-        };
-        let before = groups(&world);
-        let refused = accept_loss(&mut world).unwrap();
-        assert!(refused.contains("nothing is lost"), "{refused}");
-        world.kill(1);
-        world.go_on_for_s(15);
-        let refused = accept_loss(&mut world).unwrap();
-        assert!(refused.contains("nothing is lost"), "{refused}");
-        world.kill(2);
-        // One comes back without what it had, the other with it.
-        world.hosts[1].disk.replicas.clear();
-        world.go_on_for_s(15);
-        let lost = status(&world).lost;
-        let remaining = lost
-            .iter()
-            .map(|lost| (lost.gone.len(), lost.remaining.len()));
-        assert_eq!(remaining.collect::<Vec<_>>(), [(2, 1), (2, 1)], "{lost:?}");
-        assert_eq!(accept_loss(&mut world), None);
-        world.go_on_for_s(10);
-        let led = status(&world);
-        assert_eq!(
-            (led.without_majority.count, led.without_leader.count),
-            (0, 0)
-        );
-        assert!(groups(&world).iter().all(|group| !before.contains(group)));
-        (1..3).for_each(|host| world.start(host));
-        world.go_on_for_s(60);
-        assert_eq!(world.unsettled_live(), None, "seed {seed}");
-        let mut places = world
-            .hosts
-            .iter()
-            .flat_map(|host| host.disk.replicas.keys());
-        assert!(!places.any(|(group, _)| before.contains(group)));
-        assert_eq!(world.checks.violation, None, "seed {seed}");
-    }
-}
-
-#[test]
-fn of_a_partition_with_no_replica_left_no_loss_is_accepted() {
-    let mut world = carts(7);
-    (0..3).for_each(|host| world.kill(host));
-    world.hosts[0].disk.replicas.clear();
-    world.start(0);
-    world.go_on_for_s(30);
-    let refused = accept_loss(&mut world).unwrap();
-    // A node that is up and does not say how far it is may yet have something.
-    let words = ["nothing to go on from", "not known yet how far"];
-    assert!(
-        words.iter().any(|words| refused.contains(words)),
-        "{refused}"
-    );
-    (1..3).for_each(|host| world.start(host));
-    world.go_on_for_s(60);
-    assert_eq!(world.unsettled_live(), None);
-    assert_eq!(world.checks.violation, None);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod faults;
 mod live;
 mod live_checks;
 mod live_loads;
+mod live_losses;
 mod live_runs;
 mod lost;
 mod matrix;

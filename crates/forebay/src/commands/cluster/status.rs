@@ -124,12 +124,21 @@ pub fn moving(plan: &PlanStatus) -> String {
         MoveStage::Done => "done".to_owned(),
         MoveStage::Stopped => "ended".to_owned(),
     };
+    let live = match (plan.stage, plan.live_partitions) {
+        (MoveStage::Copying { .. }, 1) => {
+            ", 1 partition of a live table is not there yet".to_owned()
+        }
+        (MoveStage::Copying { .. }, count @ 2..) => {
+            format!(", {count} partitions of live tables are not there yet")
+        }
+        _ => String::new(),
+    };
     let left = plan.left_s.map(|left| {
         let left = human::duration(Duration::from_secs(left));
         format!(", about {left} left")
     });
     format!(
-        "{} ({}): {} of {} batches, {} of {}, {stage}{}",
+        "{} ({}): {} of {} batches, {} of {}, {stage}{live}{}",
         plan.wish,
         plan.request,
         plan.done,

@@ -1,0 +1,109 @@
+//! How far the partitions of live tables are with a plan: their groups go where it wants them by
+//! themselves.
+
+use std::collections::BTreeSet;
+
+use super::Step;
+use super::groups::{GroupWatch, stays_on};
+use super::rebalance::{Brought, NO_PROGRESS, bringing};
+use crate::ids::NodeId;
+use crate::model::{GroupEntry, Model, MoveBatch};
+
+/// What is left to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveLeft {
+    /// Partitions that are not yet where they are to be.
+    pub partitions: usize,
+    /// How many entries of the log their new replicas lack.
+    behind: u64,
+    /// The nodes that are to have a replica that counts, and have none.
+    pub nodes: BTreeSet<NodeId>,
+}
+
+impl LiveLeft {
+    pub fn of(model: &Model, watch: &GroupWatch, batch: &MoveBatch) -> Self {
+        let bringing = bringing(model, batch);
+        let mut left = Self::default();
+        for (group, wanted) in concerned(model, batch) {
+            let wanted = reachable(model, &bringing, group, wanted);
+            if watch.is_there(group, &wanted) {
+                continue;
+            }
+            left.partitions += 1;
+            let lead = watch.leading(group.group).map(|leading| leading.lead);
+            let behind = lead.into_iter().flat_map(|lead| &lead.behind);
+            left.behind += behind.map(|(_, entries)| entries).sum::<u64>();
+            let votes = |node: &NodeId| {
+                let peers = lead.into_iter().flat_map(|lead| &lead.members.voters);
+                let mut entries = peers.filter_map(|peer| group.peer(*peer));
+                entries.any(|entry| entry.node == *node)
+            };
+            left.nodes.extend(wanted.iter().filter(|node| !votes(node)));
+        }
+        left
+    }
+}
+
+/// The partitions of live tables that a batch is about, and the nodes that are to hold them.
+fn concerned<'m>(model: &'m Model, batch: &MoveBatch) -> Vec<(&'m GroupEntry, &'m [NodeId])> {
+    let mut concerned = Vec::new();
+    for (table, entry) in model.live_tables() {
+        let is_all = batch.replicas.iter().any(|change| change.table == *table);
+        let lists = batch.lists.iter();
+        let lists: Vec<_> = lists
+            .filter(|change| change.layout == entry.layout)
+            .collect();
+        if !is_all && lists.is_empty() {
+            continue;
+        }
+        let is_in = |group: &GroupEntry| {
+            let lower = &group.bounds.lower;
+            lists.iter().any(|change| {
+                let upper = change.bounds.upper.as_ref();
+                change.bounds.lower <= *lower && upper.is_none_or(|upper| lower < upper)
+            })
+        };
+        let wanted = model.wanted_groups(table).into_iter();
+        concerned.extend(wanted.filter(|(group, _)| is_all || is_in(group)));
+    }
+    concerned
+}
+
+/// Of the nodes that are to hold a partition those that a plan waits for. A node that is down, has
+/// no replica and was to have one before the plan, gets it when it is back; nothing waits for that.
+fn reachable(
+    model: &Model,
+    bringing: &BTreeSet<NodeId>,
+    group: &GroupEntry,
+    wanted: &[NodeId],
+) -> Vec<NodeId> {
+    let is_up = |node: &NodeId| model.node(*node).is_some_and(|entry| entry.is_up());
+    let is_waited_for =
+        |node: &&NodeId| is_up(node) || bringing.contains(node) || stays_on(group, **node);
+    wanted.iter().filter(is_waited_for).copied().collect()
+}
+
+impl Step<'_> {
+    /// Whether the groups of live tables that a batch is about are where it wants them.
+    pub fn live_moved(&mut self, batch: &MoveBatch) -> Brought {
+        let left = LiveLeft::of(&self.model, self.groups, batch);
+        if left.partitions == 0 {
+            self.moves.live = None;
+            return Brought::All;
+        }
+        let now = self.now.monotonic;
+        let (before, at) = self.moves.live.get_or_insert((left.clone(), now));
+        if *before != left {
+            (*before, *at) = (left.clone(), now);
+        }
+        match self.now.since(*at) >= NO_PROGRESS {
+            true => Brought::Failed(format!(
+                "{} partitions of live tables made no progress for {} min: see which have no leader or no majority \
+                 (forebay cluster status)",
+                left.partitions,
+                NO_PROGRESS.as_secs() / 60
+            )),
+            false => Brought::NotYet,
+        }
+    }
+}

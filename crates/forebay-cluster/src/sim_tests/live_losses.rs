@@ -1,0 +1,173 @@
+//! Live tables that lost the majority of their replicas for good, and what an operator does then.
+
+use forebay_engine::{PartitionId, TableName};
+use forebay_replica::GroupId;
+
+use super::clients::Report;
+use super::live_runs::{carts, carts_on, status};
+use super::plans::summaries;
+use super::world::World;
+use crate::ids::NodeId;
+use crate::model::{MoveStage, PeerEntry, Wish};
+use crate::planning::propose;
+use crate::request::Request;
+
+/// Asks for the loss of both partitions to be accepted, and returns what was refused.
+fn accept_loss(world: &mut World) -> Option<String> {
+    let asked = world.submit(Request::AcceptLoss {
+        table: TableName::new("carts").unwrap(),
+        partitions: vec![PartitionId(0), PartitionId(1)],
+    });
+    world.go_on_for_s(10);
+    match &world.ops[asked].report {
+        Some(Report::Refused(words)) => Some(words.clone()),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_partition_goes_on_from_what_is_left_once_its_loss_is_accepted() {
+    for seed in 0..20 {
+        let mut world = carts(seed);
+        let groups = |world: &World| -> Vec<GroupId> {
+            let groups = world.store.current().all_groups();
+            groups.map(|(_, group)| group.group).collect()
+        };
+        let before = groups(&world);
+        let refused = accept_loss(&mut world).unwrap();
+        assert!(refused.contains("nothing is lost"), "{refused}");
+        world.kill(1);
+        world.go_on_for_s(15);
+        let refused = accept_loss(&mut world).unwrap();
+        assert!(refused.contains("nothing is lost"), "{refused}");
+        world.kill(2);
+        // One comes back without what it had, the other with it.
+        world.hosts[1].disk.replicas.clear();
+        world.go_on_for_s(15);
+        let lost = status(&world).lost;
+        let remaining = lost
+            .iter()
+            .map(|lost| (lost.gone.len(), lost.remaining.len()));
+        assert_eq!(remaining.collect::<Vec<_>>(), [(2, 1), (2, 1)], "{lost:?}");
+        assert_eq!(accept_loss(&mut world), None);
+        world.go_on_for_s(10);
+        let led = status(&world);
+        assert_eq!(
+            (led.without_majority.count, led.without_leader.count),
+            (0, 0)
+        );
+        assert!(groups(&world).iter().all(|group| !before.contains(group)));
+        (1..3).for_each(|host| world.start(host));
+        world.go_on_for_s(60);
+        assert_eq!(world.unsettled_live(), None, "seed {seed}");
+        let mut places = world
+            .hosts
+            .iter()
+            .flat_map(|host| host.disk.replicas.keys());
+        assert!(!places.any(|(group, _)| before.contains(group)));
+        assert_eq!(world.checks.violation, None, "seed {seed}");
+    }
+}
+
+/// Another node comes in the place of one that is dead, while the other dead one is still to hold
+/// something: the plan does not wait for nodes that are down, have no replica any more and are to
+/// get none by it.
+#[test]
+fn after_a_loss_others_come_in_the_place_of_the_dead() {
+    let mut replaced = 0;
+    for seed in 0..20 {
+        let mut world = carts_on(5, seed);
+        let mut named: Vec<_> = world.store.current().all_nodes().collect();
+        named.sort_by_key(|entry| &entry.name);
+        let nodes: Vec<NodeId> = named.iter().map(|entry| entry.id).collect();
+        assert_eq!(
+            carry_out(&mut world, Wish::Drain([nodes[0]].into())),
+            Ok(())
+        );
+        world.kill(3);
+        world.kill(4);
+        world.go_on_for_s(20);
+        for lost in [PartitionId(0), PartitionId(1)] {
+            world.submit(Request::AcceptLoss {
+                table: TableName::new("carts").unwrap(),
+                partitions: vec![lost],
+            });
+        }
+        world.go_on_for_s(30);
+        let replace = Wish::Replace {
+            gone: nodes[3],
+            new: nodes[0],
+        };
+        assert_eq!(carry_out(&mut world, replace), Ok(()), "seed {seed}");
+        replaced += usize::from(status(&world).short.count > 0);
+        let drain = Wish::Drain([nodes[4]].into());
+        assert_eq!(carry_out(&mut world, drain), Ok(()), "seed {seed}");
+        let model = world.store.current();
+        let mut peers = model.all_groups().flat_map(|(_, group)| &group.peers);
+        let is_dead = |peer: &PeerEntry| nodes[3..].contains(&peer.node);
+        assert!(!peers.any(is_dead), "seed {seed}");
+        assert_eq!(status(&world).short.count, 0, "seed {seed}");
+        assert_eq!(world.checks.violation, None, "seed {seed}");
+    }
+    assert!(
+        replaced > 0,
+        "no plan had to do without a node that is down"
+    );
+}
+
+/// Makes a plan, has it carried out, and returns why it was not.
+fn carry_out(world: &mut World, wish: Wish) -> Result<(), String> {
+    let model = world.store.current().clone();
+    let plan =
+        propose(&model, &summaries(&model), &wish, 1 << 30).map_err(|error| error.to_string())?;
+    let asked = world.submit(Request::Rebalance {
+        plan: Box::new(plan.plan),
+    });
+    world.go_on_for_s(120);
+    if let Some(Report::Refused(words)) = &world.ops[asked].report {
+        return Err(words.clone());
+    }
+    let last = world.store.current().work.rebalances.last();
+    let last = last.ok_or("there is no plan")?;
+    match last.stage {
+        MoveStage::Done => Ok(()),
+        stage => Err(format!("{stage:?}, {:?}", last.reason)),
+    }
+}
+
+/// Nobody could bring what a partition has to nodes that are down.
+#[test]
+fn no_plan_leaves_a_partition_to_the_dead_alone() {
+    let mut world = carts(3);
+    world.kill(1);
+    world.kill(2);
+    world.go_on_for_s(20);
+    let _ = accept_loss(&mut world);
+    world.go_on_for_s(20);
+    let wish = Wish::Replicas {
+        table: TableName::new("carts").unwrap(),
+        count: 1,
+    };
+    let refused = carry_out(&mut world, wish).unwrap_err();
+    assert!(refused.contains("nodes that are down"), "{refused}");
+}
+
+#[test]
+fn of_a_partition_with_no_replica_left_no_loss_is_accepted() {
+    let mut world = carts(7);
+    (0..3).for_each(|host| world.kill(host));
+    world.hosts[0].disk.replicas.clear();
+    world.start(0);
+    world.go_on_for_s(30);
+    let refused = accept_loss(&mut world).unwrap();
+    // A node that is up and does not say how far it is may yet have something.
+    let words = ["nothing to go on from", "not known yet how far"];
+    assert!(
+        words.iter().any(|words| refused.contains(words)),
+        "{refused}"
+    );
+    (1..3).for_each(|host| world.start(host));
+    world.go_on_for_s(60);
+    assert_eq!(world.unsettled_live(), None);
+    assert_eq!(world.checks.violation, None);
+}
