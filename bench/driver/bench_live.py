@@ -8,6 +8,7 @@ import subprocess
 
 import common
 import draw_live
+import live_paired
 import live_server
 from common import DATA, HARNESS, Done, Failed, Report, harness, median_of, ratio, say, shown
 from draw_live import LABELS
@@ -18,10 +19,13 @@ LSM = ("rocksdb-universal", "rocksdb-leveled", "rocksdb-universal-log", "rocksdb
 PEERS = (*LSM, "lmdb", "redb")
 RECORD_BYTES = 16
 PARTS = ("upserts", "counting", "server", "pauses")
+PAIRED = "paired"
 
 
 def main() -> None:
     options = common.arguments(__doc__, rounds=1)
+    if options.parts == PAIRED:
+        return live_paired.main(options)
     options.parts = [part for part in PARTS if part in (options.parts or ",".join(PARTS)).split(",")]
     common.need_disk(6 if options.trial else 30)
     report = Report("live", "Stores that take writes", options)

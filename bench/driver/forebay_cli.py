@@ -66,9 +66,9 @@ def versions(store: Path, table: str) -> list[dict]:
     return json.loads(run([BINARY, "--store", store, "--json", "versions", table]))
 
 
-def serve(store: Path, port: int, http_port: int, log: Path, prefix: tuple = (), *more) -> Process:
+def serve(store: Path, port: int, http_port: int, log: Path, prefix: tuple = (), *more, binary: str | None = None) -> Process:
     return Process(
-        [*prefix, BINARY, "--store", store, "serve", "--listen", f"127.0.0.1:{port}",
+        [*prefix, binary or BINARY, "--store", store, "serve", "--listen", f"127.0.0.1:{port}",
          "--http", f"127.0.0.1:{http_port}", *more],
         log,
     )

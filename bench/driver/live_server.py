@@ -57,17 +57,18 @@ class Redis:
 class Forebay:
     port = FOREBAY_PORT
 
-    def __init__(self, durability: str, where: tuple = SERVER):
-        self.durability, self.where = durability, where
+    def __init__(self, durability: str, where: tuple = SERVER, binary: str | None = None):
+        self.durability, self.where, self.binary = durability, where, binary or forebay_cli.BINARY
 
     def __enter__(self):
         store = fresh("live-store")
-        create = [forebay_cli.BINARY, "--store", store, "create"]
+        create = [self.binary, "--store", store, "create"]
         live = ["--mode", "live", "--order", "hashed", "--durability", self.durability]
         run([*create, VALUES, *live])
         run([*create, COUNTERS, *live, "--delta", "i64"])
-        self.server = forebay_cli.serve(store, self.port, HTTP_PORT, DATA / "serve.log", self.where)
+        self.server = forebay_cli.serve(store, self.port, HTTP_PORT, DATA / "serve.log", self.where, binary=self.binary)
         self.server.wait_until(lambda: "PONG" in run(["redis-cli", "-p", self.port, "ping"]), 30, "forebay serve")
+        return self
 
     def __exit__(self, *_):
         self.server.stop()
