@@ -126,6 +126,9 @@ pub struct PlanStatus {
     /// Partitions of live tables that are not yet where this batch wants them.
     #[serde(default)]
     pub live_partitions: usize,
+    /// Of these the ones without a majority: the plan waits until they have one.
+    #[serde(default)]
+    pub live_without_majority: usize,
     /// By the pace so far; none where nothing is known of that.
     pub left_s: Option<u64>,
 }
@@ -337,6 +340,7 @@ impl PlanStatus {
             copied_bytes: plan.copied_bytes,
             waits_for: names(model, &waits_for),
             live_partitions: live.partitions,
+            live_without_majority: live.without_majority,
             left_s,
         }
     }
@@ -363,8 +367,14 @@ fn notes(head: &Head, model: &Model, nodes: &[NodeStatus]) -> Vec<String> {
     let drained = names(model, &model.work.drained);
     // While lists change there is nothing to advise yet.
     let has_tables = model.all_tables().next().is_some() && model.work.moving().is_none();
-    let idle = nodes.iter().filter(|node| !node.holds && has_tables);
+    let idle = nodes.iter().filter(|node| is_idle(node, has_tables));
+    let is_off = |node: &NodeStatus| matches!(node.state.as_str(), "left" | "down");
     let idle = idle.map(|node| match drained.contains(&node.name) {
+        _ if is_off(node) => format!(
+            "node {0} is {1}, and holds nothing: start it again, or remove it (forebay cluster remove {0})",
+            node.name,
+            if node.state == "left" { "stopped" } else { "down" }
+        ),
         true => format!(
             "node {0} was drained and holds nothing: stop it and remove it, or forebay cluster add {0}",
             node.name
@@ -415,8 +425,14 @@ fn replicas(model: &Model, entry: &TableEntry) -> usize {
     entry.replicas.min(least.unwrap_or(0))
 }
 
+/// A node that holds nothing, and is to hold nothing, though there are tables: nobody misses it.
+fn is_idle(node: &NodeStatus, has_tables: bool) -> bool {
+    !node.holds && has_tables
+}
+
 fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> Vec<String> {
     let mut problems = Vec::new();
+    let has_tables = model.all_tables().next().is_some();
     if nodes.is_empty() {
         problems.push("the cluster has no nodes: start some (forebay serve --cluster)".to_owned());
     }
@@ -430,6 +446,8 @@ fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> Vec<
                 "node {} is silent: look at its log, and at the network",
                 node.name
             )),
+            // What it should do, a note says.
+            "left" | "down" if is_idle(node, has_tables) => {}
             "left" => problems.push(format!(
                 "node {} is stopped: start it again; until then what it holds is on a node less",
                 node.name

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use forebay_io::start_thread;
+use forebay_io::start_behind;
 use forebay_replica::{
     Action, Committed, Content, Event, PeerId, Permit, Persist, Place, Refusal, RequestId,
 };
@@ -229,7 +229,7 @@ impl HostedGroup {
             return;
         }
         let group = Arc::clone(self);
-        let fetching = start_thread("forebay-copy", move || {
+        let fetching = start_behind("forebay-copy", move || {
             let event = match group.state.bring(from, at_least) {
                 Ok(facts) => Event::SnapshotCame(facts),
                 Err(error) => {

@@ -15,6 +15,24 @@ pub fn start_thread<R: Send + 'static>(
     Builder::new().name(name.into()).spawn(work)
 }
 
+/// How much less of a processor a thread gets that nobody waits for, as a nice value: about a tenth
+/// of what others get that have as much to do, and all that they leave.
+#[cfg(target_os = "linux")]
+const BEHIND: i32 = 10;
+
+/// Starts a thread that gives way to those that answer somebody, where processors are short.
+pub fn start_behind<R: Send + 'static>(
+    name: impl Into<String>,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> io::Result<JoinHandle<R>> {
+    start_thread(name, move || {
+        // Elsewhere it would be the whole process. Where it is refused the others are slower.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::process::nice(BEHIND);
+        work()
+    })
+}
+
 /// Starts a thread that ends within `scope`.
 pub fn start_within<'scope, R: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use forebay_engine::TableName;
+
 use super::Step;
 use super::groups::{GroupWatch, stays_on};
 use super::rebalance::{Brought, NO_PROGRESS, bringing};
 use crate::ids::NodeId;
+use crate::lost_majority::LostPartition;
 use crate::model::{GroupEntry, Model, MoveBatch};
 
 /// What is left to do.
@@ -16,6 +19,8 @@ pub struct LiveLeft {
     pub partitions: usize,
     /// How many entries of the log their new replicas lack.
     behind: u64,
+    /// Of these the ones that have no majority, and go nowhere until they have.
+    pub without_majority: usize,
     /// The nodes that are to have a replica that counts, and have none.
     pub nodes: BTreeSet<NodeId>,
 }
@@ -24,12 +29,14 @@ impl LiveLeft {
     pub fn of(model: &Model, watch: &GroupWatch, batch: &MoveBatch) -> Self {
         let bringing = bringing(model, batch);
         let mut left = Self::default();
-        for (group, wanted) in concerned(model, batch) {
+        for (table, group, wanted) in concerned(model, batch) {
             let wanted = reachable(model, &bringing, group, wanted);
             if watch.is_there(group, &wanted) {
                 continue;
             }
             left.partitions += 1;
+            let is_lost = LostPartition::of(model, watch, table, group).is_some();
+            left.without_majority += usize::from(is_lost);
             let lead = watch.leading(group.group).map(|leading| leading.lead);
             let behind = lead.into_iter().flat_map(|lead| &lead.behind);
             left.behind += behind.map(|(_, entries)| entries).sum::<u64>();
@@ -44,8 +51,11 @@ impl LiveLeft {
     }
 }
 
+/// A partition, its table, and the nodes that are to hold it.
+type Concerned<'m> = (&'m TableName, &'m GroupEntry, &'m [NodeId]);
+
 /// The partitions of live tables that a batch is about, and the nodes that are to hold them.
-fn concerned<'m>(model: &'m Model, batch: &MoveBatch) -> Vec<(&'m GroupEntry, &'m [NodeId])> {
+fn concerned<'m>(model: &'m Model, batch: &MoveBatch) -> Vec<Concerned<'m>> {
     let mut concerned = Vec::new();
     for (table, entry) in model.live_tables() {
         let is_all = batch.replicas.iter().any(|change| change.table == *table);
@@ -64,7 +74,8 @@ fn concerned<'m>(model: &'m Model, batch: &MoveBatch) -> Vec<(&'m GroupEntry, &'
             })
         };
         let wanted = model.wanted_groups(table).into_iter();
-        concerned.extend(wanted.filter(|(group, _)| is_all || is_in(group)));
+        let wanted = wanted.filter(|(group, _)| is_all || is_in(group));
+        concerned.extend(wanted.map(|(group, nodes)| (table, group, nodes)));
     }
     concerned
 }

@@ -9,6 +9,7 @@ use forebay_run::Order;
 use super::layouts::unused;
 use super::live_tables::check_live_lists;
 use super::members::{down_since, entry_of, fits_not};
+use super::rebalance::bringing;
 use super::{CoordinatorAction, Step, Summary};
 use crate::bugs::{Bug, is_planted};
 use crate::formats::{has_plans, speaks_not};
@@ -311,9 +312,11 @@ impl Step<'_> {
             fits(&self.model, batch)?;
         }
         let mut after = self.model.clone();
-        plan.batches
-            .iter()
-            .for_each(|batch| carry_out(&mut after, batch));
+        for batch in &plan.batches {
+            let mut bringing = bringing(&after, batch).into_iter();
+            bringing.try_for_each(|node| self.check_up(node))?;
+            carry_out(&mut after, batch);
+        }
         check_live_lists(&self.model, &after)?;
         let holding = holders(&after);
         if !holding.is_disjoint(&plan.wish.drained()) {
@@ -323,7 +326,10 @@ impl Step<'_> {
             self.check_lists(batch, holding.len())?;
         }
         let mut copies = plan.copies.iter();
-        copies.try_for_each(|(node, bytes)| self.check_room(*node, *bytes))
+        copies.try_for_each(|(node, bytes)| {
+            self.check_up(*node)?;
+            self.check_room(*node, *bytes)
+        })
     }
 
     /// What a client made, and may be wrong: no list gets shorter than tables want and nodes are.
@@ -346,6 +352,16 @@ impl Step<'_> {
         replicas.try_for_each(|change| in_bounds(change.to).map(drop))
     }
 
+    fn check_up(&self, node: NodeId) -> Result<(), String> {
+        match self.is_alive(node) {
+            true => Ok(()),
+            false => Err(format!(
+                "node {} is to hold more, and is down: start it, or make a plan without it",
+                self.model.node_name(node)
+            )),
+        }
+    }
+
     fn check_room(&self, node: NodeId, bytes: u64) -> Result<(), String> {
         let Some(entry) = self.model.node(node) else {
             return Err(format!(
@@ -353,11 +369,6 @@ impl Step<'_> {
             ));
         };
         let name = &entry.name;
-        if !entry.is_up() {
-            return Err(format!(
-                "node {name} is to hold more, and is down: start it, or make a plan without it"
-            ));
-        }
         let free = self.heard.get(&node).and_then(|heard| heard.free_bytes);
         match free {
             Some(free) if free < bytes.saturating_add(SPARE_BYTES) => Err(format!(

@@ -1,6 +1,6 @@
 //! Live tables that lost the majority of their replicas for good, and what an operator does then.
 
-use forebay_engine::{PartitionId, TableName};
+use forebay_engine::{Bound, PartitionId, TableName};
 use forebay_replica::GroupId;
 
 use super::clients::Report;
@@ -150,6 +150,44 @@ fn no_plan_leaves_a_partition_to_the_dead_alone() {
     };
     let refused = carry_out(&mut world, wish).unwrap_err();
     assert!(refused.contains("nodes that are down"), "{refused}");
+}
+
+/// A plan would wait for a node that is down, and a cut for a majority.
+#[test]
+fn what_would_wait_for_the_dead_is_refused() {
+    let mut world = carts_on(5, 9);
+    let named = |world: &World, name: &str| {
+        let mut all = world.store.current().all_nodes();
+        all.find(|entry| entry.name.as_str() == name)
+            .map(|entry| entry.id)
+    };
+    let (first, last) = (named(&world, "n0").unwrap(), named(&world, "n4").unwrap());
+    assert_eq!(carry_out(&mut world, Wish::Drain([last].into())), Ok(()));
+    world.kill(4);
+    world.go_on_for_s(20);
+    for wish in [
+        Wish::Add([last].into()),
+        Wish::Replace {
+            gone: first,
+            new: last,
+        },
+    ] {
+        let refused = carry_out(&mut world, wish).unwrap_err();
+        assert!(
+            refused.contains("n4 is to hold more, and is down"),
+            "{refused}"
+        );
+    }
+    (1..4).for_each(|host| world.kill(host));
+    world.go_on_for_s(20);
+    let cut = world.submit(Request::Split {
+        table: TableName::new("carts").unwrap(),
+        at: Bound::Slot(100),
+    });
+    world.go_on_for_s(20);
+    let report = &world.ops[cut].report;
+    let is_refused = matches!(report, Some(Report::Refused(words)) if words.contains("no leader"));
+    assert!(is_refused, "{report:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use forebay_io::start_thread;
+use forebay_io::start_behind;
 use forebay_run::RunError;
 use tracing::{debug, info, warn};
 
@@ -195,7 +195,7 @@ impl LiveShared {
         let name = format!("{} {}", worker.name, self.shape.table);
         let mut handles = self.workers.handles.lock();
         handles.retain(|handle| !handle.is_finished());
-        handles.push(start_thread(name, move || shared.work(worker))?);
+        handles.push(start_behind(name, move || shared.work(worker))?);
         Ok(())
     }
 

@@ -197,10 +197,7 @@ fn decoded_type(data_type: &DataType, guess: Option<&DataType>) -> DataType {
 }
 
 fn decode(decoder: &mut Decoder, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
-    let reason = |error: ArrowError| {
-        let message = error.to_string();
-        message.trim_start_matches("Json error: ").to_owned()
-    };
+    let reason = |error: ArrowError| told(&error.to_string());
     let taken = decoder.decode(bytes).map_err(reason)?;
     if taken < bytes.len() && !bytes[taken..].trim_ascii().is_empty() {
         return Err(MORE.to_owned());
@@ -212,6 +209,30 @@ fn decode(decoder: &mut Decoder, bytes: &[u8], count: usize) -> Result<RecordBat
         Some(batch) if batch.num_rows() == count => Ok(batch),
         _ => Err(MORE.to_owned()),
     }
+}
+
+/// What the decoder says, in the words of whoever wrote the file.
+fn told(message: &str) -> String {
+    const INNER: &str = "Json error: ";
+    let mut path = Vec::new();
+    let mut rest = message.trim_start_matches(INNER);
+    while let Some(inner) = rest.strip_prefix("whilst decoding field '")
+        && let Some((name, after)) = inner.split_once("': ")
+    {
+        path.push(name);
+        rest = after.trim_start_matches(INNER);
+    }
+    let field = path.join(".");
+    let got = rest.strip_prefix("expected string got ");
+    let nested = match got.and_then(|got| got.bytes().next()) {
+        Some(b'{') => "an object",
+        Some(b'[') => "a list",
+        _ if path.is_empty() => return rest.to_owned(),
+        _ => return format!("the field '{field}': {rest}"),
+    };
+    format!(
+        "the field '{field}' holds {nested} of JSON, and takes a text, a number, true, false or null"
+    )
 }
 
 fn build(schema: &SchemaRef) -> Result<Decoder, ArrowError> {
@@ -385,5 +406,22 @@ impl<T: ArrowPrimitiveType> ArrayDecoder for Exact<T> {
         };
         let numbers: Result<Vec<Option<T::Native>>, ArrowError> = at.iter().map(number).collect();
         Ok(Arc::new(PrimitiveArray::<T>::from_iter(numbers?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+
+    #[test]
+    fn what_the_decoder_says_is_told_by_field() {
+        let nested = "Json error: whilst decoding field 'a': Json error: whilst decoding field 'b': expected string got [1\"x\"]";
+        assert_eq!(
+            told(nested),
+            "the field 'a.b' holds a list of JSON, and takes a text, a number, true, false or null"
+        );
+        let other = "Json error: whilst decoding field 'a': expected { got 1";
+        assert_eq!(told(other), "the field 'a': expected { got 1");
+        assert_eq!(told("Json error: something else"), "something else");
     }
 }

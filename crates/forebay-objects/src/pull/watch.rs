@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_engine::{Pointer, RunId, TableName};
-use forebay_io::start_thread;
+use forebay_io::start_behind;
 use object_store::UpdateVersion;
 use tracing::{info, warn};
 
@@ -430,6 +430,6 @@ fn spawn(
         }
         Ok(())
     };
-    let thread = start_thread("forebay-bring", bring)?;
+    let thread = start_behind("forebay-bring", bring)?;
     Ok(Job { cancelled, thread })
 }

@@ -74,7 +74,8 @@ fn text(args: &AcceptLoss, lost: &[LostPartition]) -> String {
     let table = &args.table;
     if lost.is_empty() {
         return format!(
-            "each partition of {table} has a leader, or had one 5 s ago: there is nothing to accept"
+            "each partition of {table} has a leader, or had one 5 s ago: there is nothing to accept. Where nodes died just now, ask \
+             again in 20 s"
         );
     }
     let lines = lost

@@ -124,6 +124,10 @@ pub fn moving(plan: &PlanStatus) -> String {
         MoveStage::Done => "done".to_owned(),
         MoveStage::Stopped => "ended".to_owned(),
     };
+    let is_lost = match plan.live_without_majority {
+        0 => String::new(),
+        count => format!(" ({count} of them without a majority: see the problems)"),
+    };
     let live = match (plan.stage, plan.live_partitions) {
         (MoveStage::Copying { .. }, 1) => {
             ", 1 partition of a live table is not there yet".to_owned()
@@ -138,7 +142,7 @@ pub fn moving(plan: &PlanStatus) -> String {
         format!(", about {left} left")
     });
     format!(
-        "{} ({}): {} of {} batches, {} of {}, {stage}{live}{}",
+        "{} ({}): {} of {} batches, {} of {}, {stage}{live}{is_lost}{}",
         plan.wish,
         plan.request,
         plan.done,
