@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 
 use forebay_engine::TableName;
 
-use super::Step;
 use super::groups::{GroupWatch, stays_on};
-use super::rebalance::{Brought, NO_PROGRESS, bringing};
 use crate::ids::NodeId;
 use crate::lost_majority::LostPartition;
 use crate::model::{GroupEntry, Model, MoveBatch};
+use crate::planning::bringing;
 
 /// What is left to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -92,29 +91,4 @@ fn reachable(
     let is_waited_for =
         |node: &&NodeId| is_up(node) || bringing.contains(node) || stays_on(group, **node);
     wanted.iter().filter(is_waited_for).copied().collect()
-}
-
-impl Step<'_> {
-    /// Whether the groups of live tables that a batch is about are where it wants them.
-    pub fn live_moved(&mut self, batch: &MoveBatch) -> Brought {
-        let left = LiveLeft::of(&self.model, self.groups, batch);
-        if left.partitions == 0 {
-            self.moves.live = None;
-            return Brought::All;
-        }
-        let now = self.now.monotonic;
-        let (before, at) = self.moves.live.get_or_insert((left.clone(), now));
-        if *before != left {
-            (*before, *at) = (left.clone(), now);
-        }
-        match self.now.since(*at) >= NO_PROGRESS {
-            true => Brought::Failed(format!(
-                "{} partitions of live tables made no progress for {} min: see which have no leader or no majority \
-                 (forebay cluster status)",
-                left.partitions,
-                NO_PROGRESS.as_secs() / 60
-            )),
-            false => Brought::NotYet,
-        }
-    }
 }

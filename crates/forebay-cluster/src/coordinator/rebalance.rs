@@ -13,7 +13,7 @@
 //! While a rollout is under way nothing changes that would have nodes hold something else: the
 //! rollout goes first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Step;
@@ -21,10 +21,11 @@ use super::live_moves::LiveLeft;
 use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::Readiness;
-use crate::model::{Model, MoveBatch, MoveStage, Phase, Rebalance, ReplicasChange, RequestId};
+use crate::model::{MoveBatch, MoveStage, Phase, Rebalance, ReplicasChange, RequestId};
+use crate::planning::bringing;
 
 /// A node that makes no progress for so long ends a plan, and so does one that is down.
-pub const NO_PROGRESS: Duration = Duration::from_secs(10 * 60);
+const NO_PROGRESS: Duration = Duration::from_secs(10 * 60);
 const DOWN: Duration = Duration::from_secs(2 * 60);
 /// How long a command may be on its way to who held its key before: as long as one that is
 /// forwarded takes at most.
@@ -42,7 +43,7 @@ pub struct MoveWatch {
     /// Since when all have heard of what stands.
     known_since: Option<Duration>,
     /// How much was left of what live tables' groups have to do, and since when.
-    pub live: Option<(LiveLeft, Duration)>,
+    live: Option<(LiveLeft, Duration)>,
 }
 
 impl Step<'_> {
@@ -246,6 +247,29 @@ impl Step<'_> {
         }
     }
 
+    /// Whether the groups of live tables that a batch is about are where it wants them.
+    fn live_moved(&mut self, batch: &MoveBatch) -> Brought {
+        let left = LiveLeft::of(&self.model, self.groups, batch);
+        if left.partitions == 0 {
+            self.moves.live = None;
+            return Brought::All;
+        }
+        let now = self.now.monotonic;
+        let (before, at) = self.moves.live.get_or_insert((left.clone(), now));
+        if *before != left {
+            (*before, *at) = (left.clone(), now);
+        }
+        match self.now.since(*at) >= NO_PROGRESS {
+            true => Brought::Failed(format!(
+                "{} partitions of live tables made no progress for {} min: see which have no leader or no majority \
+                 (forebay cluster status)",
+                left.partitions,
+                NO_PROGRESS.as_secs() / 60
+            )),
+            false => Brought::NotYet,
+        }
+    }
+
     fn is_rolling(&self) -> bool {
         self.model.work.under_way().next().is_some()
     }
@@ -315,30 +339,8 @@ impl Step<'_> {
 }
 
 /// How a node stands that has to bring something.
-pub enum Brought {
+enum Brought {
     All,
     NotYet,
     Failed(String),
-}
-
-/// The nodes that come to hold something by a batch.
-pub fn bringing(model: &Model, batch: &MoveBatch) -> BTreeSet<NodeId> {
-    let mut nodes = BTreeSet::new();
-    for change in &batch.lists {
-        let tables = model.all_tables();
-        let tables = tables.filter(|(_, table)| table.layout == change.layout);
-        for (_, table) in tables {
-            let first = |list: &[NodeId]| list[..list.len().min(table.replicas)].to_vec();
-            let old = first(&change.old);
-            nodes.extend(first(&change.new).iter().filter(|node| !old.contains(node)));
-        }
-    }
-    for change in &batch.replicas {
-        let entry = model.table(&change.table);
-        let layout = entry.and_then(|entry| model.layout_of(entry));
-        let ranges = layout.into_iter().flat_map(|layout| layout.ranges());
-        let more = ranges.flat_map(|range| range.list.iter().take(change.to).skip(change.from));
-        nodes.extend(more);
-    }
-    nodes
 }

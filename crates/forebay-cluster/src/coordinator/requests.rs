@@ -9,7 +9,6 @@ use forebay_run::Order;
 use super::layouts::unused;
 use super::live_tables::check_live_lists;
 use super::members::{down_since, entry_of, fits_not};
-use super::rebalance::bringing;
 use super::{CoordinatorAction, Step, Summary};
 use crate::bugs::{Bug, is_planted};
 use crate::formats::{has_plans, speaks_not};
@@ -20,7 +19,7 @@ use crate::model::{
     Aim, Answered, FORMAT_OF_REMAKES, Model, MoveBatch, MovePlan, NodeEntry, NodeState, Outcome,
     Phase, RequestId, Rollout, RolloutId, RolloutOptions, RolloutTable, TableEntry,
 };
-use crate::planning::{carry_out, fits, holders};
+use crate::planning::{bringing, carry_out, fits, holders};
 use crate::request::{REPLICAS, Request, SwapTo};
 use crate::time::MOST_WAIT;
 use crate::version::SPARE_BYTES;

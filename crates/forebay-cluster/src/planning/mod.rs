@@ -161,6 +161,28 @@ pub fn holders(model: &Model) -> BTreeSet<NodeId> {
     layouts.flat_map(|(_, layout)| listed(layout)).collect()
 }
 
+/// The nodes that come to hold something by a batch.
+pub fn bringing(model: &Model, batch: &MoveBatch) -> BTreeSet<NodeId> {
+    let mut nodes = BTreeSet::new();
+    for change in &batch.lists {
+        let tables = model.all_tables();
+        let tables = tables.filter(|(_, table)| table.layout == change.layout);
+        for (_, table) in tables {
+            let first = |list: &[NodeId]| list[..list.len().min(table.replicas)].to_vec();
+            let old = first(&change.old);
+            nodes.extend(first(&change.new).iter().filter(|node| !old.contains(node)));
+        }
+    }
+    for change in &batch.replicas {
+        let entry = model.table(&change.table);
+        let layout = entry.and_then(|entry| model.layout_of(entry));
+        let ranges = layout.into_iter().flat_map(|layout| layout.ranges());
+        let more = ranges.flat_map(|range| range.list.iter().take(change.to).skip(change.from));
+        nodes.extend(more);
+    }
+    nodes
+}
+
 fn nodes_afterwards(model: &Model, wish: &Wish) -> Result<BTreeSet<NodeId>, PlanningError> {
     let (drained, added) = (wish.drained(), wish.added());
     let mut nodes = holders(model);
