@@ -8,7 +8,6 @@ use forebay_run::hash::SLOTS;
 use super::Step;
 use super::groups::GroupWatch;
 use super::requests::Refusal;
-use crate::lost_majority::LostPartition;
 use crate::model::{GroupEntry, HalfIds, PeerEntry, PeerState, fresh_id};
 use crate::time::BEAT_LOST;
 
@@ -89,18 +88,17 @@ impl Step<'_> {
         let wanted = wanted.iter().find(|(known, _)| known.group == group.group);
         let is_made = |made: &PeerEntry| made.state == PeerState::Made;
         group.peers.iter().all(is_made)
-            && self.has_leader(table, group)
+            && self.has_leader(group)
             && wanted.is_some_and(|(_, wanted)| self.groups.is_there(group, wanted))
     }
 
     /// Whether a node that is heard leads it, and a majority is on nodes that are up.
-    fn has_leader(&self, table: &TableName, group: &GroupEntry) -> bool {
+    fn has_leader(&self, group: &GroupEntry) -> bool {
         let leading = self.groups.leading(group.group);
         let heard = leading.and_then(|leading| self.heard.get(&leading.node));
         let is_heard = heard.is_some_and(|heard| self.now.since(heard.at) < BEAT_LOST);
         let up = group.peers.iter().filter(|peer| self.is_alive(peer.node));
-        let is_lost = LostPartition::of(&self.model, self.groups, table, group).is_some();
-        is_heard && up.count() > group.peers.len() / 2 && !is_lost
+        is_heard && up.count() > group.peers.len() / 2
     }
 
     /// Names two partitions where somebody has said that the one is cut.

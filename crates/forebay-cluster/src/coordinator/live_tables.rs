@@ -106,7 +106,7 @@ impl Step<'_> {
 }
 
 /// A majority of fewer nodes than replicas may be all of them: no plan makes that of a live table.
-/// `after`: what a plan makes of the cluster.
+/// `before`: the cluster as it is; `after`: what a plan makes of it.
 pub fn check_live_lists(before: &Model, after: &Model) -> Result<(), String> {
     for (table, entry) in after.live_tables() {
         let replicas = live_replicas(entry.replicas)?;
