@@ -98,8 +98,8 @@ def wait_under_way(cluster, stage="bringing"):
 class Counting:
     """Threads that add 1 to keys again and again, and note how often for certain and perhaps."""
 
-    def __init__(self, nodes, names):
-        self.names, self.is_over = names, False
+    def __init__(self, nodes, names, table="t"):
+        self.names, self.table, self.is_over = names, table, False
         self.certain = dict.fromkeys(names, 0)
         self.perhaps = dict.fromkeys(names, 0)
         self.done = 0
@@ -116,7 +116,7 @@ class Counting:
             while not self.is_over:
                 name = chance.choice(self.names)
                 try:
-                    client.incr(f"t:{name}")
+                    client.incr(f"{self.table}:{name}")
                     with self.lock:
                         self.certain[name] += 1
                         self.done += 1

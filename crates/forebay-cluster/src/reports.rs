@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use forebay_engine::live::PartitionSize;
 use forebay_replica::{GroupId, Membership, PeerId};
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +96,9 @@ pub struct Lead {
     /// How many entries each other peer lacks of what is decided; those that do not answer are not
     /// in it.
     pub behind: Vec<(PeerId, u64)>,
+    /// About how much the partition holds; none: it was not looked at yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<PartitionSize>,
 }
 
 impl GroupReport {
@@ -103,10 +107,13 @@ impl GroupReport {
         self.problem.is_some() || self.ails
     }
 
-    /// Whether another one is no news: how far a voter is behind changes with each write.
+    /// Whether another one is no news: how far a voter is behind changes with each write, and how
+    /// much a partition holds, too.
     fn is_like(&self, other: &Self) -> bool {
         let shape = |report: &Self| {
             let lead = report.leads.as_ref();
+            let size = lead.and_then(|lead| lead.size.as_ref());
+            let size = size.map(|size| size.bytes.checked_ilog2());
             let behind = lead.map(|lead| {
                 let learners = &lead.members.learners;
                 let rough = |(peer, entries): &(PeerId, u64)| {
@@ -118,7 +125,7 @@ impl GroupReport {
             let stranded = report.stranded.clone();
             let load = report.load.clone();
             let problem = (report.problem, report.ails);
-            (report.term, problem, behind, stranded, load)
+            (report.term, problem, behind, size, stranded, load)
         };
         let members = |report: &Self| report.leads.as_ref().map(|lead| lead.members.clone());
         shape(self) == shape(other) && members(self) == members(other)
@@ -267,6 +274,7 @@ mod tests {
                     ..Membership::founders(&[PeerId(1), PeerId(2)])
                 },
                 behind: entries,
+                size: None,
             }),
             ..report(1, 1)
         };
@@ -278,5 +286,27 @@ mod tests {
             !one.is_like(&lead(vec![(three, 1000)])),
             "it does not answer"
         );
+    }
+
+    #[test]
+    fn a_size_is_news_where_it_has_doubled() {
+        let sized = |bytes: u64| {
+            let size = PartitionSize {
+                records: bytes / 100,
+                bytes,
+                marks: Vec::new(),
+            };
+            GroupReport {
+                leads: Some(Lead {
+                    members: Membership::founders(&[PeerId(1)]),
+                    behind: Vec::new(),
+                    size: Some(size),
+                }),
+                ..report(1, 1)
+            }
+        };
+        assert!(sized(70_000).is_like(&sized(90_000)));
+        assert!(!sized(70_000).is_like(&sized(140_000)));
+        assert!(!sized(0).is_like(&sized(140_000)));
     }
 }

@@ -55,6 +55,8 @@ pub enum Request {
         table: TableName,
         partitions: Vec<PartitionId>,
     },
+    /// How much do these live tables hold? Nothing is changed.
+    Survey { tables: BTreeSet<TableName> },
     /// A partition of a live table is to be cut in two at this place.
     Split { table: TableName, at: Bound },
     /// A node is worked on: for so long it is not taken for lost.

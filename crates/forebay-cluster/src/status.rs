@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::{Coordinator, LiveLeft};
+use crate::coordinator::{Coordinator, LiveLeft, splits_left};
 use crate::ids::{HostPort, NodeId};
 use crate::live_status::{LiveStatus, LiveTableStatus};
 use crate::load_status::LoadStatus;
@@ -129,6 +129,9 @@ pub struct PlanStatus {
     /// Of these the ones without a majority: the plan waits until they have one.
     #[serde(default)]
     pub live_without_majority: usize,
+    /// Partitions that this batch has still to cut in two.
+    #[serde(default)]
+    pub cuts_left: usize,
     /// By the pace so far; none where nothing is known of that.
     pub left_s: Option<u64>,
 }
@@ -307,6 +310,7 @@ impl PlanStatus {
         let mut done_bytes = plan.done_bytes;
         let mut waits_for = BTreeSet::new();
         let mut live = LiveLeft::default();
+        let mut cuts_left = 0;
         let heard = coordinator.map(|(coordinator, _)| coordinator.heard());
         if matches!(plan.stage, MoveStage::Copying { .. }) {
             for (node, heard) in heard.into_iter().flatten() {
@@ -318,7 +322,11 @@ impl PlanStatus {
                     waits_for.insert(*node);
                 }
             }
-            let batch = coordinator.zip(model.batch_of(plan));
+            let batch = model.batch_of(plan);
+            cuts_left = batch
+                .as_ref()
+                .map_or(0, |batch| splits_left(model, batch).len());
+            let batch = coordinator.zip(batch);
             live = batch.map_or(live, |((coordinator, _), batch)| {
                 LiveLeft::of(model, coordinator.groups(), &batch)
             });
@@ -341,6 +349,7 @@ impl PlanStatus {
             waits_for: names(model, &waits_for),
             live_partitions: live.partitions,
             live_without_majority: live.without_majority,
+            cuts_left,
             left_s,
         }
     }
@@ -358,6 +367,7 @@ pub fn shown_wish(wish: &Wish, model: &Model) -> String {
         Wish::Add(nodes) => format!("add {}", all(nodes)),
         Wish::Replace { gone, new } => format!("{} in the place of {}", one(new), one(gone)),
         Wish::Even => "even out what nodes hold".to_owned(),
+        Wish::Insert { table } => format!("make {table} ready for a bulk insert"),
         Wish::Replicas { table, count: 1 } => format!("1 replica of {table}"),
         Wish::Replicas { table, count } => format!("{count} replicas of {table}"),
     }

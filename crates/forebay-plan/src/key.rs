@@ -1,32 +1,36 @@
-//! Keys as a plan's JSON has them: numbers (hashes, times) or strings.
+//! Keys as a plan's JSON has them: numbers (hashes, times), strings, or bytes that are no string.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-use serde::de::{self, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A key by which a table is ordered. Integers and strings compare exactly; an integer compares
-/// with a fraction as its nearest double; numbers stand before strings.
+/// with a fraction as its nearest double; numbers stand before strings. Strings and bytes compare
+/// byte by byte, so a string and its own bytes are one key.
 #[derive(Debug, Clone)]
 pub enum Key {
     Integer(i128),
     /// Finite.
     Fraction(f64),
     Text(String),
+    /// In JSON `{"key_hex": "00ff"}`.
+    Bytes(Vec<u8>),
 }
 
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
-        use Key::{Fraction, Integer, Text};
+        use Key::{Fraction, Integer};
         match (self, other) {
             (Integer(a), Integer(b)) => a.cmp(b),
             (Integer(a), Fraction(b)) => (*a as f64).total_cmp(b),
             (Fraction(a), Integer(b)) => a.total_cmp(&(*b as f64)),
             (Fraction(a), Fraction(b)) => a.total_cmp(b),
-            (Text(a), Text(b)) => a.cmp(b),
-            (Text(_), _) => Ordering::Greater,
-            (_, Text(_)) => Ordering::Less,
+            // What is no string and no bytes is a number.
+            _ => self.as_bytes().cmp(&other.as_bytes()),
         }
     }
 }
@@ -46,8 +50,35 @@ impl PartialEq for Key {
 impl Eq for Key {}
 
 impl Key {
+    /// A string where the bytes are one.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::Text(text),
+            Err(error) => Self::Bytes(error.into_bytes()),
+        }
+    }
+
+    /// A string's or bytes'; none of a number.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Integer(_) | Self::Fraction(_) => None,
+            Self::Text(text) => Some(text.as_bytes()),
+            Self::Bytes(bytes) => Some(bytes),
+        }
+    }
+
+    /// Whether it is a string or bytes, and no number: a table's keys are all the one or the other.
     pub fn is_text(&self) -> bool {
-        matches!(self, Self::Text(_))
+        self.as_bytes().is_some()
+    }
+}
+
+/// Two digits for each byte.
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -57,6 +88,7 @@ impl fmt::Display for Key {
             Self::Integer(n) => write!(f, "{n}"),
             Self::Fraction(n) => write!(f, "{n}"),
             Self::Text(text) => write!(f, "{text:?}"),
+            Self::Bytes(bytes) => write!(f, "0x{}", Hex(bytes)),
         }
     }
 }
@@ -71,6 +103,11 @@ impl Serialize for Key {
             },
             Self::Fraction(n) => serializer.serialize_f64(*n),
             Self::Text(text) => serializer.serialize_str(text),
+            Self::Bytes(bytes) => {
+                let mut map = serializer.serialize_map(Some(1))?;
+                map.serialize_entry("key_hex", &Hex(bytes).to_string())?;
+                map.end()
+            }
         }
     }
 }
@@ -83,11 +120,32 @@ impl<'de> Deserialize<'de> for Key {
 
 struct KeyVisitor;
 
-impl Visitor<'_> for KeyVisitor {
+/// The JSON of bytes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HexKey {
+    #[serde(deserialize_with = "from_hex")]
+    key_hex: Vec<u8>,
+}
+
+fn from_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let pair = |pair: &[u8]| {
+        let digit = |byte: &u8| char::from(*byte).to_digit(16);
+        match pair {
+            [high, low] => Some((digit(high)? << 4 | digit(low)?) as u8),
+            _ => None,
+        }
+    };
+    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
+    bytes.ok_or_else(|| de::Error::custom("is not pairs of hex digits"))
+}
+
+impl<'de> Visitor<'de> for KeyVisitor {
     type Value = Key;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key: a number or a string")
+        f.write_str("a key: a number, a string or {\"key_hex\": digits}")
     }
 
     fn visit_u64<E: de::Error>(self, n: u64) -> Result<Key, E> {
@@ -106,6 +164,11 @@ impl Visitor<'_> for KeyVisitor {
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Key, E> {
         Ok(Key::Text(text.to_owned()))
     }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Key, A::Error> {
+        let hex = HexKey::deserialize(MapAccessDeserializer::new(fields))?;
+        Ok(Key::from_bytes(hex.key_hex))
+    }
 }
 
 #[cfg(test)]
@@ -121,5 +184,37 @@ mod tests {
         assert_eq!(sorted, r#"[-3,2,2.5,18446744073709551615,"a","b"]"#);
         assert!(serde_json::from_str::<Key>("[1]").is_err());
         assert!(serde_json::from_str::<Key>("null").is_err());
+    }
+
+    #[test]
+    fn bytes_sort_among_strings_and_survive_json() {
+        let text = r#"[{"key_hex":"ff"},"b",{"key_hex":"61FF00"},"a",{"key_hex":""},"\u00e9",7]"#;
+        let mut keys: Vec<Key> = serde_json::from_str(text).expect("keys");
+        keys.sort();
+        let sorted = serde_json::to_string(&keys).expect("JSON");
+        assert_eq!(
+            sorted,
+            r#"[7,"","a",{"key_hex":"61ff00"},"b","é",{"key_hex":"ff"}]"#
+        );
+        assert_eq!(keys[3].to_string(), "0x61ff00");
+        assert_eq!(
+            Key::Bytes(b"a".to_vec()),
+            Key::from_bytes(b"a".to_vec()),
+            "one key"
+        );
+        assert!(matches!(Key::from_bytes(b"a".to_vec()), Key::Text(_)));
+        assert!(Key::Bytes(vec![]).is_text() && !Key::Integer(1).is_text());
+        for wrong in [
+            r#"{"key_hex":"0"}"#,
+            r#"{"key_hex":"0g"}"#,
+            r#"{"key_hex":"é0"}"#,
+            r#"{"key_hex":"+1"}"#,
+            r#"{"key_hex":1}"#,
+            r#"{"hex":"00"}"#,
+            r#"{"key_hex":"00","x":1}"#,
+            "{}",
+        ] {
+            assert!(serde_json::from_str::<Key>(wrong).is_err(), "{wrong}");
+        }
     }
 }

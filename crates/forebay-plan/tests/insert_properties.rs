@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{cost, exact};
+use common::{cost, exact, replicated};
 use forebay_plan::Action;
-use forebay_plan::insert::{InsertItem, Machine, Mode, Problem, Request, plan, solve};
+use forebay_plan::insert::{Holders, InsertItem, Machine, Mode, Problem, Request, plan, solve};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -55,6 +55,20 @@ fn problem(partitions: usize) -> impl Strategy<Value = Problem> {
     })
 }
 
+/// Pieces with up to three replicas on machines that follow each other.
+fn replicated_problem(pieces: usize) -> impl Strategy<Value = Problem> {
+    prop::collection::vec(machine(), 1..6).prop_flat_map(move |machines| {
+        let count = machines.len() as u32;
+        let piece = (size(), size(), 0..count, 1..=count.min(3));
+        let piece = piece.prop_map(move |(insert, moving, first, replicas)| {
+            let homes = (0..replicas).map(|next| (first + next) % count);
+            (insert, moving, homes.collect())
+        });
+        (prop::collection::vec(piece, 0..pieces), Just(machines))
+            .prop_map(|(pieces, machines)| replicated(machines, &pieces))
+    })
+}
+
 fn modes() -> [Mode; 3] {
     [Mode::Paper, Mode::Fast, Mode::Polish]
 }
@@ -90,6 +104,30 @@ proptest! {
     }
 
     #[test]
+    fn replicas_of_a_piece_are_apart_and_priced_right(problem in replicated_problem(15)) {
+        for mode in [Mode::Fast, Mode::Polish] {
+            let solution = solved(&problem, mode);
+            for (item, to) in (0u32..).zip(&solution.dest) {
+                let mut others = problem.siblings(item);
+                prop_assert!(others.all(|other| solution.dest[other as usize] != *to));
+            }
+            let again = cost(&problem, &solution.dest);
+            prop_assert!((again - solution.cost).abs() <= 1e-9 * again);
+            prop_assert!(solution.cost <= cost(&problem, &problem.homes()) * (1.0 + 1e-12));
+            prop_assert!(solution.lower_bound <= solution.cost);
+        }
+    }
+
+    #[test]
+    fn no_plan_of_replicas_comes_below_the_bound(problem in replicated_problem(4)) {
+        let optimum = exact(&problem);
+        let fast = solved(&problem, Mode::Fast);
+        prop_assert!(fast.lower_bound <= optimum * (1.0 + 1e-9), "{} of {optimum}", fast.lower_bound);
+        prop_assert!(fast.cost >= optimum * (1.0 - 1e-9), "{} of {optimum}", fast.cost);
+        prop_assert!(fast.cost <= optimum * 1.05 + 1e-9, "{} of {optimum}", fast.cost);
+    }
+
+    #[test]
     fn no_plan_comes_below_the_bound(problem in problem(8)) {
         let optimum = exact(&problem);
         let fast = solved(&problem, Mode::Fast);
@@ -109,9 +147,10 @@ proptest! {
         for region in std::iter::once(&planned.own).chain(&planned.regions) {
             let end = region.plan.simulate(region.map.clone());
             let end = end.map_err(|error| TestCaseError::fail(error.to_string()))?;
-            let there: Vec<u32> = end.partitions.iter().map(|p| p.replicas[0]).collect();
-            prop_assert_eq!(&there, &region.dest);
-            prop_assert!(end.partitions.iter().all(|p| p.replicas.len() == 1));
+            let there = end.partitions.iter().map(|p| p.replicas.as_slice());
+            prop_assert!(there.eq(region.dest.iter().map(|to| to.machines())));
+            let numbers = |to: &Holders| matches!(to, Holders::One(_));
+            prop_assert!(region.dest.iter().all(numbers));
             let moves = region.plan.steps.iter();
             let moves = moves.filter(|step| matches!(step.action, Action::Move { .. })).count();
             prop_assert_eq!(moves, region.moves.len());

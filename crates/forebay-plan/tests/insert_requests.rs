@@ -46,6 +46,13 @@ fn wrong_requests_are_refused_at_the_field() {
         table[field] = value;
         json!({"machines": 2, "tables": [table]})
     };
+    let with = |fields: Value| {
+        let mut table = table.clone();
+        for (field, value) in fields.as_object().expect("fields") {
+            table[field] = value.clone();
+        }
+        json!({"machines": 2, "tables": [table]})
+    };
     for (request, path) in [
         (
             json!({"machines": 2, "partitions": [part, [1, 1, 0]]}),
@@ -165,6 +172,72 @@ fn wrong_requests_are_refused_at_the_field() {
             "tables[0].sample_fraction",
         ),
         (tables("new_fraction", json!(1.5)), "tables[0].new_fraction"),
+        (
+            tables("home", json!([[0, 1], [0, 2]])),
+            "tables[0].home[1][1]",
+        ),
+        (tables("home", json!([[0], [1, 1]])), "tables[0].home[1][1]"),
+        (tables("home", json!([[0, 1], [1]])), "tables[0].home[1]"),
+        (tables("home", json!([[0, 1], 1])), "tables[0].home[1]"),
+        (tables("home", json!([[], [1]])), "tables[0].home[0]"),
+        (tables("home", json!([0, "a"])), "tables[0].home[1]"),
+        (
+            tables("home", json!([[0, -1], [1, 0]])),
+            "tables[0].home[0][1]",
+        ),
+        (
+            tables("home", json!([[0, 1.5], [1, 0]])),
+            "tables[0].home[0][1]",
+        ),
+        (
+            tables("home", json!([5_000_000_000u64, 1])),
+            "tables[0].home[0]",
+        ),
+        (
+            json!({"machines": 40, "partitions": [
+                {"e": 1, "n": 1, "h": (0..33).collect::<Vec<_>>()}]}),
+            "partitions[0].h",
+        ),
+        (
+            json!({"machines": 2, "partitions": [{"e": 1, "n": 1, "h": [0, 2]}]}),
+            "partitions[0].h[1]",
+        ),
+        (
+            json!({"machines": 2, "partitions": [{"e": 1, "n": 1, "h": []}]}),
+            "partitions[0].h",
+        ),
+        (tables("existing", json!([5])), "tables[0].existing"),
+        (tables("existing", json!([5, -1])), "tables[0].existing[1]"),
+        (tables("existing", json!([5, "a"])), "tables[0].existing[1]"),
+        (tables("new_records", json!(-1)), "tables[0].new_records"),
+        (
+            json!({"machines": 1, "tables": [{"boundaries": [], "home": [0], "new_records": 5}]}),
+            "tables[0].new_records",
+        ),
+        (
+            with(json!({"existing": [1, 1], "existing_fraction": 0.5})),
+            "tables[0].existing_fraction",
+        ),
+        (
+            with(json!({"new_records": 10, "new_fraction": 0.5})),
+            "tables[0].new_fraction",
+        ),
+        (
+            with(json!({"new_records": 10, "existing": [1, 1], "sample_fraction": 0.5})),
+            "tables[0].sample_fraction",
+        ),
+        (
+            tables("boundaries", json!([{"key_hex": "0"}])),
+            "tables[0].boundaries[0].key_hex",
+        ),
+        (
+            tables("boundaries", json!([{"hex": "00"}])),
+            "tables[0].boundaries[0].hex",
+        ),
+        (
+            tables("new_samples", json!([1, {"key_hex": "ff"}])),
+            "tables[0].new_samples[1]",
+        ),
     ] {
         let error = planned(&request).expect_err(&request.to_string());
         assert_eq!(error.path, path, "{request}: {error}");
@@ -180,6 +253,12 @@ fn wrong_requests_are_refused_at_the_field() {
     assert_eq!(
         planned(&region).expect_err("two homes").path,
         "regions[0].homes"
+    );
+    let region = json!({"machines": 2, "partitions": [part],
+        "regions": [{"name": "w", "machines": 2, "homes": [[[0, 0]]]}]});
+    assert_eq!(
+        planned(&region).expect_err("twice on a machine").path,
+        "regions[0].homes[0][0][1]"
     );
 }
 
@@ -279,9 +358,10 @@ fn drained_machines_take_nothing_and_fixed_ones_give_nothing() {
         {"e": 1, "n": 90, "h": 0}, {"e": 1, "n": 90, "h": 0}, {"e": 1, "n": 90, "h": 1},
     ]);
     let out = good(&json!({"machines": [{}, {}, {"takes": false}, {}], "partitions": parts}));
-    assert!(!out.own.dest.contains(&2) && out.own.dest.contains(&3));
+    let dest = &out.own.dest;
+    assert!(!dest.contains(&2.into()) && dest.contains(&3.into()));
     let out = good(&json!({"machines": [{"gives": false}, {}, {}, {}], "partitions": parts}));
-    assert_eq!(out.own.dest[..2], [0, 0]);
+    assert_eq!(out.own.dest[..2], [0.into(), 0.into()]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use forebay_cluster::model::OnFailure;
 use forebay_load::encode::Verb;
 use forebay_load::export::ExportFormat;
+use forebay_load::load::Sampler;
 use forebay_load::push::Extent;
 use forebay_load::sort::Duplicates;
 use forebay_load::sources::Format;
@@ -113,6 +114,13 @@ pub static VERBS: Choices<Verb> = Choices(&[
     Choice::of("update", Verb::Update),
     Choice::of("insert", Verb::Insert),
     Choice::of("delta", Verb::Delta),
+]);
+
+/// Which rows of sources are drawn.
+pub static SAMPLERS: Choices<Sampler> = Choices(&[
+    Choice::of("split", Sampler::Split),
+    Choice::of("random", Sampler::Random),
+    Choice::of("interval", Sampler::Interval),
 ]);
 
 pub static FORMATS: Choices<Format> = Choices(&[

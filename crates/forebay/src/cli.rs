@@ -78,7 +78,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Checkpoint(args) => checkpoint::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
         Command::Cluster(args) => cluster::run(&args, context),
-        Command::Plan(args) => plan::run(&args, context),
+        Command::Plan(args) => plan::run(args, context),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(_) => man::run(Cli::command()),
     }

@@ -2,11 +2,13 @@
 
 mod pointers;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_engine::TableName;
 use forebay_io::{Clock, Random};
 use thiserror::Error;
 
@@ -14,8 +16,8 @@ use crate::catalog::{Catalog, CatalogError, Documented};
 use crate::formats::{cannot_upgrade, has_plans};
 use crate::ids::HostPort;
 use crate::model::{
-    DocRef, Head, Identity, Model, Outcome, Rebalance, RequestId, Rollout, TableLoad, WorkPage,
-    parsed, written,
+    DocRef, Head, Identity, Model, Outcome, Rebalance, RequestId, Rollout, Survey, TableLoad,
+    WorkPage, parsed, written,
 };
 use crate::request::Request;
 use crate::seat::{SEAT, ring};
@@ -95,6 +97,7 @@ pub enum Ended {
     Rebalance(Box<Rebalance>),
     /// The load, which is over.
     Load(Box<TableLoad>),
+    Survey(Survey),
 }
 
 impl fmt::Debug for ClusterClient {
@@ -194,6 +197,16 @@ impl ClusterClient {
         let format = self.check(request)?;
         let id = self.submit(request, format)?;
         self.wait(&id)
+    }
+
+    /// About how much live tables hold, as the coordinator has heard. Nothing is changed.
+    pub fn survey(&self, tables: BTreeSet<TableName>) -> Result<Survey, ClientError> {
+        match self.carry_out(&Request::Survey { tables })? {
+            Ended::Survey(survey) => Ok(survey),
+            _ => Err(ClientError::Refused(
+                "it was taken for another request".to_owned(),
+            )),
+        }
     }
 
     /// Whether the catalog takes such a request, and its format: a node of the program before does
@@ -309,6 +322,7 @@ impl ClusterClient {
             Outcome::Busy(words) => return Some(Err(ClientError::Busy(words.clone()))),
             Outcome::Rebalance => return self.moved(work, id),
             Outcome::Load(number) => return self.loaded(work, *number),
+            Outcome::Survey(survey) => return Some(Ok(Ended::Survey(survey.clone()))),
             Outcome::Rollout(id) => work.rollouts.get(id),
         };
         let Some(rollout) = rollout else {
@@ -342,7 +356,7 @@ impl ClusterClient {
     }
 }
 
-fn has_live_table(model: &Model, table: &forebay_engine::TableName) -> Result<(), String> {
+fn has_live_table(model: &Model, table: &TableName) -> Result<(), String> {
     let entry = model.table(table);
     match entry.and_then(|entry| entry.live()) {
         Some(_) => Ok(()),

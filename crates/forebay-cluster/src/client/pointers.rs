@@ -122,7 +122,7 @@ impl ClusterPointers {
         }
         let rollout = match ended.map_err(refused)? {
             Ended::Rollout(rollout) => *rollout,
-            Ended::Done | Ended::Rebalance(_) | Ended::Load(_) => {
+            Ended::Done | Ended::Rebalance(_) | Ended::Load(_) | Ended::Survey(_) => {
                 return Err(failed("it was taken for another request".to_owned(), false));
             }
         };

@@ -8,7 +8,7 @@ use forebay_run::hash::SLOTS;
 use super::Step;
 use super::groups::GroupWatch;
 use super::requests::Refusal;
-use crate::model::{GroupEntry, HalfIds, PeerEntry, PeerState, fresh_id};
+use crate::model::{GroupEntry, HalfIds, PeerEntry, PeerState, SplitChange, fresh_id};
 use crate::time::BEAT_LOST;
 
 impl Step<'_> {
@@ -17,6 +17,16 @@ impl Step<'_> {
         let groups = self.model.groups.get(table).into_iter();
         let mut all = groups.flat_map(|groups| groups.all());
         all.any(|group| group.splits_off.is_some())
+    }
+
+    /// Whether a table can be cut there; whether it can be now shows later.
+    pub fn check_split(&self, split: &SplitChange) -> Result<(), String> {
+        let SplitChange { table, at } = split;
+        let Some(groups) = self.model.groups.get(table) else {
+            return Err(format!("the cluster has no live table {table}"));
+        };
+        let order = groups.all().next().map(|group| &group.bounds.lower);
+        check_place(table, order, at)
     }
 
     /// Plans a cut, unless a partition begins there already, or comes to.

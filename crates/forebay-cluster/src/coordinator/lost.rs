@@ -65,8 +65,13 @@ impl Step<'_> {
         let is_begun = is_begun.is_some_and(|(nodes, since)| *nodes == lost && is_waiting(*since));
         if !is_asked && !is_begun {
             self.replacing.asked = Some((wish.clone(), self.now.monotonic));
-            let model = Box::new(self.model.clone());
-            self.actions.push(CoordinatorAction::Plan { wish, model });
+            let (model, survey) = (Box::new(self.model.clone()), self.survey_all());
+            let plan = CoordinatorAction::Plan {
+                wish,
+                model,
+                survey,
+            };
+            self.actions.push(plan);
         }
     }
 

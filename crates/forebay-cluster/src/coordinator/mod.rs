@@ -17,9 +17,11 @@ mod live_tables;
 mod loads;
 mod lost;
 mod members;
+mod move_splits;
 mod rebalance;
 mod requests;
 mod rollouts;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod upgrades;
@@ -33,7 +35,7 @@ use crate::catalog::SeenTag;
 use crate::dice::Dice;
 use crate::ids::NodeId;
 use crate::message::{Beat, BeatReply};
-use crate::model::{DocRef, Documents, Head, Model, MovePlan, RequestId, RolloutId, Wish};
+use crate::model::{DocRef, Documents, Head, Model, MovePlan, RequestId, RolloutId, Survey, Wish};
 use crate::request::Request;
 use crate::time::Now;
 use crate::version::VersionSummary;
@@ -44,6 +46,7 @@ use loads::LoadWatch;
 pub use loads::{LoadProgress, is_under_way};
 use lost::Replacing;
 use members::{Heard, NodeIds};
+pub use move_splits::splits_left;
 use rebalance::MoveWatch;
 use rollouts::Watch;
 
@@ -132,6 +135,7 @@ pub enum CoordinatorAction {
     Plan {
         wish: Wish,
         model: Box<Model>,
+        survey: Survey,
     },
     /// They are answered: their documents can go.
     ForgetRequests(BTreeSet<RequestId>),

@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! between -> copying -> changed (head) -> between .. -> releasing -> done
-//!        `-> stopped `-> stopped: nothing of the batch stays
+//!        `-> stopped `-> stopped: nothing of the batch stays but its cuts
 //! ```
+//!
+//! Where a batch cuts partitions of live tables in two, that is done while copies are made. A plan
+//! that cuts and moves has batches of its own for either.
 //!
 //! Those who come to hold a part bring it while others answer. When all of them hold it, one head
 //! changes the lists. Who is in them no longer holds on until every node that is up knows that,
@@ -18,6 +21,7 @@ use std::time::Duration;
 
 use super::Step;
 use super::live_moves::LiveLeft;
+use super::move_splits::CutSoFar;
 use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::Readiness;
@@ -44,6 +48,8 @@ pub struct MoveWatch {
     known_since: Option<Duration>,
     /// How much was left of what live tables' groups have to do, and since when.
     live: Option<(LiveLeft, Duration)>,
+    /// How many partitions were still to be cut, and since when.
+    pub cuts: Option<(usize, Duration)>,
 }
 
 impl Step<'_> {
@@ -96,6 +102,13 @@ impl Step<'_> {
         };
         let mut is_waiting = false;
         let mut problem = moving.cancelled.then(|| "it was cancelled".to_owned());
+        if problem.is_none() {
+            match self.cut_for(&batch) {
+                CutSoFar::All => {}
+                CutSoFar::NotYet => is_waiting = true,
+                CutSoFar::Failed(words) => problem = Some(words),
+            }
+        }
         for node in bringing(&self.model, &batch) {
             match self.brought(node, since) {
                 Brought::All => {}
@@ -126,6 +139,10 @@ impl Step<'_> {
         for change in &batch.replicas {
             self.edit_replicas(change, |entry| entry.replicas = change.to);
         }
+        // Cuts change nothing about who holds what.
+        if batch.lists.is_empty() && batch.replicas.is_empty() {
+            return self.end_batch(moving, &batch);
+        }
         *self.moves = MoveWatch::default();
         moving.stage = MoveStage::Changed {
             since: self.revision,
@@ -141,7 +158,7 @@ impl Step<'_> {
         }
     }
 
-    fn release_batch(&mut self, mut moving: Rebalance, since: u64) {
+    fn release_batch(&mut self, moving: Rebalance, since: u64) {
         let knows = |node: &NodeId| {
             let heard = self.heard.get(node);
             heard.is_some_and(|heard| heard.revision >= since)
@@ -162,6 +179,10 @@ impl Step<'_> {
         for change in &batch.replicas {
             self.edit_replicas(change, |entry| entry.replicas_held = None);
         }
+        self.end_batch(moving, &batch);
+    }
+
+    fn end_batch(&mut self, mut moving: Rebalance, batch: &MoveBatch) {
         *self.moves = MoveWatch::default();
         moving.done += 1;
         moving.done_bytes += batch.copied_bytes;

@@ -26,6 +26,9 @@ use crate::version::SPARE_BYTES;
 
 /// How long answers are told at least, and for how long a coordinator forgets none.
 const KEPT_MS: u64 = 3600 * 1000;
+/// Those that are long go with the next request that is taken up after this: what changes nothing
+/// may be done again.
+const SURVEY_KEPT_MS: u64 = 60 * 1000;
 const ANSWERS_STAY: Duration = Duration::from_secs(600);
 /// How many ended rollouts are told.
 const KEPT: usize = 64;
@@ -35,6 +38,11 @@ pub(super) enum TakenUp {
     /// It needs something that is not known yet.
     Later,
     Answered(Outcome),
+}
+
+fn is_old_survey(answer: &Answered, now_ms: u64) -> bool {
+    let is_old = answer.unix_ms < now_ms.saturating_sub(SURVEY_KEPT_MS);
+    is_old && matches!(answer.outcome, Outcome::Survey(_))
 }
 
 /// Why a request is not carried out.
@@ -72,7 +80,9 @@ impl Step<'_> {
             };
             let unix_ms = self.now.unix_ms;
             let answer = Answered { unix_ms, outcome };
-            self.model.work.edit().answers.insert(id.clone(), answer);
+            let answers = &mut self.model.work.edit().answers;
+            answers.retain(|_, answer| !is_old_survey(answer, unix_ms));
+            answers.insert(id.clone(), answer);
         }
         // Only what was committed is answered: these were found so in the model.
         for id in &answered {
@@ -116,6 +126,10 @@ impl Step<'_> {
             Request::AcceptLoss { table, partitions } => {
                 self.accept_loss(table, partitions)?;
                 Ok(TakenUp::Answered(Outcome::Done))
+            }
+            Request::Survey { tables } => {
+                let survey = self.survey(tables)?;
+                Ok(TakenUp::Answered(Outcome::Survey(survey)))
             }
             Request::Split { table, at } => {
                 self.plan_split(table, at)?;
@@ -309,6 +323,8 @@ impl Step<'_> {
     pub fn check_plan(&self, plan: &MovePlan) -> Result<(), String> {
         for batch in &plan.batches {
             fits(&self.model, batch)?;
+            let mut splits = batch.splits.iter();
+            splits.try_for_each(|split| self.check_split(split))?;
         }
         let mut after = self.model.clone();
         for batch in &plan.batches {

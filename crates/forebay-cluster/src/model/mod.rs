@@ -34,10 +34,12 @@ pub use live::{LiveEntry, Replication, WantedGroup, live_replicas};
 pub use loads::{EndedLoad, LoadDraft, LoadStage, LoadedPartition, TableLoad};
 pub use names::{RequestId, RolloutId};
 pub use nodes::{NodeEntry, NodeState, NodesPage};
-pub use rebalance::{ListChange, MoveBatch, MovePlan, MoveStage, Rebalance, ReplicasChange, Wish};
+pub use rebalance::{
+    ListChange, MoveBatch, MovePlan, MoveStage, Rebalance, ReplicasChange, SplitChange, Wish,
+};
 pub use rollout::{Aim, OnFailure, Phase, Proof, Rollout, RolloutOptions, RolloutTable};
 pub use tables::{TableEntry, TablesPage};
-pub use work::{Answered, Outcome, WorkPage};
+pub use work::{Answered, Outcome, Survey, WorkPage};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -143,6 +145,9 @@ impl Model {
         batch
             .replicas
             .retain(|change| self.table(&change.table).is_some());
+        batch
+            .splits
+            .retain(|split| self.groups.contains_key(&split.table));
         Some(batch)
     }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use forebay_engine::{Bounds, TableName};
+use forebay_engine::{Bound, Bounds, TableName};
 use serde::{Deserialize, Serialize};
 
 use super::layout::LayoutName;
@@ -37,6 +37,9 @@ pub enum Wish {
     Even,
     /// So many nodes come to hold each part of a table.
     Replicas { table: TableName, count: usize },
+    /// A live table is made ready for a bulk insert: its partitions are cut, and moved so that all
+    /// nodes take part alike.
+    Insert { table: TableName },
 }
 
 /// What is moved together: the next batch begins when this one is done, or nothing more.
@@ -48,6 +51,17 @@ pub struct MoveBatch {
     pub lists: Vec<ListChange>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicasChange>,
+    /// Partitions of live tables that are cut in two, before anything is copied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub splits: Vec<SplitChange>,
+}
+
+/// A partition of a live table begins there afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplitChange {
+    pub table: TableName,
+    pub at: Bound,
 }
 
 /// A part of a layout that gets another list.

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_engine::TableName;
+use forebay_engine::live::PartitionSize;
+use forebay_engine::{PartitionId, TableName};
 use serde::{Deserialize, Serialize};
 
 use super::loads::TableLoad;
@@ -41,6 +42,10 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+/// About how much partitions of live tables hold, as their leaders told last. Those of which nobody
+/// told are not in it.
+pub type Survey = BTreeMap<TableName, BTreeMap<PartitionId, PartitionSize>>;
+
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,6 +64,8 @@ pub enum Outcome {
     Rebalance,
     /// The load of this number.
     Load(u64),
+    /// About how much live tables hold.
+    Survey(Survey),
     /// The words say why, and what to do.
     Refused(String),
     /// Something else is under way.

@@ -2,13 +2,16 @@
 //! coordinator, batch by batch.
 //!
 //! All hashed tables share one layout, and each ordered table has its own; a plan is about all of
-//! them. What it costs is worked out from the manifests of the versions that serve, partition by
-//! partition: a node brings a partition whole of which it comes to hold some part.
+//! them. What it costs is worked out from the manifests of the versions that serve, and from what
+//! leaders tell of live tables, partition by partition: a node brings a partition whole of which it
+//! comes to hold some part.
 
 mod fits;
+mod insert;
 mod picture;
 mod places;
 mod price;
+mod surveyed;
 mod thinned;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,16 +27,18 @@ use crate::model::{
 use crate::version::VersionSummary;
 
 pub use fits::fits;
+pub use insert::{BulkInsert, InsertProposal, propose_insert};
 use places::Places;
 pub use price::carry_out;
 use price::price;
+pub use surveyed::{share_below, surveyed};
 pub use thinned::Thinned;
 use thinned::thinned;
 
 /// How much a batch copies at most, unless one place alone is more.
 pub const BATCH_BYTES: u64 = 1 << 30;
 
-/// The versions that serve, by their tables.
+/// The versions that serve, and what live tables hold, by their tables.
 pub type Summaries = BTreeMap<TableName, VersionSummary>;
 
 /// A plan, and what it costs.
@@ -102,6 +107,15 @@ pub enum PlanningError {
     NobodyLeft,
     #[error("the cluster has no table {0}")]
     NoTable(TableName),
+    #[error("the cluster has no live table {0}")]
+    NoLiveTable(TableName),
+    #[error("another plan is carried out: wait for it (forebay cluster watch), then ask again")]
+    Moving,
+    #[error(
+        "how much {count} of the partitions of table {table} hold is not known: they have no leader, or it was elected \
+         just now; ask again in some seconds (forebay cluster status)"
+    )]
+    Unsurveyed { table: TableName, count: usize },
     #[error("table {table} has {count} replicas already")]
     SameReplicas { table: TableName, count: usize },
     #[error("{0} replicas: a table has 1 to {most}", most = crate::layouts::MOST_REPLICAS)]

@@ -24,12 +24,10 @@ pub struct Places {
 
 impl Places {
     pub fn of(model: &Model, summaries: &Summaries, name: &LayoutName, layout: &Layout) -> Self {
-        let groups = match name {
-            LayoutName::Table(table) => model.groups.get(table),
-            LayoutName::Main => None,
-        };
-        if let Some(groups) = groups {
-            return Self::live(layout, groups);
+        if let LayoutName::Table(table) = name
+            && let Some(groups) = model.groups.get(table)
+        {
+            return Self::live(layout, groups, summaries.get(table));
         }
         match layout.order {
             Order::Hashed => {
@@ -54,15 +52,16 @@ impl Places {
         }
     }
 
-    /// Of a live table partitions are moved whole.
-    fn live(layout: &Layout, groups: &TableGroups) -> Self {
+    /// Of a live table partitions are moved whole, and one counts as much as another.
+    fn live(layout: &Layout, groups: &TableGroups, summary: Option<&VersionSummary>) -> Self {
         let partitions = groups.all().map(|group| &group.bounds.lower);
         let ranges = layout.ranges().map(|range| &range.lower);
         let bounds: BTreeSet<&Bound> = partitions.chain(ranges).collect();
+        let bytes = summary.map_or(0, whole_bytes);
         Self {
             line: Line::Weighed(vec![1; bounds.len()]),
+            bytes_per_weight: bytes as f64 / bounds.len().max(1) as f64,
             bounds: bounds.into_iter().cloned().collect(),
-            bytes_per_weight: 0.0,
         }
     }
 
@@ -142,6 +141,7 @@ impl Places {
                 })
                 .collect(),
             replicas: Vec::new(),
+            splits: Vec::new(),
         };
         batches.into_iter().map(batch).collect()
     }

@@ -72,7 +72,7 @@ impl Priced {
     }
 
     fn add(&mut self, batch: MoveBatch, most_bytes: Option<u64>) {
-        let is_list = |batch: &MoveBatch| batch.replicas.is_empty();
+        let is_list = |batch: &MoveBatch| batch.replicas.is_empty() && batch.splits.is_empty();
         match self.batches.last_mut() {
             Some(last)
                 if is_list(last)
@@ -160,11 +160,14 @@ fn copies_of(
         let partitions = summary.partitions.iter();
         let brought = partitions.filter(|one| overlaps_any(&one.bounds, &has) && !holds(&to, one));
         for partition in brought {
-            let mut near = holders.iter().filter(|node| zone(node) == zone(&to));
-            let from = near.find(|node| {
+            let has_it = |node: &&NodeId| {
                 let is_up = before.node(**node).is_some_and(|entry| entry.is_up());
                 is_up && holds(node, partition)
-            });
+            };
+            let mut near = holders.iter().filter(|node| zone(node) == zone(&to));
+            // A live table is not in the store.
+            let mut all = holders.iter().filter(|_| new.live().is_some());
+            let from = near.find(has_it).or_else(|| all.find(has_it));
             *copies.entry((from.copied(), to)).or_insert(0) += partition.file_bytes;
         }
     }

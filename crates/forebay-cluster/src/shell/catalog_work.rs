@@ -12,10 +12,10 @@ use super::Shell;
 use crate::catalog::{Documented, Written};
 use crate::coordinator::{CommitOutcome, Coordinator, CoordinatorAction, CoordinatorEvent};
 use crate::model::{
-    Documents, Head, Model, ModelError, MovePlan, RequestId, Wish, parsed, written,
+    Documents, Head, Model, ModelError, MovePlan, RequestId, Survey, Wish, parsed, written,
 };
 use crate::node::{NodeEvent, VersionPlace};
-use crate::planning::{BATCH_BYTES, Summaries, propose};
+use crate::planning::{BATCH_BYTES, propose, surveyed};
 use crate::request::Request;
 use crate::seat::{SEAT, SeatAction, SeatDocument, SeatEvent, ring};
 
@@ -118,8 +118,12 @@ impl Shell {
                         summary,
                     }
                 }
-                CoordinatorAction::Plan { wish, model } => {
-                    let plan = shell.plan(&model, &wish);
+                CoordinatorAction::Plan {
+                    wish,
+                    model,
+                    survey,
+                } => {
+                    let plan = shell.plan(&model, &survey, &wish);
                     CoordinatorEvent::Planned { wish, plan }
                 }
                 CoordinatorAction::ListRequests => match shell.read_requests() {
@@ -206,8 +210,8 @@ impl Shell {
         }
     }
 
-    fn plan(&self, model: &Model, wish: &Wish) -> Result<Box<MovePlan>, String> {
-        let mut summaries = Summaries::new();
+    fn plan(&self, model: &Model, survey: &Survey, wish: &Wish) -> Result<Box<MovePlan>, String> {
+        let mut summaries = surveyed(model, survey, &[]);
         for (table, entry) in model.all_tables() {
             if let Some(version) = entry.serving {
                 let summary = self.read_summary(&(table.clone(), version))?;

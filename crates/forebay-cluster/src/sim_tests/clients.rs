@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::TableName;
 
+use super::inserts::is_uncut;
 use super::plans::draw_plan;
 use super::shell::NO_VERSION;
 use super::world::{MS, SECOND, World, table};
@@ -208,6 +209,12 @@ impl World {
             Outcome::Done => Report::Done {
                 left_out: BTreeSet::new(),
             },
+            Outcome::Survey(_) => {
+                self.count("surveys");
+                Report::Done {
+                    left_out: BTreeSet::new(),
+                }
+            }
             Outcome::Refused(problem) | Outcome::Busy(problem) => {
                 self.count("refused");
                 Report::Refused(problem.clone())
@@ -220,6 +227,11 @@ impl World {
                 match plan.stage {
                     MoveStage::Done => {
                         self.count("plans done");
+                        if let Request::Rebalance { plan } = &self.ops[at].request
+                            && let Some(problem) = is_uncut(model, plan)
+                        {
+                            self.fail(problem);
+                        }
                         let left_out = BTreeSet::new();
                         Report::Done { left_out }
                     }

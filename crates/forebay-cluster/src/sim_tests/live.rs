@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use forebay_engine::live::PartitionSize;
 use forebay_replica::{
     Change, GroupId, Membership, PeerId, SplitEntry, Standing, next_change, next_leader,
 };
@@ -500,6 +501,11 @@ impl World {
         Lead {
             behind: behind.collect(),
             members,
+            size: Some(PartitionSize {
+                records: entries,
+                bytes: entries * 100,
+                marks: Vec::new(),
+            }),
         }
     }
 }

@@ -10,6 +10,7 @@ use forebay_io::sim::all_hold;
 use forebay_run::Order;
 use forebay_run::hash::SLOTS;
 
+use super::inserts::{insert_plan, random_place};
 use super::live::ReplicaPlace;
 use super::plans::{draw_plan, summaries};
 use super::world::{MS, SECOND, World};
@@ -98,7 +99,11 @@ fn next_request(world: &mut World, end: u64) {
     }
     world.after(pause, move |world| {
         let table = TableName::new(&format!("live{}", world.dice.below(3))).unwrap();
-        let request = match world.dice.below(13) {
+        let request = match world.dice.below(16) {
+            15 => Request::Survey {
+                tables: [table].into(),
+            },
+            13.. => insert_plan(world).unwrap_or_else(|| make(world)),
             10.. => cut(world),
             0..3 => make(world),
             3 => Request::Drop { table },
@@ -145,13 +150,8 @@ fn cut(world: &mut World) -> Request {
     let Some(table) = tables.get(world.dice.below(tables.len().max(1) as u64) as usize) else {
         return make(world);
     };
-    let at = match model.table(table).map(|entry| entry.order) {
-        Some(Order::Hashed) => Bound::Slot(world.dice.below(u64::from(SLOTS)) as u16),
-        _ => Bound::Key(vec![
-            b'a' + world.dice.below(10) as u8,
-            world.dice.below(256) as u8,
-        ]),
-    };
+    let order = model.table(table).map(|entry| entry.order);
+    let at = random_place(world, order.unwrap_or(Order::Ordered));
     Request::Split {
         table: table.clone(),
         at,

@@ -10,6 +10,7 @@ mod clients;
 mod cuts;
 mod engine;
 mod faults;
+mod inserts;
 mod live;
 mod live_checks;
 mod live_loads;

@@ -104,7 +104,7 @@ fn random(world: &mut World, model: &Model, wish: Wish) -> Option<MovePlan> {
     })
 }
 
-fn other_list(world: &mut World, old: &[NodeId], allowed: &[NodeId]) -> Vec<NodeId> {
+pub fn other_list(world: &mut World, old: &[NodeId], allowed: &[NodeId]) -> Vec<NodeId> {
     let mut list: Vec<NodeId> = old.to_vec();
     list.retain(|node| allowed.contains(node) && !world.dice.chance(150));
     let from = world.dice.below(allowed.len() as u64) as usize;

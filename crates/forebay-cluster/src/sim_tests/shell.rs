@@ -8,7 +8,7 @@ use crate::coordinator::{CommitOutcome, CoordinatorAction, CoordinatorEvent};
 use crate::message::BeatReply;
 use crate::model::{Documents, Head};
 use crate::node::{FollowerAction, FollowerEvent, NodeAction, NodeEvent};
-use crate::planning::propose;
+use crate::planning::{propose, surveyed};
 use crate::seat::{SeatAction, SeatEvent};
 
 /// A version that the store does not have.
@@ -206,8 +206,14 @@ impl World {
                     world.tell_coordinator(by, event);
                 },
             ),
-            CoordinatorAction::Plan { wish, model } => {
-                let plan = propose(&model, &summaries(&model), &wish, 1 << 30);
+            CoordinatorAction::Plan {
+                wish,
+                model,
+                survey,
+            } => {
+                let mut known = surveyed(&model, &survey, &[]);
+                known.extend(summaries(&model));
+                let plan = propose(&model, &known, &wish, 1 << 30);
                 let plan = plan.map(|proposal| Box::new(proposal.plan));
                 let plan = plan.map_err(|error| error.to_string());
                 self.count("replaced");

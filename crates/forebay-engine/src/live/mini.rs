@@ -106,6 +106,13 @@ impl MiniRun {
         self.bytes.len()
     }
 
+    /// Keys at even distances, rising: about so many, or those that are listed.
+    pub fn listed_keys(&self, count: usize) -> impl Iterator<Item = &[u8]> {
+        let step = (self.blocks.len() / count.max(1)).max(1);
+        let records = self.blocks.iter().step_by(step);
+        records.filter_map(|block| Some(self.record(block.at)?.key))
+    }
+
     /// Bytes of a record that lies there.
     #[inline]
     pub fn slice(&self, (start, end): (usize, usize)) -> &[u8] {

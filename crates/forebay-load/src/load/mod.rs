@@ -9,12 +9,13 @@
 
 mod fit;
 mod here;
+mod sample;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_engine::live::{self, Budget, IngestRun, LiveError, Load};
-use forebay_engine::{PartitionId, RunRef, Store, StoreError, TableName, Ttl};
+use forebay_engine::{PartitionId, PartitionRange, RunRef, Store, StoreError, TableName, Ttl};
 use forebay_run::filter::BITS_PER_KEY;
 use forebay_run::operation::DeltaKind;
 use serde::Serialize;
@@ -32,6 +33,8 @@ use crate::sort::{Collected, Duplicates, SortError, SortPlan, SortSpace};
 use crate::sources::{Input, SourceOptions};
 use fit::TableFit;
 use here::HereAndGaps;
+
+pub use sample::{LoadSample, Sampler, sample};
 
 /// What to load, and how.
 #[derive(Debug, Clone)]
@@ -129,7 +132,8 @@ fn carry_out(
 ) -> Result<LoadReport, LoadError> {
     let started = store.clock().monotonic();
     let load = store.begin_load(&request.table)?;
-    let built = build(request, store, load, progress)?;
+    let built: Result<BuiltLoad, LoadError> = build(request, store, load, progress, |_| Ok(None));
+    let built = built?;
     let runs = built.runs.iter().map(|(partition, run)| IngestRun {
         partition: *partition,
         id: run.id.clone(),
@@ -155,31 +159,38 @@ pub struct BuiltLoad {
 }
 
 /// The same as [`load`] without adding what is built: for a table of a cluster, whose nodes add it.
-pub fn build_load(
+/// `repartition` is asked once all rows are read and sorted: it may say that the table has other
+/// partitions by now.
+pub fn build_load<E: From<LoadError>>(
     request: &LoadRequest,
     store: &Store,
     load: Load,
     progress: &dyn Progress,
-) -> Result<BuiltLoad, LoadError> {
+    repartition: impl FnOnce(LoadSample) -> Result<Option<Vec<PartitionRange>>, E>,
+) -> Result<BuiltLoad, E> {
     without_empty_file(&request.bad_rows, &**store.disk(), || {
-        build(request, store, load, progress)
+        build(request, store, load, progress, repartition)
     })
 }
 
-fn build(
+fn build<E: From<LoadError>>(
     request: &LoadRequest,
     store: &Store,
-    load: Load,
+    mut load: Load,
     progress: &dyn Progress,
-) -> Result<BuiltLoad, LoadError> {
+    repartition: impl FnOnce(LoadSample) -> Result<Option<Vec<PartitionRange>>, E>,
+) -> Result<BuiltLoad, E> {
     let now_ms = store.clock().unix_ms();
     let fit = TableFit::new(request, load.options(), now_ms);
     let options = &request.source_options;
     let opened = fit.open(options)?;
-    let plan = sort_plan(request, store, &load)?;
+    let plan = sort_plan(request, store, &load).map_err(LoadError::from)?;
     let work = Work::new(plan, &request.bad_rows, request.rate_bytes, store, progress);
     let work = work.with_table_types();
     let (_, read) = work.read(options, opened, |options| fit.open(options))?;
+    if let Some(partitions) = repartition(LoadSample::of(&read))? {
+        load.repartition(partitions);
+    }
     let here = HereAndGaps::of(&load);
     let here = here.with_filters(wants_filters(&read.collected, request.memory_bytes));
     // No run of a gap is ever finished.

@@ -19,7 +19,7 @@
 //! Until the commit of step 6 nothing is visible; a push that fails or dies leaves at most debris.
 
 pub(crate) mod build;
-mod dry_run;
+pub(crate) mod dry_run;
 mod error;
 pub(crate) mod fit;
 mod given_boundaries;

@@ -34,16 +34,7 @@ impl Boundaries {
 
     /// Keys that divide the collected bytes evenly over at most `partitions`.
     pub fn keys(partitions: u32, collected: &[Collected]) -> Self {
-        let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
-        for part in collected {
-            sample_memory(&part.rest, &mut samples);
-            for spill in &part.spills {
-                let page_bytes = u64::from(spill.run.page_bytes());
-                let separators = spill.run.separators();
-                samples.extend(separators.map(|key| (key.to_vec(), page_bytes)));
-            }
-        }
-        Self::by_samples(partitions, samples)
+        Self::by_samples(partitions, key_samples(collected))
     }
 
     /// Keys that divide evenly over at most `partitions` the bytes that these samples stand for.
@@ -131,6 +122,21 @@ impl Boundaries {
         debug_assert_eq!(order == Order::Hashed, matches!(self.0[0], Bound::Slot(_)));
         start(partition)..start(partition + 1)
     }
+}
+
+/// Keys of what was collected, and for how many bytes each stands. Of spilled runs of a hashed table
+/// there are none.
+pub fn key_samples(collected: &[Collected]) -> Vec<(Vec<u8>, u64)> {
+    let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
+    for part in collected {
+        sample_memory(&part.rest, &mut samples);
+        for spill in &part.spills {
+            let page_bytes = u64::from(spill.run.page_bytes());
+            let separators = spill.run.separators();
+            samples.extend(separators.map(|key| (key.to_vec(), page_bytes)));
+        }
+    }
+    samples
 }
 
 fn sample_memory(sorted: &Sorted, samples: &mut Vec<(Vec<u8>, u64)>) {

@@ -28,7 +28,7 @@ use forebay_run::content::ContentSum;
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::record::{decode, encode};
 
-pub use boundaries::Boundaries;
+pub use boundaries::{Boundaries, key_samples};
 pub use collector::{Collected, Collector};
 pub use plan::{SortPlan, SortSpace, record_memory};
 pub use write::{AsTheyAre, Built, Finish, write_partitions};

@@ -158,7 +158,7 @@ fn timed(nodes: usize) -> Picture {
         }],
         splits: vec![SplitBar {
             title: "partition 3".to_owned(),
-            pieces: vec![(5.0, 0), (5.0, 1)],
+            pieces: vec![(5.0, vec![0]), (5.0, vec![1, 3])],
         }],
         ..picture(nodes)
     }

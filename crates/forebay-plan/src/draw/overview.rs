@@ -10,11 +10,12 @@ pub struct CostBar {
     pub parts: Vec<(&'static str, f64)>,
 }
 
-/// A partition that is cut: its pieces in order, as records and the node that each is for.
+/// A partition that is cut: its pieces in order, as records and the nodes that each is for, the
+/// primary's first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SplitBar {
     pub title: String,
-    pub pieces: Vec<(f64, u32)>,
+    pub pieces: Vec<(f64, Vec<u32>)>,
 }
 
 const ROW: f64 = 24.0;
@@ -96,8 +97,14 @@ pub fn splits(out: &mut String, picture: &Picture, top: f64) {
         0 => String::new(),
         more => format!(" ({more} more are not shown)"),
     };
-    let title =
-        format!("Splits: pieces by their records after the insert, with their machine{more}");
+    let mut pieces_of = picture.splits.iter().flat_map(|bar| &bar.pieces);
+    let replicas = match pieces_of.any(|(_, nodes)| nodes.len() > 1) {
+        true => "s, the primary's first",
+        false => "",
+    };
+    let title = format!(
+        "Splits: pieces by their records after the insert, with their machine{replicas}{more}"
+    );
     label(out, (MARGIN, top), "start", BOLD, &title);
     for (row, bar) in picture.splits.iter().take(SHOWN_SPLITS).enumerate() {
         let y = top + 10.0 + ROW * row as f64;
@@ -120,9 +127,15 @@ fn pieces(out: &mut String, picture: &Picture, bar: &SplitBar, y: f64) {
     let together = bar.pieces.len().div_ceil(DRAWN_PIECES);
     for pieces in bar.pieces.chunks(together) {
         let width = pieces.iter().map(|piece| piece.0).sum::<f64>() * scale;
-        let node = picture.name(pieces[0].1 as usize);
-        let title = format!("piece {first}: {} to {node}", short(pieces[0].0));
-        let color = COLORS[pieces[0].1 as usize % COLORS.len()];
+        let (records, nodes) = &pieces[0];
+        let names: Vec<String> = nodes
+            .iter()
+            .map(|&node| picture.name(node as usize))
+            .collect();
+        let node = names.join(" ");
+        let title = format!("piece {first}: {} to {node}", short(*records));
+        let primary = nodes.first().copied().unwrap_or(0);
+        let color = COLORS[primary as usize % COLORS.len()];
         block(
             out,
             [x, y, (width - edge).max(0.5), ROW - 6.0],

@@ -33,7 +33,7 @@ impl Filling<'_> {
         (insert / self.insert_limit).max(move_part)
     }
 
-    /// Whether a machine may take it.
+    /// Whether a machine has room for it.
     fn fits(&self, machine: usize, item: u32) -> bool {
         let limits = self.problem.limits.as_ref();
         limits.is_none_or(|limits| {
@@ -115,16 +115,20 @@ fn give(fluid: &Fluid, filling: &mut Filling, limit: f64) -> Vec<u32> {
 fn place(filling: &mut Filling, least_loaded: &mut LeastLoaded, dest: &mut [u32], item: u32) {
     let it = filling.problem.items[item as usize];
     let home = it.home as usize;
+    // Siblings keep it from two machines each: where they are, and where they come from.
+    let looked_at = LOOKED_AT + 2 * filling.problem.siblings(item).count();
     let mut best = (f64::INFINITY, home);
     if filling.fits(home, item) {
         best.0 = filling.fill(home, it.insert, -it.moving);
     }
     least_loaded.look(
-        LOOKED_AT,
+        looked_at,
         |machine| filling.fill(machine, 0.0, 0.0),
         |machine, now| {
             let fill = filling.fill(machine, it.insert, it.moving);
-            if machine != home && fill < best.0 && filling.fits(machine, item) {
+            let may_go = || filling.problem.may_take(machine as u32, item, dest);
+            let better = machine != home && fill < best.0;
+            if better && filling.fits(machine, item) && may_go() {
                 best = (fill, machine);
             }
             now < best.0

@@ -15,6 +15,7 @@
 //! the others at its home make room, or it goes and those where it goes do (`Whole`). That bound
 //! only falls with I, so it is searched by halving intervals.
 
+use super::limits::Limits;
 use super::problem::{InsertItem, Problem};
 
 /// One machine's movable partitions in the order in which they are given away.
@@ -134,7 +135,8 @@ impl<'p> Fluid<'p> {
         fluid.most_insert = fluid
             .times()
             .fold(0.0, |most: f64, (_, time)| most.max(time));
-        if problem.limits.is_some() {
+        let limits = problem.limits.as_ref();
+        if limits.is_some_and(Limits::may_ask_for_moves) {
             // What has to leave may make others insert more than anyone does without moves.
             let speeds = problem.machines.iter().map(|m| m.insert_speed);
             let slowest = speeds.fold(f64::INFINITY, f64::min);

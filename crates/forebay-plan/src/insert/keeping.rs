@@ -10,6 +10,28 @@ impl Problem {
         limits.is_none_or(|limits| limits.check(self, dest).is_ok())
     }
 
+    /// The other replicas of an item's piece.
+    #[inline]
+    pub fn siblings(&self, item: u32) -> impl Iterator<Item = u32> + use<> {
+        let limits = self.limits.as_ref();
+        let all = limits.map_or(item..item + 1, |limits| limits.siblings.with(item));
+        all.filter(move |other| *other != item)
+    }
+
+    /// Whether an item may go to a machine that is not its home: the machine takes, and no sibling
+    /// is there or has its home there.
+    ///
+    /// So moves bring no two siblings together, in whatever order they are done, and whoever
+    /// returns finds its home free. Nothing is lost by it: where an item would take the home of a
+    /// sibling that goes elsewhere, it can go there itself, and the sibling stays.
+    #[inline]
+    pub fn may_take(&self, machine: u32, item: u32, dest: &[u32]) -> bool {
+        let apart = |other: u32| {
+            dest[other as usize] != machine && self.items[other as usize].home != machine
+        };
+        self.machines[machine as usize].takes && self.siblings(item).all(apart)
+    }
+
     /// An assignment whose moves carry no more than they may.
     pub fn within_moved(&self, dest: Vec<u32>) -> Vec<u32> {
         match &self.limits {
@@ -52,7 +74,7 @@ impl Limits {
     }
 
     /// The least that has to be done: what is drained goes to the machine with room that inserts
-    /// least; all else stays.
+    /// least, of those that may take it; all else stays.
     pub fn forced(&self, problem: &Problem) -> Vec<u32> {
         let mut dest = problem.homes();
         let loads = problem.loads(&dest);
@@ -76,12 +98,13 @@ impl Limits {
                     insert[to] + it.insert / problem.machines[to].insert_speed,
                 )
             };
-            let takers = (0..insert.len()).filter(|&to| problem.machines[to].takes);
+            let may_take = |to: &usize| problem.may_take(*to as u32, item as u32, &dest);
+            let takers = (0..insert.len()).filter(may_take);
             let Some(to) = takers.min_by(|&a, &b| {
                 let (a, b) = (key(a), key(b));
                 a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
             }) else {
-                break;
+                continue;
             };
             insert[to] += it.insert / problem.machines[to].insert_speed;
             held[to] += self.grown[item];

@@ -1,5 +1,8 @@
 //! What a plan has to keep to besides its cost: bytes that a machine may hold, bytes that may be
-//! moved in all, machines that are drained. Bytes are kept at every step, not only at the end.
+//! moved in all, machines that are drained, replicas that stand apart. Bytes and replicas are kept
+//! to at every step, not only at the end.
+
+use super::siblings::Siblings;
 
 /// Sums in another order may differ in their last digits.
 pub const LIMIT_SLACK: f64 = 1.0 + 1e-12;
@@ -19,6 +22,8 @@ pub struct Limits {
     pub max_moved: f64,
     /// Machines that are to hold nothing in the end. They take nothing.
     pub drained: Vec<bool>,
+    /// Items that may not be on one machine.
+    pub siblings: Siblings,
 }
 
 /// The limit that no plan was found for.
@@ -35,6 +40,24 @@ pub enum Unmet {
 }
 
 impl Limits {
+    /// Limits that keep nothing back.
+    pub fn open(items: usize, machines: usize) -> Self {
+        Self {
+            bytes: vec![0.0; items],
+            grown: vec![0.0; items],
+            room: vec![f64::INFINITY; machines],
+            has_room_limits: false,
+            max_moved: f64::INFINITY,
+            drained: vec![false; machines],
+            siblings: Siblings::default(),
+        }
+    }
+
+    /// Whether leaving everything where it is may break them.
+    pub fn may_ask_for_moves(&self) -> bool {
+        self.has_room_limits || self.drained.contains(&true)
+    }
+
     /// Bytes on each machine when all is done.
     pub fn held(&self, dest: &[u32]) -> Vec<f64> {
         self.sums(&self.grown, dest)

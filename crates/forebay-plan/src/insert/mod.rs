@@ -1,12 +1,16 @@
 //! Splits and moves before a bulk insert, so that it runs on all machines alike
 //! (docs/papers/planned-bulk-insertion.md).
 
+mod carried;
 mod construct;
 mod fluid;
+mod holders;
+mod homes;
 mod keeping;
 mod least_loaded;
 mod limits;
 mod order;
+mod outcome;
 mod paper;
 mod picture;
 mod pieces;
@@ -14,15 +18,22 @@ mod planner;
 mod problem;
 mod region;
 mod request;
+mod samples;
 mod search;
+mod siblings;
 mod solve;
 mod split;
 mod state;
 mod timeline;
 mod trim;
 
+pub use holders::Holders;
 pub use limits::{Limits, Unmet};
-pub use planner::{InsertPlan, Move, PieceReport, RegionPlan, Split, plan};
+pub use outcome::{InsertPlan, Move, PieceReport, RegionPlan, Split};
+pub use planner::plan;
 pub use problem::{InsertItem, Loads, Machine, Problem};
-pub use request::{MachineList, MachineSpec, Operation, PartitionSpec, Request, TableSpec};
+pub use request::{
+    MachineList, MachineSpec, Operation, PartitionSpec, RegionSpec, Request, TableSpec,
+};
+pub use siblings::Siblings;
 pub use solve::{Mode, Solution, solve};

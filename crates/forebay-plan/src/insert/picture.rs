@@ -1,6 +1,6 @@
 //! An insert plan as a picture.
 
-use super::planner::{InsertPlan, RegionPlan};
+use super::outcome::{InsertPlan, RegionPlan};
 use super::request::Operation;
 use crate::draw::{CostBar, Picture, SplitBar, Stage, short};
 use crate::{Action, NodePrice};
@@ -74,13 +74,13 @@ impl InsertPlan {
     /// The partitions that are cut, those with the most pieces first.
     fn split_bars(&self, region: &RegionPlan) -> Vec<SplitBar> {
         let mut pieces = std::collections::BTreeMap::<u32, SplitBar>::new();
-        for (piece, &to) in self.partitions.iter().zip(&region.dest) {
+        for (piece, to) in self.partitions.iter().zip(&region.dest) {
             let table = piece.table.as_ref().map(|table| format!("{table}: "));
             let bar = pieces.entry(piece.of).or_insert_with(|| SplitBar {
                 title: format!("{}partition {}", table.unwrap_or_default(), piece.of),
                 pieces: Vec::new(),
             });
-            bar.pieces.push((piece.e + piece.n, to));
+            bar.pieces.push((piece.e + piece.n, to.machines().to_vec()));
         }
         let mut bars: Vec<SplitBar> = pieces.into_values().collect();
         bars.retain(|bar| bar.pieces.len() > 1);
@@ -111,10 +111,15 @@ impl InsertPlan {
             .iter()
             .map(|node| node.moved_in)
             .sum();
+        let partitions = region.dest.len();
+        let replicas: usize = region.dest.iter().map(|to| to.machines().len()).sum();
+        let replicas = match replicas == partitions {
+            true => String::new(),
+            false => format!(" ({replicas} replicas)"),
+        };
         let mut lines = vec![
             format!(
-                "{} partitions on {} machines, {} splits, {} moves ({} records)",
-                region.dest.len(),
+                "{partitions} partitions{replicas} on {} machines, {} splits, {} moves ({} records)",
                 region.machines,
                 self.splits.len(),
                 region.moves.len(),

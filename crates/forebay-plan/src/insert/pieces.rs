@@ -1,8 +1,10 @@
 //! From the request to the partitions that the inserts will find: checked, and cut where they would
 //! grow beyond the limit.
 
+use super::holders::Holders;
 use super::request::{Operation, PartitionSpec, Request, TableSpec};
-use super::split::{FILL_COUNTED, Samples, SplitRule, cut, fill_for_samples};
+use super::samples::TableSamples;
+use super::split::{FILL_COUNTED, Samples, SplitRule, cut, fill_for_samples, samples_at_limit};
 use crate::input::{InputError, amount, positive};
 use crate::{Action, Key, Step};
 
@@ -26,7 +28,7 @@ pub struct Original {
     pub table: Option<u32>,
     pub low: Option<Key>,
     pub high: Option<Key>,
-    pub home: u32,
+    pub home: Holders,
 }
 
 /// What the splits make: pieces keep the number of what they were cut from, further ones follow at
@@ -56,14 +58,14 @@ pub fn pieces(request: &Request, machines: usize, fineness: usize) -> Result<Pie
         }
     };
     let mut out = Pieces::default();
-    match (&request.partitions, &request.tables) {
+    let samples = match (&request.partitions, &request.tables) {
         (Some(partitions), None) => from_partitions(request, partitions, &mut out)?,
         (None, Some(tables)) => from_tables(request, tables, &mut out)?,
         _ => {
             let problem = "give either partitions or tables";
             return Err(InputError::new("input", problem));
         }
-    }
+    };
     if let (Some(limit), Operation::Insert) = (limit, request.operation) {
         let rule = SplitRule {
             limit,
@@ -75,7 +77,7 @@ pub fn pieces(request: &Request, machines: usize, fineness: usize) -> Result<Pie
                 pieces.map(|piece| piece.new + piece.running).sum()
             },
         };
-        split_all(request, rule, fill, &mut out)?;
+        split_all(&samples, rule, fill, &mut out)?;
     }
     out.split_of.resize(out.pieces.len(), None);
     Ok(out)
@@ -96,11 +98,12 @@ fn limit(request: &Request) -> Result<Option<f64>, InputError> {
     }
 }
 
-fn from_partitions(
+/// There are no samples of them.
+fn from_partitions<'a>(
     request: &Request,
     partitions: &[PartitionSpec],
     out: &mut Pieces,
-) -> Result<(), InputError> {
+) -> Result<Vec<TableSamples<'a>>, InputError> {
     for (index, spec) in partitions.iter().enumerate() {
         let path = |field: &str| format!("partitions[{index}].{field}");
         let piece = Piece {
@@ -122,41 +125,31 @@ fn from_partitions(
             table: None,
             low: None,
             high: None,
-            home: spec.h,
+            home: spec.h.clone(),
         });
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
-fn from_tables(
+/// Gives the samples of each table.
+fn from_tables<'a>(
     request: &Request,
-    tables: &[TableSpec],
+    tables: &'a [TableSpec],
     out: &mut Pieces,
-) -> Result<(), InputError> {
+) -> Result<Vec<TableSamples<'a>>, InputError> {
+    let mut all = Vec::with_capacity(tables.len());
     for (index, table) in tables.iter().enumerate() {
-        out.tables.push(
-            table
-                .name
-                .clone()
-                .unwrap_or_else(|| format!("table {index}")),
-        );
-        check_keys(index, table)?;
+        let name = table.name.clone();
+        out.tables
+            .push(name.unwrap_or_else(|| format!("table {index}")));
+        let samples = TableSamples::new(index, table)?;
         let ranges = ranges(index, table)?;
-        let (existing, new) = sorted_samples(index, table)?;
-        let fractions = fractions(index, table)?;
-        for ((low, high), &home) in ranges.into_iter().zip(&table.home) {
-            let count = |keys: &[Key], fraction: f64| {
-                Samples {
-                    keys,
-                    weight: 1.0 / fraction,
-                }
-                .within(low.as_ref(), high.as_ref())
-                .records()
-            };
-            let records = count(&existing, fractions.0);
-            let mut changed = count(&new, fractions.1);
+        for (place, ((low, high), home)) in ranges.into_iter().zip(&table.home).enumerate() {
+            let (existing, new) = samples.of(place, low.as_ref(), high.as_ref());
+            let existing = samples.existing_records(place, &existing);
+            let mut changed = new.records();
             if request.operation == Operation::Delete {
-                changed = changed.min(records);
+                changed = changed.min(existing);
             }
             let table = Some(index as u32);
             out.pieces.push(Piece {
@@ -164,7 +157,7 @@ fn from_tables(
                 low: low.clone(),
                 high: high.clone(),
                 of: out.originals.len() as u32,
-                existing: records,
+                existing,
                 new: changed,
                 running: 0.0,
                 pinned: false,
@@ -173,35 +166,12 @@ fn from_tables(
                 table,
                 low,
                 high,
-                home,
+                home: home.clone(),
             });
         }
+        all.push(samples);
     }
-    Ok(())
-}
-
-/// All keys of a table are numbers, or all are strings.
-fn check_keys(index: usize, table: &TableSpec) -> Result<(), InputError> {
-    let lists = [
-        ("boundaries", &table.boundaries),
-        ("existing_samples", &table.existing_samples),
-        ("new_samples", &table.new_samples),
-    ];
-    let all = lists.iter().flat_map(|(field, keys)| {
-        keys.iter()
-            .enumerate()
-            .map(move |(place, key)| (field, place, key))
-    });
-    let mut first = None;
-    for (field, place, key) in all {
-        let text = *first.get_or_insert(key.is_text());
-        if key.is_text() != text {
-            let path = format!("tables[{index}].{field}[{place}]");
-            let problem = format!("{key}: a table's keys are all numbers or all strings");
-            return Err(InputError::new(path, problem));
-        }
-    }
-    Ok(())
+    Ok(all)
 }
 
 type Range = (Option<Key>, Option<Key>);
@@ -236,81 +206,61 @@ fn ranges(index: usize, table: &TableSpec) -> Result<Vec<Range>, InputError> {
     Ok(lows.zip(highs).collect())
 }
 
-fn sorted_samples(index: usize, table: &TableSpec) -> Result<(Vec<Key>, Vec<Key>), InputError> {
-    let mut existing = table.existing_samples.clone();
-    let mut new = table.new_samples.clone();
-    existing.sort_unstable();
-    new.sort_unstable();
-    if u32::try_from(existing.len() + new.len()).is_err() {
-        let path = format!("tables[{index}].new_samples");
-        return Err(InputError::new(path, "more than 4 billion samples"));
-    }
-    Ok((existing, new))
-}
-
-/// The sampled parts of the existing and of the new records.
-fn fractions(index: usize, table: &TableSpec) -> Result<(f64, f64), InputError> {
-    let of = |own: Option<f64>, field: &str| {
-        let (field, value) = match own {
-            Some(value) => (field, value),
-            None => ("sample_fraction", table.sample_fraction.unwrap_or(1.0)),
-        };
-        if value > 0.0 && value <= 1.0 {
-            return Ok(value);
-        }
-        let problem = format!("{value} is not a part above 0 and up to 1");
-        Err(InputError::new(format!("tables[{index}].{field}"), problem))
-    };
-    Ok((
-        of(table.existing_fraction, "existing_fraction")?,
-        of(table.new_fraction, "new_fraction")?,
-    ))
-}
-
 fn split_all(
-    request: &Request,
+    samples: &[TableSamples],
     rule: SplitRule,
     fill: Option<f64>,
     out: &mut Pieces,
 ) -> Result<(), InputError> {
-    let Some(tables) = &request.tables else {
-        let pieces = out.pieces.iter();
-        let counts = pieces.map(|piece| rule.pieces(piece.existing, piece.new + piece.running));
-        let counts: Vec<usize> = counts.collect();
-        // Before any is made: so many would not fit the memory.
-        check_count(
-            counts
-                .iter()
-                .fold(0, |sum, count| sum.saturating_add(*count)),
-        )?;
-        for (index, count) in counts.into_iter().enumerate() {
-            split_evenly(out, index, count);
-        }
-        return Ok(());
-    };
+    if samples.is_empty() {
+        return split_counted(rule, out);
+    }
     let mut first = 0;
-    for (index, table) in tables.iter().enumerate() {
-        let (existing, new) = sorted_samples(index, table)?;
-        let fractions = fractions(index, table)?;
-        let fill = fill.unwrap_or(fill_for_samples(rule.limit, fractions.0.min(fractions.1)));
-        let rule = SplitRule { fill, ..rule };
-        let existing = Samples {
-            keys: &existing,
-            weight: 1.0 / fractions.0,
-        };
-        let new = Samples {
-            keys: &new,
-            weight: 1.0 / fractions.1,
-        };
-        for original in first..first + table.home.len() {
-            let piece = &out.pieces[original];
-            let count = rule.pieces(piece.existing, piece.new);
-            check_count(out.pieces.len().saturating_add(count))?;
-            if count > 1 {
-                split_by_samples(out, original, count, existing, new, rule.limit);
-            }
+    for (table, samples) in samples.iter().enumerate() {
+        let of_table = |original: &&Original| original.table == Some(table as u32);
+        let partitions = out.originals[first..].iter().take_while(of_table).count();
+        for place in 0..partitions {
+            split_sampled(samples, (first + place, place), rule, fill, out)?;
         }
-        first += table.home.len();
+        first += partitions;
+    }
+    Ok(())
+}
+
+/// Cuts one partition, given with its place in its table, if it would come above the limit.
+fn split_sampled(
+    samples: &TableSamples,
+    (index, place): (usize, usize),
+    rule: SplitRule,
+    fill: Option<f64>,
+    out: &mut Pieces,
+) -> Result<(), InputError> {
+    let whole = &out.pieces[index];
+    if whole.existing + whole.new <= rule.limit {
+        return Ok(());
+    }
+    let (low, high) = (whole.low.as_ref(), whole.high.as_ref());
+    let (existing, new) = samples.of(place, low, high);
+    let by_samples = || fill_for_samples(samples_at_limit(rule.limit, &existing, &new));
+    let fill = fill.unwrap_or_else(by_samples);
+    let count = SplitRule { fill, ..rule }.pieces(whole.existing, whole.new);
+    check_count(out.pieces.len().saturating_add(count))?;
+    split_by_samples(out, index, count, existing, new, rule.limit);
+    Ok(())
+}
+
+/// Cuts partitions of which only counts are known.
+fn split_counted(rule: SplitRule, out: &mut Pieces) -> Result<(), InputError> {
+    let pieces = out.pieces.iter();
+    let counts = pieces.map(|piece| rule.pieces(piece.existing, piece.new + piece.running));
+    let counts: Vec<usize> = counts.collect();
+    // Before any is made: so many would not fit the memory.
+    let sum = counts
+        .iter()
+        .fold(0usize, |sum, count| sum.saturating_add(*count));
+    check_count(sum)?;
+    for (index, count) in counts.into_iter().enumerate() {
+        split_evenly(out, index, count);
     }
     Ok(())
 }
@@ -342,6 +292,7 @@ fn split_evenly(out: &mut Pieces, index: usize, count: usize) {
     add_pieces(out, index, cuts.collect());
 }
 
+/// Cuts a partition at some of its samples into `count` pieces, or fewer.
 fn split_by_samples(
     out: &mut Pieces,
     index: usize,
@@ -352,8 +303,11 @@ fn split_by_samples(
 ) {
     let whole = out.pieces[index].clone();
     let (low, high) = (whole.low.as_ref(), whole.high.as_ref());
-    let (existing, new) = (existing.within(low, high), new.within(low, high));
     let cuts = cut(existing, new, low, count);
+    if cuts.is_empty() {
+        out.oversize.push(index as u32);
+        return;
+    }
     let piece = |low: Option<&Key>, high: Option<&Key>| Piece {
         low: low.cloned(),
         high: high.cloned(),

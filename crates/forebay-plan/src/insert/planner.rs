@@ -1,107 +1,15 @@
 //! The bulk insert planner: from a request to splits, destinations and the plan that makes them so.
 
-use serde::Serialize;
-
-use super::order::{OrderedMove, in_order};
-use super::pieces::{Original, Piece, Pieces, pieces};
+use super::carried::{holders, map, moves, node_prices, steps};
+use super::outcome::{InsertPlan, PieceReport, RegionPlan, Split};
+use super::pieces::{Piece, Pieces, pieces};
 use super::problem::Problem;
 use super::region::Region;
-use super::request::{Operation, Request};
+use super::request::Request;
 use super::solve::{Mode, Solution, solve};
 use super::timeline::timeline;
-use crate::draw::Timeline;
 use crate::input::InputError;
-use crate::{Action, Key, Node, NodePrice, Partition, PartitionMap, Plan, Price, Step};
-
-/// What `forebay plan insert --json` prints. docs/plan.md describes the fields.
-#[derive(Debug, Clone, Serialize)]
-pub struct InsertPlan {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    pub mode: &'static str,
-    #[serde(skip)]
-    pub operation: Operation,
-    pub splits: Vec<Split>,
-    /// Of the partitions after the splits, where there are any.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub partitions: Vec<PieceReport>,
-    /// Partitions that will be above the limit, as their keys cannot be told apart by the samples.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub oversize: Vec<u32>,
-    #[serde(flatten)]
-    pub own: RegionPlan,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub regions: Vec<RegionPlan>,
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub struct RegionPlan {
-    #[serde(rename = "region", skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    pub machines: usize,
-    /// The machine of each partition after the splits.
-    pub dest: Vec<u32>,
-    pub moves: Vec<Move>,
-    pub cost: f64,
-    pub cost_no_moves: f64,
-    pub lower_bound: f64,
-    /// Records that the busiest machine inserts, by its capacity.
-    pub s_max: f64,
-    /// Records that the busiest machine moves, by its capacity.
-    pub o_max: f64,
-    pub plan: Plan,
-    /// Cut by [`RegionPlan::cut`]: the first step of each batch and the one after its last.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub batches: Vec<[usize; 2]>,
-    /// What the plan begins with, for checking it.
-    #[serde(skip)]
-    pub map: PartitionMap,
-    /// Names of the machines, where given.
-    #[serde(skip)]
-    pub machine_names: Vec<Option<String>>,
-    /// When what is done, for the drawing.
-    #[serde(skip)]
-    pub timeline: Option<Timeline>,
-}
-
-impl RegionPlan {
-    /// Cuts the plan into batches of at most so many bytes.
-    pub fn cut(&mut self, bytes: f64) {
-        let batches = self.plan.batches(bytes).into_iter();
-        self.batches = batches.map(|batch| [batch.start, batch.end]).collect();
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Split {
-    pub partition: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at: Option<Key>,
-    pub right: u32,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Move {
-    pub partition: u32,
-    pub from: u32,
-    pub to: u32,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PieceReport {
-    pub id: u32,
-    /// The partition, as given, that it is a piece of.
-    pub of: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub table: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub low: Option<Key>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub high: Option<Key>,
-    pub e: f64,
-    pub n: f64,
-    pub h: u32,
-}
+use crate::{Action, NodePrice, Plan, Price, Step};
 
 /// Plans a bulk insert, update or delete. `over` says when a polish has to end.
 pub fn plan(
@@ -117,8 +25,11 @@ pub fn plan(
         let problem = region.problem(request, &pieces);
         check_total(&problem)?;
         if mode == Mode::Paper && problem.limits.is_some() {
-            let problem = "the paper's algorithm knows no drain, storage_bytes or max_moved_bytes: \
-                           use another mode";
+            let unknown = match region.siblings.is_empty() {
+                true => "drain, storage_bytes or max_moved_bytes",
+                false => "replicas",
+            };
+            let problem = format!("the paper's algorithm knows no {unknown}: use another mode");
             return Err(InputError::new("input", problem));
         }
         let solution = solve(&problem, mode, request.seed, over);
@@ -247,7 +158,7 @@ fn reports(pieces: &Pieces, region: &Region) -> Vec<PieceReport> {
         high: piece.high.clone(),
         e: piece.existing,
         n: piece.new,
-        h: region.homes[piece.of as usize],
+        h: region.homes[piece.of as usize].clone(),
     };
     pieces.pieces.iter().enumerate().map(report).collect()
 }
@@ -261,7 +172,7 @@ fn region_plan(
 ) -> RegionPlan {
     let homes = problem.homes();
     let nodes = region.nodes(request);
-    let steps = steps(request, pieces, problem, &solution.dest);
+    let steps = steps(request, region, pieces, problem, &solution.dest);
     let loads = problem.loads(&solution.dest);
     let records = region.problem_in_records(pieces).loads(&solution.dest);
     let mut plan = Plan {
@@ -287,8 +198,8 @@ fn region_plan(
         timeline: timeline(request, region, &plan, &map, pieces),
         name: region.name.map(str::to_owned),
         machines: region.machines.len(),
-        moves: moves(&homes, &solution.dest),
-        dest: solution.dest,
+        moves: moves(region, &homes, &solution.dest),
+        dest: holders(region, pieces, &solution.dest),
         cost: solution.cost,
         cost_no_moves: problem.cost(&homes),
         lower_bound: solution.lower_bound,
@@ -303,103 +214,6 @@ fn region_plan(
             .map(|spec| spec.name.clone())
             .collect(),
     }
-}
-
-/// The partitions as they are before the plan.
-fn map(request: &Request, region: &Region, pieces: &Pieces, nodes: Vec<Node>) -> PartitionMap {
-    let mut records = vec![0.0; pieces.originals.len()];
-    for piece in &pieces.pieces {
-        records[piece.of as usize] += piece.existing;
-    }
-    let partition = |(index, original): (usize, &Original)| Partition {
-        table: original
-            .table
-            .map(|table| pieces.tables[table as usize].clone()),
-        low: original.low.clone(),
-        high: original.high.clone(),
-        records: records[index],
-        bytes: records[index] * request.record_bytes,
-        replicas: vec![region.homes[index]],
-    };
-    PartitionMap {
-        nodes,
-        partitions: pieces.originals.iter().enumerate().map(partition).collect(),
-        min_live: 1,
-    }
-}
-
-fn moves(homes: &[u32], dest: &[u32]) -> Vec<Move> {
-    let pairs = homes.iter().zip(dest).enumerate();
-    let moved = pairs.filter(|(_, (from, to))| from != to);
-    moved
-        .map(|(partition, (&from, &to))| Move {
-            partition: partition as u32,
-            from,
-            to,
-        })
-        .collect()
-}
-
-/// The splits, then the moves: the largest first so that none is left alone at the end, as far as
-/// there is room.
-fn steps(request: &Request, pieces: &Pieces, problem: &Problem, dest: &[u32]) -> Vec<Step> {
-    let mut steps = pieces.steps.clone();
-    for step in &mut steps {
-        step.bytes = step.records * request.record_bytes;
-    }
-    let splits = steps.len() as u32;
-    steps.extend(ordered(pieces, problem, dest).into_iter().map(|at| {
-        let records = pieces.pieces[at.item as usize].existing;
-        let action = Action::Move {
-            partition: at.item,
-            from: problem.items[at.item as usize].home,
-            to: dest[at.item as usize],
-        };
-        let mut step = Step::new(action, records, records * request.record_bytes);
-        step.after = pieces.split_of[at.item as usize].into_iter().collect();
-        step.after
-            .extend(at.after.iter().map(|place| splits + place));
-        step
-    }));
-    steps
-}
-
-fn ordered(pieces: &Pieces, problem: &Problem, dest: &[u32]) -> Vec<OrderedMove> {
-    if let Some(limits) = &problem.limits {
-        // The solution was taken for having an order.
-        return in_order(problem, limits, dest).unwrap_or_default();
-    }
-    let mut moves = moves(&problem.homes(), dest);
-    let existing = |at: &Move| pieces.pieces[at.partition as usize].existing;
-    moves.sort_by(|a, b| {
-        let by_size = existing(b).total_cmp(&existing(a));
-        by_size.then(a.partition.cmp(&b.partition))
-    });
-    let alone = |at: Move| OrderedMove {
-        item: at.partition,
-        after: Vec::new(),
-    };
-    moves.into_iter().map(alone).collect()
-}
-
-fn node_prices(region: &Region, pieces: &Pieces, homes: &[u32], dest: &[u32]) -> Vec<NodePrice> {
-    let mut nodes = vec![NodePrice::default(); region.machines.len()];
-    for (node, spec) in nodes.iter_mut().zip(&region.machines) {
-        node.insert_before = spec.insert_load;
-        node.insert_after = spec.insert_load;
-    }
-    for (piece, (&from, &to)) in pieces.pieces.iter().zip(homes.iter().zip(dest)) {
-        let (from, to) = (from as usize, to as usize);
-        nodes[from].before += piece.existing;
-        nodes[to].after += piece.existing;
-        nodes[from].insert_before += piece.new + piece.running;
-        nodes[to].insert_after += piece.new + piece.running;
-        if from != to {
-            nodes[from].moved_out += piece.existing;
-            nodes[to].moved_in += piece.existing;
-        }
-    }
-    nodes
 }
 
 fn inserting_seconds(request: &Request, region: &Region, nodes: &[NodePrice]) -> Option<f64> {

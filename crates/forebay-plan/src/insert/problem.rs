@@ -5,7 +5,8 @@
 
 use super::limits::Limits;
 
-/// What can be moved: its costs on a machine of speed 1, and where it is.
+/// What can be moved, a replica of a partition or its only one: its costs on a machine of speed 1,
+/// and where it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InsertItem {
     /// Cost of its inserts, wherever it is.

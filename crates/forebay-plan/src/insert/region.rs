@@ -1,9 +1,12 @@
 //! One region's machines and homes, checked, and its move/insert problem.
 
+use super::holders::Holders;
+use super::homes::{check_homes, check_shape};
 use super::limits::{Limits, Unmet};
 use super::pieces::{Piece, Pieces};
 use super::problem::{InsertItem, Machine, Problem};
 use super::request::{MachineList, MachineSpec, Operation, Request};
+use super::siblings::Siblings;
 use crate::Node;
 use crate::input::{InputError, amount, positive};
 
@@ -12,22 +15,24 @@ use crate::input::{InputError, amount, positive};
 pub struct Region<'a> {
     pub name: Option<&'a str>,
     pub machines: Vec<MachineSpec>,
-    /// The machine of each partition as given, through all tables.
-    pub homes: Vec<u32>,
+    /// The home of each partition as given, through all tables.
+    pub homes: Vec<Holders>,
+    /// Which items of its problem are replicas of one piece.
+    pub siblings: Siblings,
 }
+
+/// So many replicas of pieces are no plan but a mistake.
+const MOST_ITEMS: usize = 20_000_000;
 
 impl<'a> Region<'a> {
     /// The region of the request's own machines and homes, then the further ones.
     pub fn all(request: &'a Request, pieces: &Pieces) -> Result<Vec<Self>, InputError> {
-        let homes = pieces
-            .originals
-            .iter()
-            .map(|original| original.home)
-            .collect();
+        let originals = pieces.originals.iter();
         let mut regions = vec![Self {
             name: None,
             machines: machines("machines", &request.machines)?,
-            homes,
+            homes: originals.map(|original| original.home.clone()).collect(),
+            siblings: Siblings::default(),
         }];
         for (index, region) in request.regions.iter().enumerate() {
             let path = format!("regions[{index}]");
@@ -36,35 +41,47 @@ impl<'a> Region<'a> {
                 name: Some(&region.name),
                 machines: machines(&format!("{path}.machines"), &region.machines)?,
                 homes: region.homes.concat(),
+                siblings: Siblings::default(),
             });
         }
-        for (index, region) in regions.iter().enumerate() {
-            region.check_homes(request, index)?;
+        for (index, region) in regions.iter_mut().enumerate() {
+            check_homes(request, index, &region.homes, region.machines.len())?;
             region.check_pinned(pieces)?;
+            region.siblings = region.siblings_of(pieces)?;
         }
         Ok(regions)
     }
 
-    fn check_homes(&self, request: &Request, region: usize) -> Result<(), InputError> {
-        let count = self.machines.len();
-        let Some(place) = self.homes.iter().position(|&home| home as usize >= count) else {
-            return Ok(());
-        };
-        let home = self.homes[place];
-        let problem = format!("machine {home} of {count}, which are numbered from 0");
-        Err(InputError::new(home_path(request, region, place), problem))
+    fn siblings_of(&self, pieces: &Pieces) -> Result<Siblings, InputError> {
+        let of_piece = |piece: &Piece| self.homes[piece.of as usize].machines().len();
+        let counts = pieces.pieces.iter().map(of_piece);
+        let items: usize = counts.clone().sum();
+        if items > MOST_ITEMS && !pieces.steps.is_empty() {
+            let problem = format!("there would be {items} replicas: the limit is too small");
+            return Err(InputError::new("pi", problem));
+        }
+        Ok(Siblings::new(counts))
     }
 
     fn check_pinned(&self, pieces: &Pieces) -> Result<(), InputError> {
         for piece in pieces.pieces.iter().filter(|piece| piece.pinned) {
-            let home = self.homes[piece.of as usize];
-            if self.machines[home as usize].drain {
+            let homes = self.homes[piece.of as usize].machines();
+            let drained = |home: &&u32| self.machines[**home as usize].drain;
+            if let Some(home) = homes.iter().find(drained) {
                 let path = format!("partitions[{}].pinned", piece.of);
                 let problem = format!("machine {home} is drained: leave one of both out");
                 return Err(InputError::new(path, problem));
             }
         }
         Ok(())
+    }
+
+    /// The replicas of all pieces, as the problem's items: the piece, and where the replica is.
+    pub fn replicas(&self, pieces: &'a Pieces) -> impl Iterator<Item = (&'a Piece, u32)> {
+        pieces.pieces.iter().flat_map(|piece| {
+            let homes = self.homes[piece.of as usize].machines().iter();
+            homes.map(move |home| (piece, *home))
+        })
     }
 
     /// What the solver is given.
@@ -96,17 +113,29 @@ impl<'a> Region<'a> {
             takes: spec.takes && !spec.drain,
             gives: spec.gives,
         };
-        let items = pieces.pieces.iter().map(|piece| InsertItem {
+        let machines: Vec<Machine> = self.machines.iter().map(machine).collect();
+        let takers = machines.iter().filter(|machine| machine.takes).count();
+        let items = self.replicas(pieces).map(|(piece, home)| InsertItem {
             insert: (piece.new + piece.running) * record_price,
             moving: piece.existing * move_price + handover_price,
-            home: self.homes[piece.of as usize],
-            pinned: piece.pinned,
+            home,
+            pinned: piece.pinned || self.is_everywhere(piece, takers),
         });
         Problem {
             items: items.collect(),
-            machines: self.machines.iter().map(machine).collect(),
+            machines,
             limits: None,
         }
+    }
+
+    /// Whether a piece has a replica on each of the machines that take: then none of them can move.
+    fn is_everywhere(&self, piece: &Piece, takers: usize) -> bool {
+        let homes = self.homes[piece.of as usize].machines();
+        let takes = |home: &&u32| {
+            let spec = &self.machines[**home as usize];
+            spec.takes && !spec.drain
+        };
+        homes.len() > 1 && homes.iter().filter(takes).count() == takers
     }
 
     /// What the plan has to keep to besides, if anything.
@@ -119,7 +148,8 @@ impl<'a> Region<'a> {
         let room: Vec<f64> = room.collect();
         let has_room_limits = room.iter().any(|room| room.is_finite());
         let drained: Vec<bool> = self.machines.iter().map(|spec| spec.drain).collect();
-        if !has_room_limits && !drained.contains(&true) && request.max_moved_bytes.is_none() {
+        let bytes_count = has_room_limits || request.max_moved_bytes.is_some();
+        if !bytes_count && !drained.contains(&true) && self.siblings.is_empty() {
             return None;
         }
         let added = |piece: &Piece| match request.operation {
@@ -127,9 +157,9 @@ impl<'a> Region<'a> {
             Operation::Update | Operation::Delete => piece.running,
         };
         let each = |of: &dyn Fn(&Piece) -> f64| {
-            let pieces = pieces.pieces.iter();
-            pieces
-                .map(|piece| of(piece) * request.record_bytes)
+            let replicas = self.replicas(pieces);
+            replicas
+                .map(|(piece, _)| of(piece) * request.record_bytes)
                 .collect::<Vec<f64>>()
         };
         Some(Limits {
@@ -139,6 +169,7 @@ impl<'a> Region<'a> {
             has_room_limits,
             max_moved: request.max_moved_bytes.unwrap_or(f64::INFINITY),
             drained,
+            siblings: self.siblings.clone(),
         })
     }
 
@@ -173,7 +204,13 @@ impl<'a> Region<'a> {
                 InputError::new("max_moved_bytes", problem)
             }
             Unmet::Drained { machine } => {
-                let problem = "no other machine takes its partitions: let one take, or add one";
+                let problem = match self.siblings.is_empty() {
+                    true => "no other machine takes its partitions: let one take, or add one",
+                    false => {
+                        "some partition has no other machine that takes and holds no replica of \
+                         it: let one take, or add one"
+                    }
+                };
                 InputError::new(format!("{}.drain", machine_path(machine)), problem)
             }
             Unmet::Order { machine } => {
@@ -246,7 +283,7 @@ impl Request {
             MachineList::Count(count) => *count,
             MachineList::Each(each) => each.len(),
         });
-        counts.max().unwrap_or(1)
+        counts.max().unwrap_or(1).max(1)
     }
 }
 
@@ -260,46 +297,18 @@ fn at_least_one(path: &str, count: u32) -> Result<(), InputError> {
     ))
 }
 
-/// The field in which a home stands.
-fn home_path(request: &Request, region: usize, place: usize) -> String {
-    let mut place = place;
-    let mut table = 0;
-    for spec in request.tables.iter().flatten() {
-        if place < spec.home.len() {
-            break;
-        }
-        place -= spec.home.len();
-        table += 1;
-    }
-    match (region, &request.tables) {
-        (0, None) => format!("partitions[{place}].h"),
-        (0, Some(_)) => format!("tables[{table}].home[{place}]"),
-        _ => format!("regions[{}].homes[{table}][{place}]", region - 1),
-    }
-}
-
-/// A region has a home for each partition of each table.
-fn check_shape(request: &Request, homes: &[Vec<u32>], path: &str) -> Result<(), InputError> {
-    let wanted: Vec<usize> = match (&request.tables, &request.partitions) {
-        (Some(tables), _) => tables.iter().map(|table| table.home.len()).collect(),
-        (None, partitions) => vec![partitions.as_ref().map_or(0, Vec::len)],
-    };
-    let given: Vec<usize> = homes.iter().map(Vec::len).collect();
-    if wanted == given {
-        return Ok(());
-    }
-    let problem = format!(
-        "lists of {given:?} homes for {wanted:?} partitions: one list for each table (one for \
-         partitions), one home for each partition"
-    );
-    Err(InputError::new(format!("{path}.homes"), problem))
-}
-
 fn machines(path: &str, list: &MachineList) -> Result<Vec<MachineSpec>, InputError> {
     let each = match list {
+        MachineList::Count(0) => &[],
         MachineList::Count(count) => return Ok(vec![MachineSpec::default(); *count]),
-        MachineList::Each(each) => each,
+        MachineList::Each(each) => each.as_slice(),
     };
+    if each.is_empty() {
+        return Err(InputError::new(
+            path,
+            "there has to be at least one machine",
+        ));
+    }
     for (index, spec) in each.iter().enumerate() {
         let path = |field: &str| format!("{path}[{index}].{field}");
         positive(spec.capacity, || path("capacity"))?;
@@ -321,5 +330,5 @@ fn machines(path: &str, list: &MachineList) -> Result<Vec<MachineSpec>, InputErr
         }
         at_least_one(&path("max_transfers"), spec.max_transfers.unwrap_or(1))?;
     }
-    Ok(each.clone())
+    Ok(each.to_vec())
 }

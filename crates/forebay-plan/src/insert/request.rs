@@ -6,6 +6,7 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::holders::Holders;
 use crate::Key;
 use crate::input::{objects, some_objects};
 
@@ -60,6 +61,43 @@ pub struct Request {
     pub seed: u64,
 }
 
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            name: None,
+            machines: MachineList::Count(1),
+            partitions: None,
+            tables: None,
+            regions: Vec::new(),
+            operation: Operation::default(),
+            pi: None,
+            pi_bytes: None,
+            fill: None,
+            move_price: one(),
+            handover_price: 0.0,
+            record_price: None,
+            record_bytes: one(),
+            bytes_per_second: None,
+            records_per_second: None,
+            max_transfers: one_transfer(),
+            storage_bytes: None,
+            max_moved_bytes: None,
+            seed: 0,
+        }
+    }
+}
+
+impl Request {
+    /// A request for tables, with all else as it is when it is not given.
+    pub fn of_tables(machines: Vec<MachineSpec>, tables: Vec<TableSpec>) -> Self {
+        Self {
+            machines: MachineList::Each(machines),
+            tables: Some(tables),
+            ..Self::default()
+        }
+    }
+}
+
 fn one() -> f64 {
     1.0
 }
@@ -88,15 +126,15 @@ impl Operation {
     }
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionSpec {
     /// Existing records.
     pub e: f64,
     /// New records.
     pub n: f64,
-    /// The machine that it is on.
-    pub h: u32,
+    /// The machine that it is on, or those of its replicas.
+    pub h: Holders,
     /// Records that an insert already running has still to put in.
     #[serde(default)]
     pub running: f64,
@@ -105,15 +143,21 @@ pub struct PartitionSpec {
     pub pinned: bool,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableSpec {
     #[serde(default)]
     pub name: Option<String>,
     /// Keys between the partitions; or the least key of each; or both ends and those between.
     pub boundaries: Vec<Key>,
-    /// The machine of each partition.
-    pub home: Vec<u32>,
+    /// The machine of each partition, or those of its replicas.
+    pub home: Vec<Holders>,
+    /// Records in each partition, which its existing samples share evenly.
+    #[serde(default)]
+    pub existing: Option<Vec<f64>>,
+    /// All new records, which the new samples share evenly.
+    #[serde(default)]
+    pub new_records: Option<f64>,
     #[serde(default)]
     pub existing_samples: Vec<Key>,
     #[serde(default)]
@@ -132,8 +176,8 @@ pub struct TableSpec {
 pub struct RegionSpec {
     pub name: String,
     pub machines: MachineList,
-    /// The machine of each partition, a list for each table.
-    pub homes: Vec<Vec<u32>>,
+    /// The home of each partition, a list for each table.
+    pub homes: Vec<Vec<Holders>>,
 }
 
 /// A number of machines all alike, or one object for each.

@@ -22,14 +22,37 @@ const FILL_LEAST: f64 = 0.5;
 const FILL_MOST: f64 = 0.95;
 /// Pieces may exceed what they aim at by so many standard deviations of their estimate.
 const DEVIATIONS: f64 = 3.5;
+/// Beyond so many samples a piece, the fill stays what it is.
+const MOST_SAMPLES: f64 = 1e12;
 
-/// The fill at which hardly a piece comes above the limit: a piece that is estimated from k samples
-/// is off by 1 / sqrt(k) of itself.
-pub fn fill_for_samples(limit: f64, fraction: f64) -> f64 {
-    let at_limit = (limit * fraction).max(1.0);
+/// The fill at which hardly a piece comes above the limit, by the samples that a piece at the limit
+/// has: one that is estimated from k samples is off by 1 / sqrt(k) of itself.
+pub fn fill_for_samples(at_limit: f64) -> f64 {
+    let at_limit = at_limit.clamp(1.0, MOST_SAMPLES);
     // The k at which k and so many deviations are the samples of a piece at the limit.
     let root = 0.5 * ((DEVIATIONS * DEVIATIONS + 4.0 * at_limit).sqrt() - DEVIATIONS);
     (root * root / at_limit).clamp(FILL_LEAST, FILL_MOST)
+}
+
+/// The samples that a piece at the limit has, if both kinds have their parts of it as in the whole
+/// partition, and a sample counts for less the more records it stands for.
+///
+/// The variance of an estimate from random samples of weight w is w times the records. Where
+/// samples stand at even distances, a count between two keys is off by less than one distance at
+/// either end, and its variance is a sixth of the square.
+pub fn samples_at_limit(limit: f64, existing: &Samples, new: &Samples) -> f64 {
+    let total = existing.records() + new.records();
+    if total <= 0.0 {
+        return 0.0;
+    }
+    let weight = |samples: &Samples| {
+        let part = samples.records() / total;
+        match samples.gap {
+            None => samples.weight * part,
+            Some(gap) => gap * part.min(gap / (6.0 * limit)),
+        }
+    };
+    limit / (weight(existing) + weight(new))
 }
 
 /// No hot range is cut into pieces below this part of the limit only to give each machine one.
@@ -63,6 +86,8 @@ impl SplitRule {
 pub struct Samples<'a> {
     pub keys: &'a [Key],
     pub weight: f64,
+    /// Records between two neighbours, where samples stand at even distances.
+    pub gap: Option<f64>,
 }
 
 impl<'a> Samples<'a> {
@@ -74,7 +99,7 @@ impl<'a> Samples<'a> {
         });
         Samples {
             keys: &self.keys[start..end.max(start)],
-            weight: self.weight,
+            ..*self
         }
     }
 
@@ -136,6 +161,14 @@ mod tests {
         }
     }
 
+    fn weighted(keys: &[Key], weight: f64) -> Samples<'_> {
+        Samples {
+            keys,
+            weight,
+            gap: None,
+        }
+    }
+
     fn keys(numbers: impl IntoIterator<Item = i128>) -> Vec<Key> {
         numbers.into_iter().map(Key::Integer).collect()
     }
@@ -169,14 +202,8 @@ mod tests {
     #[test]
     fn cuts_are_even_by_samples_of_both_kinds() {
         let (existing, new) = (keys(0..100), keys((100..300).step_by(2)));
-        let existing = Samples {
-            keys: &existing,
-            weight: 1.0,
-        };
-        let new = Samples {
-            keys: &new,
-            weight: 3.0,
-        };
+        let existing = weighted(&existing, 1.0);
+        let new = weighted(&new, 3.0);
         assert_eq!(cut(existing, new, None, 4), keys([100, 166, 234]));
         assert_eq!(new.within(None, Some(&Key::Integer(103))).records(), 6.0);
     }
@@ -184,22 +211,40 @@ mod tests {
     #[test]
     fn one_key_cannot_be_cut() {
         let same = keys([5; 50]);
-        let samples = Samples {
-            keys: &same,
-            weight: 1.0,
-        };
-        let none = Samples {
-            keys: &[],
-            weight: 1.0,
-        };
+        let samples = weighted(&same, 1.0);
+        let none = weighted(&[], 1.0);
         assert_eq!(cut(samples, none, Some(&Key::Integer(5)), 4), []);
         assert_eq!(cut(none, none, None, 4), []);
         let mixed = keys([1, 5, 5, 5, 5, 5, 5, 9]);
-        let samples = Samples {
-            keys: &mixed,
-            weight: 1.0,
-        };
+        let samples = weighted(&mixed, 1.0);
         assert_eq!(cut(samples, none, None, 4), keys([5, 9]));
+    }
+
+    #[test]
+    fn a_piece_has_the_more_samples_the_less_each_stands_for() {
+        let (few, many) = (keys(0..15), keys(0..3000));
+        let none = weighted(&[], 1.0);
+        let at_limit = |existing: &Samples, new: &Samples| samples_at_limit(1e6, existing, new);
+        // Alone, as many as the limit has of their weight.
+        assert!((at_limit(&none, &weighted(&many, 1000.0)) - 1000.0).abs() < 1e-6);
+        assert!((at_limit(&weighted(&few, 1e5), &none) - 10.0).abs() < 1e-6);
+        // Random ones of half of the records count by their share.
+        let both = at_limit(&weighted(&few, 1e5), &weighted(&many, 500.0));
+        assert!(
+            (both - 1e6 / (0.5 * 1e5 + 0.5 * 500.0)).abs() < 1e-6,
+            "{both}"
+        );
+        // Quantiles are off by a distance at most: here a hundred times less.
+        let quantiles = Samples {
+            gap: Some(6e4),
+            ..weighted(&few, 6e4)
+        };
+        let both = at_limit(&quantiles, &weighted(&many, 100.0));
+        assert!((1000.0..2000.0).contains(&both), "{both}");
+        assert!(fill_for_samples(both) > 0.88);
+        assert_eq!(at_limit(&none, &none), 0.0);
+        assert_eq!(fill_for_samples(0.0), FILL_LEAST);
+        assert_eq!(fill_for_samples(f64::INFINITY), FILL_MOST);
     }
 
     /// The paper's boundaries aim at the limit itself and exceed it half of the time.
@@ -211,14 +256,8 @@ mod tests {
         all.sort_unstable();
         let sampled = all.iter().filter(|_| random.unit() < fraction);
         let sampled = keys(sampled.map(|&key| i128::from(key)));
-        let samples = Samples {
-            keys: &sampled,
-            weight: 1.0 / fraction,
-        };
-        let none = Samples {
-            keys: &[],
-            weight: 1.0,
-        };
+        let samples = weighted(&sampled, 1.0 / fraction);
+        let none = weighted(&[], 1.0);
         let exceeding = |fill: f64| {
             let pieces = rule(limit, fill, 10_000).pieces(samples.records(), 0.0);
             let mut cuts = cut(samples, none, None, pieces);
@@ -232,7 +271,7 @@ mod tests {
             over as f64 / cuts.len() as f64
         };
         assert!(exceeding(1.0) > 0.4, "{}", exceeding(1.0));
-        let fill = fill_for_samples(limit, fraction);
+        let fill = fill_for_samples(limit * fraction);
         assert!(exceeding(fill) < 0.01, "{} at {fill}", exceeding(fill));
     }
 }

@@ -171,8 +171,10 @@ impl<'p> InsertState<'p> {
 
     #[inline]
     pub fn may_go(&self, item: u32, to: u32) -> bool {
-        let home = self.home(item) == to && !self.problem.is_drained(to as usize);
-        self.problem.machines[to as usize].takes || home
+        if self.home(item) == to {
+            return !self.problem.is_drained(to as usize);
+        }
+        self.problem.may_take(to, item, &self.dest)
     }
 
     /// Takes a partition to a machine that it is not on.

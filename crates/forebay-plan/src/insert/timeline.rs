@@ -42,7 +42,9 @@ pub fn timeline(
                 let of = pieces.pieces[partition as usize].of;
                 // One mark a partition, however many pieces it is cut into.
                 if partition == of {
-                    add(region.homes[of as usize], Activity::Split(of));
+                    for &node in region.homes[of as usize].machines() {
+                        add(node, Activity::Split(of));
+                    }
                 }
             }
             Action::Move {

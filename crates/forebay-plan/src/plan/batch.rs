@@ -1,6 +1,6 @@
 //! Cutting a plan into parts that are carried out one after the other, and going on after a stop.
 
-use super::{Action, Plan, Step};
+use super::{Action, PartitionMap, Plan, Simulation, SimulationError, Step};
 
 impl Step {
     pub fn new(action: Action, records: f64, bytes: f64) -> Self {
@@ -65,63 +65,74 @@ impl Plan {
         (left, plan)
     }
 
-    /// The same plan in which each move is its three parts, for executors that know no moves.
-    pub fn expanded(&self) -> Plan {
+    /// The same plan in which each move is its parts, for executors that know no moves. Which
+    /// replicas are primaries comes from the map that the plan begins with.
+    pub fn expanded(&self, map: PartitionMap) -> Result<Plan, SimulationError> {
+        let mut simulation = Simulation::new(map)?;
         let mut steps: Vec<Step> = Vec::new();
+        // The last part of each step.
         let mut last = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
-            let after = step.after.iter();
-            let after = after
-                .filter_map(|&before| last.get(before as usize).copied())
-                .collect();
-            let Action::Move {
-                partition,
-                from,
-                to,
-            } = step.action
-            else {
-                last.push(steps.len() as u32);
-                steps.push(Step {
-                    after,
-                    ..step.clone()
-                });
-                continue;
-            };
-            let copy = steps.len() as u32;
-            let part = |action, after| Step {
-                after,
-                ..Step::new(action, 0.0, 0.0)
-            };
-            steps.push(Step {
-                action: Action::Copy {
-                    partition,
-                    from,
-                    to,
-                },
-                after,
-                ..step.clone()
-            });
-            steps.push(part(
-                Action::HandOver {
-                    partition,
-                    from,
-                    to,
-                },
-                vec![copy],
-            ));
-            steps.push(part(
-                Action::Drop {
-                    partition,
-                    node: from,
-                },
-                vec![copy + 1],
-            ));
-            last.push(copy + 2);
+            let before = steps.len();
+            let parts = parts(&step.action, simulation.map());
+            simulation.step(step)?;
+            for action in parts {
+                let part = if steps.len() == before {
+                    let after = step.after.iter();
+                    let after = after.filter_map(|&before| last.get(before as usize).copied());
+                    Step {
+                        action,
+                        after: after.collect(),
+                        ..step.clone()
+                    }
+                } else {
+                    Step {
+                        after: vec![steps.len() as u32 - 1],
+                        ..Step::new(action, 0.0, 0.0)
+                    }
+                };
+                steps.push(part);
+            }
+            last.push(steps.len() as u32 - 1);
         }
-        Plan {
+        Ok(Plan {
             steps,
             ..self.clone()
-        }
+        })
+    }
+}
+
+/// What a step consists of, at least one action.
+fn parts(action: &Action, map: &PartitionMap) -> Vec<Action> {
+    let Action::Move {
+        partition,
+        from,
+        to,
+    } = *action
+    else {
+        return vec![action.clone()];
+    };
+    let primary = map
+        .partitions
+        .get(partition as usize)
+        .and_then(|partition| partition.replicas.first());
+    let copy = Action::Copy {
+        partition,
+        from,
+        to,
+    };
+    let hand_over = Action::HandOver {
+        partition,
+        from,
+        to,
+    };
+    let drop = Action::Drop {
+        partition,
+        node: from,
+    };
+    match primary == Some(&from) {
+        true => vec![copy, hand_over, drop],
+        false => vec![copy, drop],
     }
 }
 
@@ -217,10 +228,54 @@ mod tests {
     #[test]
     fn an_expanded_plan_ends_at_the_same_map() {
         let (plan, map) = plan_and_map();
-        let expanded = plan.expanded();
+        let expanded = plan.expanded(map.clone()).expect("a plan that works");
         assert_eq!(expanded.steps.len(), 1 + 3 * 3);
         assert_eq!(expanded.simulate(map.clone()), plan.simulate(map));
         let bytes = |plan: &Plan| plan.steps.iter().map(Step::bytes_carried).sum::<f64>();
         assert_eq!(bytes(&expanded), bytes(&plan));
+    }
+
+    /// Nobody hands over a replica that is not the primary.
+    #[test]
+    fn moves_of_replicas_end_at_the_same_nodes_when_expanded() {
+        let move_of = |from, to| {
+            let partition = 0;
+            Step::new(
+                Action::Move {
+                    partition,
+                    from,
+                    to,
+                },
+                5.0,
+                5.0,
+            )
+        };
+        let mut plan = Plan {
+            steps: vec![move_of(1, 3), move_of(0, 4), move_of(2, 1)],
+            ..Plan::default()
+        };
+        // Node 1 has room for a replica once its own has gone.
+        plan.steps[2].after = vec![0];
+        let map = PartitionMap {
+            nodes: vec![Node::default(); 5],
+            partitions: vec![Partition {
+                replicas: vec![0, 1, 2],
+                ..Partition::default()
+            }],
+            min_live: 3,
+        };
+        let moved = plan.simulate(map.clone()).expect("the moves");
+        assert_eq!(moved.partitions[0].replicas, [4, 3, 1]);
+        let expanded = plan.expanded(map.clone()).expect("the parts");
+        let hands = |step: &&Step| matches!(step.action, Action::HandOver { .. });
+        assert_eq!(expanded.steps.len(), 2 + 3 + 2);
+        assert_eq!(expanded.steps.iter().filter(hands).count(), 1);
+        assert_eq!(expanded.steps[5].after, [1]);
+        let parts = expanded.simulate(map).expect("the parts");
+        let mut replicas = parts.partitions[0].replicas.clone();
+        replicas[1..].sort_unstable();
+        assert_eq!(replicas, [4, 1, 3]);
+        let error = plan.expanded(moved).expect_err("node 1 holds it already");
+        assert!(error.to_string().starts_with("step 0"), "{error}");
     }
 }

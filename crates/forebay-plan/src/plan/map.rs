@@ -53,7 +53,7 @@ pub struct Partition {
     pub records: f64,
     #[serde(default)]
     pub bytes: f64,
-    /// The nodes that hold it, each once, the primary first.
+    /// The nodes that hold it, each once, the primary first. The order of the others means nothing.
     pub replicas: Vec<u32>,
 }
 

@@ -32,7 +32,8 @@ pub enum Action {
     Drop { partition: u32, node: u32 },
     /// Makes the replica on `to` the primary in place of the one on `from`.
     HandOver { partition: u32, from: u32, to: u32 },
-    /// Copy, hand over, drop: the primary goes from `from` to `to` and leaves nothing behind.
+    /// The replica on `from` goes to `to` and leaves nothing behind: copy, hand over if it was the
+    /// primary, drop. The new replica has the old one's place among the others.
     Move { partition: u32, from: u32, to: u32 },
 }
 

@@ -96,17 +96,7 @@ impl Simulation {
                 partition,
                 from,
                 to,
-            } => {
-                let kept = self.partition(partition)?.replicas.clone();
-                let moved = self
-                    .copy(partition, from, to)
-                    .and_then(|()| self.hand_over(partition, from, to))
-                    .and_then(|()| self.give_up(partition, from));
-                if moved.is_err() {
-                    self.partition_mut(partition)?.replicas = kept;
-                }
-                moved
-            }
+            } => self.relocate(partition, from, to),
         }
     }
 
@@ -170,6 +160,16 @@ impl Simulation {
             ));
         }
         self.partition_mut(partition)?.replicas.push(to);
+        Ok(())
+    }
+
+    /// The copy takes the old replica's place, so the primary stays the first.
+    fn relocate(&mut self, partition: u32, from: u32, to: u32) -> Result<(), String> {
+        self.copy(partition, from, to)?;
+        let replicas = &mut self.partition_mut(partition)?.replicas;
+        if let Some(place) = replicas.iter().position(|&node| node == from) {
+            replicas.swap_remove(place);
+        }
         Ok(())
     }
 

@@ -1,6 +1,31 @@
 //! The cost as the paper defines it, and an exact solver for few partitions.
 
-use forebay_plan::insert::Problem;
+// Not every test uses all of it.
+#![allow(dead_code)]
+
+use forebay_plan::insert::{InsertItem, Limits, Machine, Problem, Siblings};
+
+/// A problem whose pieces have replicas: of each its insert and move cost, and its homes.
+pub fn replicated(machines: Vec<Machine>, pieces: &[(f64, f64, Vec<u32>)]) -> Problem {
+    let items = pieces.iter().flat_map(|(insert, moving, homes)| {
+        homes.iter().map(|home| InsertItem {
+            insert: *insert,
+            moving: *moving,
+            home: *home,
+            pinned: false,
+        })
+    });
+    let items: Vec<InsertItem> = items.collect();
+    let limits = Limits {
+        siblings: Siblings::new(pieces.iter().map(|piece| piece.2.len())),
+        ..Limits::open(items.len(), machines.len())
+    };
+    Problem {
+        items,
+        machines,
+        limits: Some(limits),
+    }
+}
 
 /// The cost by the definition, machine after machine.
 pub fn cost(problem: &Problem, dest: &[u32]) -> f64 {
@@ -29,6 +54,7 @@ pub fn exact(problem: &Problem) -> f64 {
     let mut search = Exact {
         problem,
         order,
+        placed: vec![None; problem.items.len()],
         insert: machines
             .iter()
             .map(|m| m.insert_load / m.insert_speed)
@@ -53,6 +79,8 @@ pub fn exact(problem: &Problem) -> f64 {
 struct Exact<'p> {
     problem: &'p Problem,
     order: Vec<usize>,
+    /// Where those before in the order are.
+    placed: Vec<Option<usize>>,
     insert: Vec<f64>,
     moving: Vec<f64>,
     best: f64,
@@ -73,7 +101,9 @@ impl Exact<'_> {
         let home = item.home as usize;
         for (to, machine) in self.problem.machines.iter().enumerate() {
             let may = machine.takes && self.problem.machines[home].gives && !item.pinned;
-            if to != home && !may {
+            let mut siblings = self.problem.siblings(index as u32);
+            let meets = siblings.any(|other| self.placed[other as usize] == Some(to));
+            if to != home && !may || meets {
                 continue;
             }
             let kept = (self.insert[to], self.moving[to], self.moving[home]);
@@ -82,7 +112,9 @@ impl Exact<'_> {
                 self.moving[to] += item.moving / machine.move_speed;
                 self.moving[home] += item.moving / self.problem.machines[home].move_speed;
             }
+            self.placed[index] = Some(to);
             self.go_on(depth + 1);
+            self.placed[index] = None;
             (self.insert[to], self.moving[to], self.moving[home]) = kept;
         }
     }

@@ -213,6 +213,7 @@ mod tests {
             leads: Some(Lead {
                 members: members(),
                 behind: vec![(PeerId(2), 5)],
+                size: None,
             }),
             ..report()
         });

@@ -1,9 +1,12 @@
 //! `forebay load`: adds rows from files to a live table, all at once.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
+use forebay_cluster::model::MovePlan;
 use forebay_engine::{TableName, Ttl};
 use forebay_load::encode::Verb;
 use forebay_load::key::KeyTemplate;
@@ -11,7 +14,8 @@ use forebay_load::load::{LoadReport, LoadRequest, load};
 use forebay_load::sort::Duplicates;
 use forebay_load::sources::{Batches, Input};
 
-use super::load_in_cluster::LoadInCluster;
+use super::insert_planning::{PlanningArgs, check_for};
+use super::load_in_cluster::{LoadInCluster, LoadPlan};
 use super::pushed::changed;
 use super::reading::{SourceArgs, WorkArgs};
 use crate::choices::{DUPLICATES, VERBS};
@@ -96,6 +100,20 @@ pub struct Load {
     )]
     pub ttl_column: Option<String>,
 
+    /// In a cluster, what is done before rows come: auto cuts and moves the table's partitions so
+    /// that all nodes take part alike, by the rows that were read (`forebay plan insert`); FILE is
+    /// of `forebay plan insert --output`; none leaves them where they are
+    #[arg(
+        long,
+        value_name = "auto|none|FILE",
+        default_value = "none",
+        help_heading = "Cluster"
+    )]
+    pub plan: String,
+
+    #[command(flatten)]
+    pub planning: PlanningArgs,
+
     /// In a cluster: so long without progress before anything is added, and the load ends: 1s to
     /// 30d [default: 30m]
     #[arg(long, value_name = "TIME", value_parser = parse_deadline, help_heading = "Cluster")]
@@ -109,29 +127,32 @@ pub struct Load {
 }
 
 pub fn run(args: Load, context: &Context) -> anyhow::Result<Outcome> {
-    let deadline = args.deadline;
+    let in_cluster = (args.deadline, args.load_plan(context)?);
     let request = args.request(context)?;
-    carry_out(&request, deadline, context)
+    carry_out(&request, in_cluster, context)
 }
 
 /// Loads batches in place of files; `args` names something for sources that is passed over.
 pub fn run_batches(args: Load, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
-    let deadline = args.deadline;
+    let in_cluster = (args.deadline, args.load_plan(context)?);
     let mut request = args.request(context)?;
     request.sources = Input::Batches(batches);
-    carry_out(&request, deadline, context)
+    carry_out(&request, in_cluster, context)
 }
 
 fn carry_out(
     request: &LoadRequest,
-    deadline: Option<Duration>,
+    (deadline, plan): (Option<Duration>, LoadPlan),
     context: &Context,
 ) -> anyhow::Result<Outcome> {
     let drawing = Arc::new(context.progress());
-    let report = match LoadInCluster::find(&request.table, deadline, context, &drawing)? {
+    let found = LoadInCluster::find(&request.table, (deadline, &plan), context, &drawing)?;
+    let is_planned = !matches!(plan, LoadPlan::Nothing);
+    let report = match found {
         Some(in_cluster) => in_cluster.carry_out(request, context, &drawing)?,
-        None if deadline.is_some() => wrong!(
-            "--deadline is about the nodes of a cluster, and {} is no live table of one: leave it out",
+        None if deadline.is_some() || is_planned => wrong!(
+            "{} is about the nodes of a cluster, and {} is no live table of one: leave it out",
+            if is_planned { "--plan" } else { "--deadline" },
             request.table
         ),
         None => load(request, &context.open_store()?, &**drawing)?,
@@ -141,6 +162,29 @@ fn carry_out(
 }
 
 impl Load {
+    fn load_plan(&self, context: &Context) -> anyhow::Result<LoadPlan> {
+        if let Some(option) = self.planning.first_given()
+            && self.plan != "auto"
+        {
+            wrong!("{option} goes with --plan auto: the plan is made then");
+        }
+        Ok(match self.plan.as_str() {
+            "none" => LoadPlan::Nothing,
+            "auto" => LoadPlan::Auto(self.planning.clone()),
+            path => {
+                let read = context.disk.read(Path::new(path));
+                let read = read.with_context(|| format!("--plan: cannot read {path}"))?;
+                let plan: MovePlan = serde_json::from_slice(&read).with_context(|| {
+                    format!("--plan {path}: it is no plan of forebay plan insert --output")
+                })?;
+                if let Err(problem) = check_for(&plan, &self.table) {
+                    wrong!("--plan {path}: {problem}");
+                }
+                LoadPlan::Made(Box::new(plan))
+            }
+        })
+    }
+
     pub(crate) fn request(self, context: &Context) -> anyhow::Result<LoadRequest> {
         if self.duplicates.is_some() && self.verb != Verb::Update {
             wrong!(

@@ -1,5 +1,6 @@
-//! `forebay load` into a live table of a cluster: the runs are built here and staged in the store;
-//! the nodes bring and add them.
+//! `forebay load` into a live table of a cluster: the rows are read and sorted here; with a plan the
+//! table's partitions are cut and moved then; the runs are built and staged in the store, and the
+//! nodes bring and add them. These are the phases of the Planned Bulk paper (section 3.3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +8,15 @@ use std::time::Duration;
 use forebay_cluster::client::{ClientError, ClusterPointers, Ended};
 use forebay_cluster::coordinator::is_under_way;
 use forebay_cluster::model::{
-    GroupEntry, LoadDraft, LoadStage, LoadedPartition, Model, RolloutOptions, TableLoad,
+    GroupEntry, LoadDraft, LoadStage, LoadedPartition, MovePlan, RolloutOptions, TableLoad,
 };
 use forebay_cluster::request::Request;
 use forebay_engine::live::{LiveOptions, Load, LoadError};
 use forebay_engine::{PartitionRange, StoreError, TableName};
-use forebay_load::load::{BuiltLoad, LoadReport, LoadRequest, build_load};
+use forebay_load::load::{BuiltLoad, LoadReport, LoadRequest, LoadSample, build_load};
+use forebay_plan::insert::Mode;
 
+use super::insert_planning::{PlanningArgs, Search, carry_out, insert_figures, plan_insert};
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
 
@@ -21,8 +24,18 @@ use crate::context::Context;
 pub struct LoadInCluster {
     cluster: Arc<ClusterPointers>,
     options: LiveOptions,
-    groups: Vec<GroupEntry>,
     deadline: Option<Duration>,
+    plan: LoadPlan,
+}
+
+/// What is done about the table's partitions before rows come.
+#[derive(Debug, Clone)]
+pub enum LoadPlan {
+    Nothing,
+    /// As the planner chooses by the rows that were read.
+    Auto(PlanningArgs),
+    /// As a file of `plan insert` says.
+    Made(Box<MovePlan>),
 }
 
 impl LoadInCluster {
@@ -30,7 +43,7 @@ impl LoadInCluster {
     /// the cluster's live ones, or the store is of no cluster.
     pub fn find(
         table: &TableName,
-        deadline: Option<Duration>,
+        (deadline, plan): (Option<Duration>, &LoadPlan),
         context: &Context,
         drawing: &Drawing,
     ) -> anyhow::Result<Option<Self>> {
@@ -48,9 +61,9 @@ impl LoadInCluster {
         }
         Ok(Some(Self {
             options: live.options.clone(),
-            groups: groups(&model, table),
             cluster,
             deadline,
+            plan: plan.clone(),
         }))
     }
 
@@ -63,14 +76,16 @@ impl LoadInCluster {
     ) -> anyhow::Result<LoadReport> {
         let started = context.clock.monotonic();
         let store = context.open_to_merge(drawing)?;
-        let partitions = self.groups.iter().map(|group| PartitionRange {
-            id: group.partition,
-            bounds: group.bounds.clone(),
-        });
         let table = &request.table;
-        let load = store.stage_load(table, &self.options, partitions.collect())?;
-        let built = build_load(request, &store, load, &***drawing)?;
-        let draft = self.stage(&built)?;
+        let mut groups = self.groups(table)?;
+        let load = store.stage_load(table, &self.options, ranges(&groups))?;
+        let repartition = |sample: LoadSample| -> anyhow::Result<_> {
+            self.make_ready(table, &sample, context, drawing)?;
+            groups = self.groups(table)?;
+            Ok(Some(ranges(&groups)))
+        };
+        let built = build_load(request, &store, load, &***drawing, repartition)?;
+        let draft = self.stage(&built, &groups)?;
         let BuiltLoad {
             load, mut report, ..
         } = built;
@@ -82,7 +97,41 @@ impl LoadInCluster {
         Ok(report)
     }
 
-    fn stage(&self, built: &BuiltLoad) -> anyhow::Result<LoadDraft> {
+    /// Has the plan carried out, if there is one.
+    fn make_ready(
+        &self,
+        table: &TableName,
+        sample: &LoadSample,
+        context: &Context,
+        drawing: &Drawing,
+    ) -> anyhow::Result<()> {
+        let plan = match &self.plan {
+            LoadPlan::Nothing => return Ok(()),
+            LoadPlan::Made(plan) => MovePlan::clone(plan),
+            LoadPlan::Auto(_) if sample.rows == 0 => return Ok(()),
+            LoadPlan::Auto(args) => {
+                let search = Search {
+                    mode: Mode::Fast,
+                    time: Duration::ZERO,
+                };
+                let (_, made) = plan_insert(&self.cluster, table, sample, args, search, context)?;
+                drawing.message(&insert_figures(&made));
+                made.proposal.plan
+            }
+        };
+        match plan.batches.is_empty() {
+            true => Ok(()),
+            false => carry_out(&self.cluster, plan),
+        }
+    }
+
+    fn groups(&self, table: &TableName) -> anyhow::Result<Vec<GroupEntry>> {
+        let (_, model) = self.cluster.client().model()?;
+        let groups = model.groups.get(table);
+        Ok(groups.map_or(Vec::new(), |groups| groups.all().cloned().collect()))
+    }
+
+    fn stage(&self, built: &BuiltLoad, groups: &[GroupEntry]) -> anyhow::Result<LoadDraft> {
         let (id, sum) = built.load.stage(&built.runs)?;
         let runs = built.runs.iter();
         let bytes = runs.map(|(_, run)| run.summary.file_bytes + run.summary.ext_bytes);
@@ -90,7 +139,7 @@ impl LoadInCluster {
             let mut runs = built.runs.iter();
             runs.any(|(partition, _)| *partition == group.partition)
         };
-        let loaded = self.groups.iter().filter(has_run);
+        let loaded = groups.iter().filter(has_run);
         let loaded = loaded.map(|group| LoadedPartition {
             partition: group.partition,
             epoch: group.epoch,
@@ -114,9 +163,7 @@ impl LoadInCluster {
         };
         match self.cluster.client().carry_out(&request) {
             Ok(Ended::Load(ended)) => Ok(outcome(&ended)?),
-            Ok(Ended::Done | Ended::Rollout(_) | Ended::Rebalance(_)) => {
-                Err(not_added(table, "it was taken for another request".to_owned()).into())
-            }
+            Ok(_) => Err(not_added(table, "it was taken for another request".to_owned()).into()),
             Err(error @ ClientError::Catalog(_)) => {
                 load.leave();
                 let problem = format!(
@@ -151,7 +198,10 @@ fn busy(problem: String) -> anyhow::Error {
     StoreError::Refused { problem, is_busy }.into()
 }
 
-fn groups(model: &Model, table: &TableName) -> Vec<GroupEntry> {
-    let groups = model.groups.get(table);
-    groups.map_or(Vec::new(), |groups| groups.all().cloned().collect())
+fn ranges(groups: &[GroupEntry]) -> Vec<PartitionRange> {
+    let range = |group: &GroupEntry| PartitionRange {
+        id: group.partition,
+        bounds: group.bounds.clone(),
+    };
+    groups.iter().map(range).collect()
 }

@@ -11,6 +11,7 @@ pub mod drop;
 pub mod dry_run;
 pub mod export;
 pub mod get;
+mod insert_planning;
 pub mod load;
 mod load_in_cluster;
 pub mod man;

@@ -16,6 +16,7 @@ use super::load_shelf::{LoadShelf, ProposedLoad};
 use super::roster::SharedRoster;
 use super::settling::Settling;
 use super::shelf::CopyShelf;
+use super::sizes::SizesSeen;
 use super::staged_files::StagedFiles;
 use super::{OpenLiveTables, ReplicaParts};
 use crate::live::ReplicaOrder;
@@ -67,6 +68,7 @@ pub struct ReplicaCommons {
     /// Rung where a partition was cut.
     pub bell: Arc<Bell>,
     pub settling: Settling,
+    pub sizes: SizesSeen,
     pub clock: Arc<dyn Clock>,
     /// What keeps tables from being as they are to be.
     pub troubles: Mutex<BTreeMap<TableName, String>>,
@@ -95,6 +97,7 @@ impl ReplicaCommons {
             hands_over: AtomicBool::new(false),
             bell: Arc::default(),
             settling: Settling::new(Arc::clone(cache.clock())),
+            sizes: SizesSeen::default(),
             clock: Arc::clone(cache.clock()),
             troubles: Mutex::default(),
         }
@@ -111,6 +114,7 @@ impl ReplicaCommons {
             running.state.drop_copy();
         }
         self.shelf.remove_of(group);
+        self.sizes.forget(group);
     }
 
     /// Lets replicas ail in whose runs damage was met, by whomever.

@@ -34,6 +34,7 @@ mod reporting;
 mod roster;
 mod settling;
 mod shelf;
+mod sizes;
 mod staged_files;
 mod steering;
 #[cfg(test)]

@@ -47,7 +47,10 @@ impl ReplicaCommons {
         GroupReport {
             load: self.load_said(group),
             ails: facts.ails.is_some(),
-            leads: lead(&facts),
+            leads: lead(&facts).map(|lead| Lead {
+                size: self.size_of(group),
+                ..lead
+            }),
             stranded: stranded(&facts),
             ..plain(facts.term, missed)
         }
@@ -78,5 +81,6 @@ fn lead(facts: &GroupFacts) -> Option<Lead> {
     leads.then(|| Lead {
         members: facts.membership.as_ref().clone(),
         behind: behind.collect(),
+        size: None,
     })
 }

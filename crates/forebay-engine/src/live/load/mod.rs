@@ -144,9 +144,15 @@ impl Load {
         &self.options
     }
 
-    /// The partitions that the table had when the load began, in its order.
+    /// The partitions that the runs are for, in the table's order: those that it had when the load
+    /// began, unless others came.
     pub fn partitions(&self) -> &[PartitionRange] {
         &self.partitions
+    }
+
+    /// The table has other partitions by now, as the catalog of its cluster says.
+    pub fn repartition(&mut self, partitions: Vec<PartitionRange>) {
+        self.partitions = partitions;
     }
 
     /// An id and a path for a run of a partition. Each call gives another one.

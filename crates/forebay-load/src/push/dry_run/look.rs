@@ -13,7 +13,7 @@ use forebay_run::record::encode;
 use super::Extent;
 use super::choose::{SAMPLE_ROWS, Visit, visits};
 use super::keys::Keys;
-use super::reservoir::{Drawn, Reservoir};
+use super::reservoir::{Drawing, Drawn, ROW_BITS, Reservoir};
 use crate::convert::Lossy;
 use crate::encode::{RowEncoder, Verb};
 use crate::progress::{Progress, Unit as Counts};
@@ -29,8 +29,6 @@ const SAMPLE_TIME: Duration = Duration::from_secs(10);
 /// Bad rows that are told of.
 const NOTED_ROWS: usize = 5;
 const EXAMPLES: usize = 5;
-/// Bits of a place that number the rows of a unit.
-const ROW_BITS: u32 = 40;
 
 /// What was seen of the sources.
 #[derive(Debug)]
@@ -66,6 +64,7 @@ pub struct Lens<'a> {
     /// For what is remembered of the keys.
     pub memory_bytes: u64,
     pub keeps_first: bool,
+    pub drawing: Drawing,
     /// Rows to draw.
     pub drawn_rows: usize,
     pub hasher: &'a KeyHasher,
@@ -162,7 +161,7 @@ pub fn look(
             verbs: Applied::default(),
             nulls: vec![0; sources.schema.fields().len()],
             keys: Keys::new(lens.memory_bytes, lens.keeps_first),
-            reservoir: Reservoir::new(lens.drawn_rows, EXAMPLES),
+            reservoir: Reservoir::new(lens.drawing, lens.drawn_rows, EXAMPLES),
             whole_rows: 0,
             whole_bytes: 0,
             whole_units: 0,

@@ -40,7 +40,8 @@ use crate::progress::Progress;
 use crate::sort::{Boundaries, Duplicates};
 use crate::sources::SourceOptions;
 use forebay_io::Throttle;
-use look::{Lens, Looked, look};
+pub use look::{Lens, Looked, look};
+pub use reservoir::Drawing;
 
 /// How much a dry run reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,6 +212,7 @@ impl<'a> Prepared<'a> {
             threads: request.threads,
             memory_bytes: request.memory_bytes,
             keeps_first: request.duplicates == Duplicates::First,
+            drawing: Drawing::AtRandom,
             drawn_rows: self.ground.look_ups,
             hasher: &hasher,
             throttle: &throttle,

@@ -1,7 +1,9 @@
-//! Some rows of all, drawn at random, and the first few.
+//! Some rows of all, drawn at random or at even distances, and the first few.
 
 use forebay_io::Random;
 
+/// Bits of a place that number the rows of a unit.
+pub const ROW_BITS: u32 = 40;
 /// Bytes of keys and values that a sample holds.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -15,9 +17,21 @@ pub struct Drawn {
     pub payload: Vec<u8>,
 }
 
-/// A sample of rows: each has the same chance to be in it.
+/// Which rows are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drawing {
+    /// Each has the same chance.
+    AtRandom,
+    /// Of each unit of the sources every n-th: the same whenever they are read.
+    AtIntervals,
+}
+
+/// A sample of rows.
 #[derive(Debug)]
 pub struct Reservoir {
+    drawing: Drawing,
+    /// Of rows at intervals every so-many-th.
+    step: u64,
     most: usize,
     offered: u64,
     bytes: usize,
@@ -28,8 +42,11 @@ pub struct Reservoir {
 }
 
 impl Reservoir {
-    pub fn new(most: usize, most_first: usize) -> Self {
+    /// Of about so many rows; of half as many at least, where they are drawn at intervals.
+    pub fn new(drawing: Drawing, most: usize, most_first: usize) -> Self {
         Self {
+            drawing,
+            step: 1,
             most: most.max(1),
             offered: 0,
             bytes: 0,
@@ -47,6 +64,35 @@ impl Reservoir {
             self.first.insert(at, make());
             self.first.truncate(self.most_first);
         }
+        match self.drawing {
+            Drawing::AtRandom => self.draw(random, make),
+            Drawing::AtIntervals => self.take_nth(place, make),
+        }
+    }
+
+    fn take_nth(&mut self, place: u64, make: impl Fn() -> Drawn) {
+        let row_of = |place: u64| place & ((1 << ROW_BITS) - 1);
+        if !row_of(place).is_multiple_of(self.step) {
+            return;
+        }
+        let row = make();
+        self.bytes += row.len();
+        self.rows.push(row);
+        while (self.rows.len() > self.most || self.bytes > MOST_BYTES) && self.rows.len() > 1 {
+            let step = self.step.saturating_mul(2);
+            let before = self.rows.len();
+            self.rows
+                .retain(|row| row_of(row.place).is_multiple_of(step));
+            self.bytes = self.rows.iter().map(Drawn::len).sum();
+            self.step = step;
+            // As many units as rows: the first of each stays.
+            if self.rows.len() == before {
+                break;
+            }
+        }
+    }
+
+    fn draw(&mut self, random: &dyn Random, make: impl Fn() -> Drawn) {
         self.offered += 1;
         if self.rows.len() < self.most {
             let row = make();
@@ -97,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_small_source_is_its_own_sample_and_the_first_rows_are_the_first() {
-        let mut reservoir = Reservoir::new(100, 3);
+        let mut reservoir = Reservoir::new(Drawing::AtRandom, 100, 3);
         for place in [8, 3, 5, 1, 9, 2] {
             reservoir.offer(place, &SystemRandom, || row(place, 1));
         }
@@ -109,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_sample_of_many_rows_comes_from_everywhere() {
-        let mut reservoir = Reservoir::new(1000, 5);
+        let mut reservoir = Reservoir::new(Drawing::AtRandom, 1000, 5);
         (0..20_000).for_each(|place| reservoir.offer(place, &SystemRandom, || row(place, 1)));
         let (sample, _) = reservoir.finish();
         assert_eq!(sample.len(), 1000);
@@ -118,8 +164,25 @@ mod tests {
     }
 
     #[test]
+    fn rows_at_intervals_are_the_same_in_whatever_order_they_come() {
+        let sample = |places: &mut dyn Iterator<Item = u64>| {
+            let mut reservoir = Reservoir::new(Drawing::AtIntervals, 100, 1);
+            places.for_each(|place| reservoir.offer(place, &SystemRandom, || row(place, 1)));
+            let (sample, _) = reservoir.finish();
+            sample.iter().map(|row| row.place).collect::<Vec<u64>>()
+        };
+        let place = |number: u64| ((number / 1500) << ROW_BITS) | (number % 1500);
+        let forward = sample(&mut (0..3000).map(place));
+        assert_eq!(forward, sample(&mut (0..3000).rev().map(place)));
+        // 3000 rows in two units: every 32nd of each.
+        assert_eq!(forward.len(), 94);
+        assert_eq!(forward[..3], [0, 32, 64]);
+        assert_eq!(forward[47], 1 << ROW_BITS);
+    }
+
+    #[test]
     fn large_rows_make_a_smaller_sample() {
-        let mut reservoir = Reservoir::new(1000, 5);
+        let mut reservoir = Reservoir::new(Drawing::AtRandom, 1000, 5);
         (0..200).for_each(|place| reservoir.offer(place, &SystemRandom, || row(place, 1 << 20)));
         let (sample, first) = reservoir.finish();
         assert!(sample.len() <= 64 && sample.len() > 32, "{}", sample.len());

@@ -114,6 +114,10 @@ pub fn text(status: &Status) -> String {
 pub fn moving(plan: &PlanStatus) -> String {
     let stage = match plan.stage {
         MoveStage::Between => "waits".to_owned(),
+        MoveStage::Copying { .. } if plan.cuts_left > 0 => {
+            let partitions = human::counted(plan.cuts_left as u64, "partition");
+            format!("{partitions} still to be cut in two")
+        }
         MoveStage::Copying { .. } if plan.waits_for.is_empty() => "copies".to_owned(),
         MoveStage::Copying { .. } => {
             let nodes: Vec<&str> = plan.waits_for.iter().map(String::as_str).collect();

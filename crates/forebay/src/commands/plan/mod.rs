@@ -1,7 +1,8 @@
-//! `forebay plan`: the planners, one module a subcommand. They read a JSON file, and touch no
-//! store.
+//! `forebay plan`: the planners, one module a subcommand. They read a JSON file, and touch no store;
+//! `plan insert` of a table looks at its cluster, and changes nothing there.
 
 pub mod insert;
+mod insert_table;
 pub mod place;
 pub mod replicas;
 pub mod workload;
@@ -35,12 +36,12 @@ pub enum Planner {
     Workload(workload::Workload),
 }
 
-pub fn run(args: &Plan, context: &Context) -> anyhow::Result<Outcome> {
-    match &args.planner {
+pub fn run(args: Plan, context: &Context) -> anyhow::Result<Outcome> {
+    match args.planner {
         Planner::Insert(args) => insert::run(args, context),
-        Planner::Replicas(args) => replicas::run(args, context),
-        Planner::Place(args) => place::run(args, context),
-        Planner::Workload(args) => workload::run(args, context),
+        Planner::Replicas(args) => replicas::run(&args, context),
+        Planner::Place(args) => place::run(&args, context),
+        Planner::Workload(args) => workload::run(&args, context),
     }
 }
 
@@ -86,9 +87,16 @@ fn check_drawing(input: &Path, drawing: Option<&Path>) -> anyhow::Result<()> {
 
 /// Writes drawings; each file appears, or replaces the one of its name, when all are complete.
 fn write(input: &Path, drawings: &[(PathBuf, String)]) -> anyhow::Result<()> {
-    let mut files = Vec::with_capacity(drawings.len());
-    for (path, content) in drawings {
+    for (path, _) in drawings {
         check_drawing(input, Some(path))?;
+    }
+    write_files(drawings)
+}
+
+/// The same for files of any kind.
+fn write_files(contents: &[(PathBuf, String)]) -> anyhow::Result<()> {
+    let mut files = Vec::with_capacity(contents.len());
+    for (path, content) in contents {
         let written = ResultFile::create(path).and_then(|mut file| {
             file.write_all(content.as_bytes())?;
             Ok(file)

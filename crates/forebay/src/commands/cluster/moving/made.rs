@@ -1,12 +1,15 @@
 //! A plan as it is shown: text, drawing, JSON.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use forebay_cluster::model::{Model, MovePlan, Wish};
-use forebay_cluster::planning::{BATCH_BYTES, Proposal, Summaries, propose};
+use forebay_cluster::client::ClientError;
+use forebay_cluster::model::{Model, MoveBatch, MovePlan, Survey, Wish};
+use forebay_cluster::planning::{BATCH_BYTES, Proposal, Summaries, propose, surveyed};
 use forebay_cluster::status::shown_wish;
 use forebay_cluster::version::VersionSummary;
+use forebay_engine::TableName;
 use forebay_plan::draw::{Picture, svg, text};
 use serde_json::{Value, json};
 
@@ -49,7 +52,7 @@ impl Made {
         shown: &Shown,
         context: &Context,
     ) -> anyhow::Result<Self> {
-        let summaries = summaries(&model, context)?;
+        let summaries = summaries(&model, &[], context)?;
         let proposal = propose(&model, &summaries, &wish, shown.batch)?;
         let made = Self { model, proposal };
         if let Some(path) = &shown.draw {
@@ -61,7 +64,7 @@ impl Made {
 
     /// A plan that was made before.
     pub fn again(model: Model, plan: MovePlan, context: &Context) -> anyhow::Result<Self> {
-        let summaries = summaries(&model, context)?;
+        let summaries = summaries(&model, &plan.batches, context)?;
         let proposal = Proposal::again(&model, &summaries, plan).map_err(anyhow::Error::msg)?;
         Ok(Self { model, proposal })
     }
@@ -121,10 +124,14 @@ fn check_svg(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Of the versions that serve.
-fn summaries(model: &Model, context: &Context) -> anyhow::Result<Summaries> {
+/// Of the versions that serve, and of live tables, as batches cut their partitions.
+fn summaries(model: &Model, batches: &[MoveBatch], context: &Context) -> anyhow::Result<Summaries> {
     let store = context.open_store()?;
-    let mut summaries = Summaries::new();
+    let live: BTreeSet<TableName> = model.live_tables().map(|(name, _)| name.clone()).collect();
+    let mut summaries = match live.is_empty() {
+        true => Summaries::new(),
+        false => surveyed(model, &survey(live, context)?, batches),
+    };
     for (table, entry) in model.all_tables() {
         if let Some(version) = entry.serving {
             let manifest = store.table(table)?.manifest(version)?;
@@ -132,4 +139,17 @@ fn summaries(model: &Model, context: &Context) -> anyhow::Result<Summaries> {
         }
     }
     Ok(summaries)
+}
+
+/// What live tables hold, where a node runs that knows.
+fn survey(live: BTreeSet<TableName>, context: &Context) -> anyhow::Result<Survey> {
+    match context.cluster()?.client().survey(live) {
+        Err(error @ ClientError::NobodyHome { .. }) => {
+            tell!(
+                "forebay: how much live tables hold is not known, and counts as nothing: {error}"
+            );
+            Ok(Survey::new())
+        }
+        told => Ok(told?),
+    }
 }

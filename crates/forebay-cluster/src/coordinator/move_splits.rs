@@ -1,0 +1,88 @@
+//! Partitions that a plan has cut in two, before anything of the batch is copied.
+
+use std::time::Duration;
+
+use forebay_engine::Bound;
+
+use super::Step;
+use super::requests::Refusal;
+use crate::model::{Model, MoveBatch, SplitChange};
+
+/// How many partitions are cut at once: what is cut off answers no writes for about a second.
+const AT_ONCE: usize = 4;
+/// Without progress for so long the plan ends.
+const NO_PROGRESS: Duration = Duration::from_secs(5 * 60);
+
+/// How far the cuts of a batch are.
+pub enum CutSoFar {
+    All,
+    NotYet,
+    Failed(String),
+}
+
+impl Step<'_> {
+    /// Takes the cuts of a batch as far as they go now.
+    pub fn cut_for(&mut self, batch: &MoveBatch) -> CutSoFar {
+        let left = splits_left(&self.model, batch);
+        if left.is_empty() {
+            self.moves.cuts = None;
+            return CutSoFar::All;
+        }
+        let now = self.now.monotonic;
+        let (before, at) = self.moves.cuts.get_or_insert((left.len(), now));
+        if *before != left.len() {
+            (*before, *at) = (left.len(), now);
+        }
+        let waited = self.now.since(*at);
+        let mut why = None;
+        let mut under_way = left
+            .iter()
+            .filter(|split| is_planned(&self.model, split))
+            .count();
+        for split in &left {
+            if under_way >= AT_ONCE {
+                break;
+            }
+            if is_planned(&self.model, split) {
+                continue;
+            }
+            match self.plan_split(&split.table, &split.at) {
+                Ok(()) => under_way += 1,
+                // Another cut of the partition, a load, or replicas that are not there yet.
+                Err(Refusal::Busy(words)) => why = why.or(Some(words)),
+                Err(Refusal::Words(words)) => return CutSoFar::Failed(words),
+            }
+        }
+        match waited >= NO_PROGRESS {
+            true => CutSoFar::Failed(format!(
+                "no partition was cut for {} min: {}",
+                NO_PROGRESS.as_secs() / 60,
+                why.as_deref()
+                    .unwrap_or("see which have no leader or no majority (forebay cluster status)")
+            )),
+            false => CutSoFar::NotYet,
+        }
+    }
+}
+
+/// The cuts of a batch that are not done: where no partition with a leader begins.
+pub fn splits_left(model: &Model, batch: &MoveBatch) -> Vec<SplitChange> {
+    let begins = |split: &&SplitChange| {
+        let groups = model.groups.get(&split.table).into_iter();
+        let mut all = groups.flat_map(|groups| groups.all());
+        all.any(|group| group.bounds.lower == split.at && group.term > 0)
+    };
+    let left = batch.splits.iter().filter(|split| !begins(split));
+    left.cloned().collect()
+}
+
+/// Whether it is begun: planned, or cut off and without a leader yet.
+fn is_planned(model: &Model, split: &SplitChange) -> bool {
+    let groups = model.groups.get(&split.table).into_iter();
+    let mut all = groups.flat_map(|groups| groups.all());
+    let is_at = |bound: &Bound| *bound == split.at;
+    all.any(|group| {
+        let planned = group.splits_off.as_ref();
+        is_at(&group.bounds.lower) || planned.is_some_and(|planned| is_at(planned.at()))
+    })
+}

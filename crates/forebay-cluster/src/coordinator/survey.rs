@@ -1,0 +1,86 @@
+//! About how much live tables hold, for who plans.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::live::PartitionSize;
+use forebay_engine::{PartitionId, TableName};
+
+use super::Step;
+use crate::model::Survey;
+
+/// How many marks are told in all: of many partitions fewer each.
+const MOST_MARKS: usize = 8192;
+
+impl Step<'_> {
+    /// As the leaders told last.
+    pub fn survey(&self, tables: &BTreeSet<TableName>) -> Result<Survey, String> {
+        let mut survey = Survey::new();
+        for table in tables {
+            survey.insert(table.clone(), self.survey_one(table)?);
+        }
+        let partitions: usize = survey.values().map(BTreeMap::len).sum();
+        let most = MOST_MARKS / partitions.max(1);
+        let sizes = survey.values_mut().flat_map(BTreeMap::values_mut);
+        sizes.for_each(|size| thin(size, most));
+        Ok(survey)
+    }
+
+    /// Of all live tables.
+    pub fn survey_all(&self) -> Survey {
+        let tables = self.model.groups.keys();
+        let told = tables.filter_map(|table| Some((table.clone(), self.survey_one(table).ok()?)));
+        told.collect()
+    }
+
+    fn survey_one(
+        &self,
+        table: &TableName,
+    ) -> Result<BTreeMap<PartitionId, PartitionSize>, String> {
+        let groups = self.model.groups.get(table);
+        let groups = groups.ok_or_else(|| format!("the cluster has no live table {table}"))?;
+        let told = groups.all().filter_map(|group| {
+            let leading = self.groups.leading(group.group)?;
+            Some((group.partition, leading.lead.size.clone()?))
+        });
+        Ok(told.collect())
+    }
+}
+
+/// Leaves so many marks, at even distances.
+fn thin(size: &mut PartitionSize, most: usize) {
+    let step = (size.marks.len() + 1).div_ceil(most + 1);
+    let mut number = 0;
+    size.marks.retain(|_| {
+        number += 1;
+        number % step == 0
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_engine::Bound;
+
+    use super::*;
+
+    #[test]
+    fn marks_that_are_left_lie_at_even_distances() {
+        let marks: Vec<Bound> = (1..=15).map(|key| Bound::Key(vec![key])).collect();
+        let left = |most| {
+            let mut size = PartitionSize {
+                marks: marks.clone(),
+                ..PartitionSize::default()
+            };
+            thin(&mut size, most);
+            let keys = size.marks.into_iter().map(|mark| match mark {
+                Bound::Key(key) => key[0],
+                Bound::Slot(_) => 0,
+            });
+            keys.collect::<Vec<u8>>()
+        };
+        assert_eq!(left(15), (1..=15).collect::<Vec<u8>>());
+        assert_eq!(left(100), (1..=15).collect::<Vec<u8>>());
+        assert_eq!(left(7), [2, 4, 6, 8, 10, 12, 14]);
+        assert_eq!(left(1), [8]);
+        assert!(left(0).is_empty());
+    }
+}

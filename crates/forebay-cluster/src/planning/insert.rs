@@ -1,0 +1,292 @@
+//! Plans that make a live table ready for a bulk insert: its partitions are cut and moved so that
+//! the nodes take part alike (docs/papers/planned-bulk-insertion.md).
+//!
+//! Every replica of a partition takes in what is loaded, so each counts as one that is inserted
+//! into, on a node of its own.
+
+use std::collections::BTreeMap;
+
+use forebay_engine::live::PartitionSize;
+use forebay_engine::{Bound, Bounds, PartitionId, TableName};
+use forebay_plan::Key;
+use forebay_plan::insert::{
+    Holders, InsertPlan, MachineSpec, Mode, PieceReport, Request, TableSpec, plan,
+};
+use forebay_run::hash::KeyHasher;
+
+use super::{PlanningError, Proposal, Summaries, price, surveyed, thinned};
+use crate::ids::NodeId;
+use crate::model::{
+    GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, SplitChange, Survey, Wish,
+};
+
+/// Partitions for each node, unless somebody says how large one is to be.
+const PIECES_A_NODE: u64 = 4;
+/// Bounds of what is chosen then.
+const LEAST_BYTES: u64 = 16 << 20;
+const MOST_BYTES: u64 = 1 << 30;
+
+/// What is to be inserted, and how it is planned for.
+#[derive(Debug, Clone, Copy)]
+pub struct BulkInsert<'a> {
+    pub table: &'a TableName,
+    /// Keys of what comes, each for as many of its rows as any other.
+    pub keys: &'a [Vec<u8>],
+    pub rows: u64,
+    /// Of keys and values.
+    pub bytes: u64,
+    /// What a partition is to have at most; none: as many bytes as leave four for each node, from
+    /// 16 MiB to 1 GiB.
+    pub partition_bytes: Option<u64>,
+    /// What a record that is moved costs, where one that is inserted costs 1.
+    pub move_price: f64,
+    pub mode: Mode,
+}
+
+/// A plan, as the planner sees it and as the cluster carries it out.
+#[derive(Debug)]
+pub struct InsertProposal {
+    pub insert: InsertPlan,
+    pub proposal: Proposal,
+    /// What a partition has at most afterwards, as far as keys can be told apart.
+    pub partition_bytes: u64,
+}
+
+/// Makes a plan. `over` says when a polish has to end; `summaries` are of the batch tables.
+pub fn propose_insert(
+    (model, summaries, survey): (&Model, &Summaries, &Survey),
+    bulk: &BulkInsert<'_>,
+    most_batch_bytes: u64,
+    over: &mut dyn FnMut() -> bool,
+) -> Result<InsertProposal, PlanningError> {
+    let table = Known::of(model, survey, bulk.table)?;
+    let request = table.request(bulk);
+    let insert = plan(&request, bulk.mode, over);
+    let insert = insert.map_err(|error| PlanningError::Planner(error.to_string()))?;
+    let batches = table.batches(model, bulk.table, &insert);
+    let mut known = surveyed(model, survey, &batches);
+    known.extend(summaries.clone());
+    let priced = price(model, &known, batches, Some(most_batch_bytes));
+    let wish = Wish::Insert {
+        table: bulk.table.clone(),
+    };
+    Ok(InsertProposal {
+        partition_bytes: table.partition_bytes(bulk),
+        insert,
+        proposal: Proposal {
+            plan: priced.plan(wish),
+            nodes: priced.nodes,
+            copies: priced.copies,
+            thinned: thinned(model, &priced.after),
+        },
+    })
+}
+
+/// A partition after the cuts: where it is, and where its replicas are to be, by the planner's
+/// numbers.
+struct PlacedPiece<'a> {
+    bounds: Bounds,
+    old: &'a [NodeId],
+    new: &'a [u32],
+}
+
+/// A live table as the cluster has it.
+struct Known<'m> {
+    groups: Vec<(&'m GroupEntry, &'m [NodeId])>,
+    sizes: BTreeMap<PartitionId, PartitionSize>,
+    machines: Vec<&'m NodeEntry>,
+    drained: Vec<NodeId>,
+}
+
+impl<'m> Known<'m> {
+    fn of(model: &'m Model, survey: &Survey, table: &TableName) -> Result<Self, PlanningError> {
+        let groups = model.wanted_groups(table);
+        if groups.is_empty() {
+            return Err(PlanningError::NoLiveTable(table.clone()));
+        }
+        if model.work.moving().is_some() {
+            return Err(PlanningError::Moving);
+        }
+        let sizes = survey.get(table).cloned().unwrap_or_default();
+        let unknown = groups
+            .iter()
+            .filter(|(group, _)| !sizes.contains_key(&group.partition));
+        match unknown.count() {
+            0 => {}
+            count => {
+                let table = table.clone();
+                return Err(PlanningError::Unsurveyed { table, count });
+            }
+        }
+        let holds = |node: &NodeId| groups.iter().any(|(_, list)| list.contains(node));
+        let drained: Vec<NodeId> = model.work.drained.iter().copied().collect();
+        let machines = model.all_nodes().filter(|node| {
+            holds(&node.id) || (node.is_up() && !model.work.drained.contains(&node.id))
+        });
+        Ok(Self {
+            machines: machines.collect(),
+            groups,
+            sizes,
+            drained,
+        })
+    }
+
+    fn existing_bytes(&self) -> u64 {
+        self.sizes.values().map(|size| size.bytes).sum()
+    }
+
+    fn partition_bytes(&self, bulk: &BulkInsert<'_>) -> u64 {
+        let all = self.existing_bytes() + bulk.bytes;
+        let chosen = all / (PIECES_A_NODE * self.machines.len().max(1) as u64);
+        let chosen = chosen.clamp(LEAST_BYTES, MOST_BYTES);
+        bulk.partition_bytes.unwrap_or(chosen)
+    }
+
+    fn request(&self, bulk: &BulkInsert<'_>) -> Request {
+        let existing = self.sizes.values().map(|size| size.records).sum::<u64>();
+        let records = existing + bulk.rows;
+        let bytes = self.existing_bytes() + bulk.bytes;
+        let machine = |node: &&NodeEntry| MachineSpec {
+            name: Some(node.name.to_string()),
+            takes: node.is_up() && !self.drained.contains(&node.id),
+            gives: node.is_up(),
+            ..MachineSpec::default()
+        };
+        let machines = self.machines.iter().map(machine).collect();
+        Request {
+            name: Some(format!("bulk insert into {}", bulk.table)),
+            pi_bytes: Some(self.partition_bytes(bulk) as f64),
+            record_bytes: (bytes as f64 / records.max(1) as f64).max(1.0),
+            move_price: bulk.move_price,
+            ..Request::of_tables(machines, vec![self.table(bulk)])
+        }
+    }
+
+    fn table(&self, bulk: &BulkInsert<'_>) -> TableSpec {
+        let hasher = KeyHasher::new(format!("{}:", bulk.table).as_bytes());
+        let is_hashed = matches!(self.groups[0].0.bounds.lower, Bound::Slot(_));
+        let new_key = |key: &Vec<u8>| match is_hashed {
+            true => Key::Integer(hasher.slot(key).into()),
+            false => Key::from_bytes(key.clone()),
+        };
+        let number = |node: &NodeId| {
+            let place = self.machines.iter().position(|machine| machine.id == *node);
+            place.unwrap_or_default() as u32
+        };
+        let homes = self.groups.iter();
+        let homes = homes.map(|(_, list)| Holders::Each(list.iter().map(number).collect()));
+        let existing = self.groups.iter();
+        let existing = existing.map(|(group, _)| self.sizes[&group.partition].records as f64);
+        let marks = self.sizes.values().flat_map(|size| &size.marks);
+        TableSpec {
+            name: Some(bulk.table.to_string()),
+            boundaries: self.groups[1..]
+                .iter()
+                .map(|(group, _)| key_of(&group.bounds.lower))
+                .collect(),
+            home: homes.collect(),
+            existing: Some(existing.collect()),
+            existing_samples: marks.map(key_of).collect(),
+            new_samples: bulk.keys.iter().map(new_key).collect(),
+            new_records: Some(bulk.rows as f64),
+            ..TableSpec::default()
+        }
+    }
+
+    /// The cuts first, then for each piece that moves a batch.
+    fn batches(&self, model: &Model, table: &TableName, insert: &InsertPlan) -> Vec<MoveBatch> {
+        let splits = insert.splits.iter().filter_map(|split| {
+            let at = bound_of(split.at.as_ref()?)?;
+            let table = table.clone();
+            Some(SplitChange { table, at })
+        });
+        let splits: Vec<SplitChange> = splits.collect();
+        let mut batches = Vec::new();
+        if !splits.is_empty() {
+            batches.push(MoveBatch {
+                splits,
+                ..MoveBatch::default()
+            });
+        }
+        for piece in self.pieces(insert) {
+            if let Some(change) = self.change(model, table, piece) {
+                batches.push(MoveBatch {
+                    lists: vec![change],
+                    ..MoveBatch::default()
+                });
+            }
+        }
+        batches
+    }
+
+    /// The partitions after the cuts, in the order of the plan.
+    fn pieces<'a>(&'a self, insert: &'a InsertPlan) -> Vec<PlacedPiece<'a>> {
+        let dest = |at: usize| insert.own.dest.get(at).map_or(&[][..], Holders::machines);
+        if insert.partitions.is_empty() {
+            let groups = self.groups.iter().enumerate();
+            let whole = groups.map(|(at, (group, list))| PlacedPiece {
+                bounds: group.bounds.clone(),
+                old: list,
+                new: dest(at),
+            });
+            return whole.collect();
+        }
+        let piece = |piece: &PieceReport| {
+            let (of, old) = self.groups.get(piece.of as usize)?;
+            let lower = piece.low.as_ref().and_then(bound_of);
+            let upper = piece.high.as_ref().and_then(bound_of);
+            let bounds = Bounds {
+                lower: lower.unwrap_or_else(|| of.bounds.lower.clone()),
+                upper: upper.or_else(|| of.bounds.upper.clone()),
+            };
+            let new = dest(piece.id as usize);
+            Some(PlacedPiece { bounds, old, new })
+        };
+        insert.partitions.iter().filter_map(piece).collect()
+    }
+
+    /// The list of a piece with other nodes in the places of those that its replicas leave.
+    fn change(
+        &self,
+        model: &Model,
+        table: &TableName,
+        PlacedPiece { bounds, old, new }: PlacedPiece<'_>,
+    ) -> Option<ListChange> {
+        let node = |number: &u32| Some(self.machines.get(*number as usize)?.id);
+        let new: Vec<NodeId> = new.iter().filter_map(node).collect();
+        let layout = LayoutName::Table(table.clone());
+        let ranges = model.layouts.get(&layout)?;
+        let list = ranges.within(&bounds).next()?.list.clone();
+        let mut changed = list.clone();
+        for (from, to) in old.iter().zip(&new).filter(|(from, to)| from != to) {
+            let place = list.iter().position(|node| node == from)?;
+            // One that stands further back in the list and holds nothing changes places with it.
+            if let Some(behind) = changed.iter().position(|node| node == to) {
+                changed[behind] = changed[place];
+            }
+            changed[place] = *to;
+        }
+        (changed != list).then_some(ListChange {
+            layout,
+            bounds,
+            old: list,
+            new: changed,
+        })
+    }
+}
+
+/// A place of a table's order as the planner's key.
+fn key_of(bound: &Bound) -> Key {
+    match bound {
+        Bound::Slot(slot) => Key::Integer((*slot).into()),
+        Bound::Key(key) => Key::from_bytes(key.clone()),
+    }
+}
+
+fn bound_of(key: &Key) -> Option<Bound> {
+    match (key, key.as_bytes()) {
+        (_, Some(bytes)) => Some(Bound::Key(bytes.to_vec())),
+        (Key::Integer(slot), _) => u16::try_from(*slot).ok().map(Bound::Slot),
+        _ => None,
+    }
+}

@@ -1,0 +1,175 @@
+//! Tables planned from samples: counts of partitions, totals of new records, keys of bytes.
+
+use forebay_plan::insert::{Holders, InsertPlan, MachineSpec, Mode, Request, TableSpec, plan};
+use forebay_plan::{Key, Random};
+
+/// A plan for one table on four machines.
+fn planned(pi: f64, table: TableSpec) -> InsertPlan {
+    let request = Request {
+        pi: Some(pi),
+        ..Request::of_tables(vec![MachineSpec::default(); 4], vec![table])
+    };
+    plan(&request, Mode::Fast, &mut || false).expect("a plan")
+}
+
+fn numbers(keys: impl IntoIterator<Item = u64>) -> Vec<Key> {
+    keys.into_iter()
+        .map(|key| Key::Integer(key.into()))
+        .collect()
+}
+
+fn on(partitions: usize) -> Vec<Holders> {
+    (0..partitions)
+        .map(|at| Holders::One(at as u32 % 4))
+        .collect()
+}
+
+#[test]
+fn existing_samples_share_their_partitions_records() {
+    let out = planned(
+        1000.0,
+        TableSpec {
+            boundaries: numbers([100]),
+            home: on(2),
+            existing: Some(vec![1500.0, 40.0]),
+            existing_samples: numbers([10, 20, 30, 40, 50, 60, 110]),
+            new_samples: numbers([150]),
+            new_records: Some(60.0),
+            ..TableSpec::default()
+        },
+    );
+    // Six samples of 250 records each.
+    let of_first = out.partitions.iter().filter(|piece| piece.of == 0);
+    let e: Vec<f64> = of_first.map(|piece| piece.e).collect();
+    assert_eq!(e.iter().sum::<f64>(), 1500.0);
+    assert!(
+        e.len() > 1 && e.iter().all(|e| e % 250.0 == 0.0 && *e <= 1000.0),
+        "{e:?}"
+    );
+    let other = &out.partitions[1];
+    assert_eq!((other.e, other.n), (40.0, 60.0));
+}
+
+#[test]
+fn existing_records_without_samples_lie_as_the_new_ones_do() {
+    let table = TableSpec {
+        boundaries: vec![],
+        home: on(1),
+        existing: Some(vec![3000.0]),
+        new_samples: numbers((0..100).chain(1000..1100)),
+        new_records: Some(2000.0),
+        ..TableSpec::default()
+    };
+    let out = planned(2000.0, table.clone());
+    assert!(out.partitions.len() > 2 && out.oversize.is_empty());
+    for piece in &out.partitions {
+        assert!(
+            (piece.e - 1.5 * piece.n).abs() < 1e-6,
+            "{} {}",
+            piece.e,
+            piece.n
+        );
+    }
+    let e: f64 = out.partitions.iter().map(|piece| piece.e).sum();
+    assert!((e - 3000.0).abs() < 1e-6, "{e}");
+    // Without any samples nobody knows where to cut.
+    let blind = TableSpec {
+        new_samples: vec![],
+        new_records: None,
+        ..table
+    };
+    let out = planned(2000.0, blind);
+    assert_eq!((out.splits.len(), out.oversize), (0, vec![0]));
+    assert_eq!(out.own.plan.price.nodes[0].before, 3000.0);
+}
+
+#[test]
+fn new_records_are_shared_by_the_new_samples_of_all_partitions() {
+    let out = planned(
+        1e9,
+        TableSpec {
+            boundaries: numbers([100]),
+            home: on(2),
+            sample_fraction: Some(0.5),
+            existing_samples: numbers([1, 2, 3]),
+            new_samples: numbers([1, 150, 151, 152]),
+            new_records: Some(1000.0),
+            ..TableSpec::default()
+        },
+    );
+    let nodes = &out.own.plan.price.nodes;
+    assert_eq!((nodes[0].before, nodes[0].insert_before), (6.0, 250.0));
+    assert_eq!((nodes[1].before, nodes[1].insert_before), (0.0, 750.0));
+}
+
+/// A few quantiles of what is there do not make pieces small where new samples are many.
+#[test]
+fn quantiles_of_what_exists_leave_pieces_large_and_within_the_limit() {
+    let seed = 5;
+    let random = &mut Random::new(seed);
+    let (existing, new) = (900_000, 300_000);
+    let mut old: Vec<u64> = (0..existing).map(|_| random.next_u64() >> 30).collect();
+    let mut fresh: Vec<u64> = (0..new).map(|_| random.next_u64() >> 30).collect();
+    old.sort_unstable();
+    fresh.sort_unstable();
+    let quantiles = (0..15).map(|at| old[(2 * at + 1) * existing / 30]);
+    // Most new records go elsewhere, so this range is not a hot one.
+    let (end, elsewhere) = (1 << 40, 400_000);
+    let sampled: Vec<u64> = fresh
+        .iter()
+        .copied()
+        .filter(|_| random.below(100) == 0)
+        .collect();
+    let out = planned(
+        1_000_000.0,
+        TableSpec {
+            boundaries: numbers([end]),
+            home: on(2),
+            existing: Some(vec![existing as f64, 0.0]),
+            existing_samples: numbers(quantiles),
+            new_samples: numbers(sampled.into_iter().chain(end..end + elsewhere / 100)),
+            new_records: Some(new as f64 + elsewhere as f64),
+            ..TableSpec::default()
+        },
+    );
+    let pieces: Vec<_> = out
+        .partitions
+        .iter()
+        .filter(|piece| piece.of == 0)
+        .collect();
+    assert_eq!(pieces.len(), 2, "seed {seed}");
+    let below = |keys: &[u64], at: &Option<Key>| {
+        let is_below = |key: &u64| at.as_ref().is_none_or(|at| numbers([*key])[0] < *at);
+        keys.partition_point(is_below)
+    };
+    let mut start = 0;
+    for piece in pieces {
+        let end = below(&old, &piece.high) + below(&fresh, &piece.high);
+        assert!(end - start <= 1_000_000, "seed {seed}: {}", end - start);
+        start = end;
+    }
+}
+
+#[test]
+fn bytes_are_keys_beside_strings() {
+    let bytes = |byte: u8| Key::from_bytes(vec![byte, 0]);
+    let out = planned(
+        100.0,
+        TableSpec {
+            boundaries: vec![Key::Text("m".to_owned())],
+            home: on(2),
+            new_samples: (0..=255).map(bytes).collect(),
+            ..TableSpec::default()
+        },
+    );
+    assert_eq!(out.own.plan.price.nodes.len(), 4);
+    assert_eq!(
+        out.partitions.iter().map(|piece| piece.n).sum::<f64>(),
+        256.0
+    );
+    let lows = out.partitions.iter().filter_map(|piece| piece.low.as_ref());
+    assert!(lows.clone().any(|low| matches!(low, Key::Bytes(_))));
+    out.own.plan.validate(&out.own.map).expect("a plan");
+    let json = serde_json::to_string(&out).expect("JSON");
+    assert!(json.contains(r#"{"key_hex":""#), "{json}");
+}

@@ -1,0 +1,156 @@
+//! Plans before a bulk insert into a live table of a cluster: what `plan insert TABLE SOURCE` shows,
+//! and what `load --plan` carries out.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args;
+use forebay_cluster::client::{ClusterPointers, Ended};
+use forebay_cluster::model::{Model, MovePlan, MoveStage, Wish};
+use forebay_cluster::planning::{
+    BATCH_BYTES, BulkInsert, InsertProposal, Summaries, propose_insert,
+};
+use forebay_cluster::request::Request;
+use forebay_engine::{StoreError, TableName};
+use forebay_load::load::LoadSample;
+use forebay_plan::insert::Mode;
+
+use crate::context::Context;
+use crate::human;
+
+/// What may be chosen about a plan.
+#[derive(Debug, Clone, Args)]
+pub struct PlanningArgs {
+    /// What a partition is to hold at most: larger ones are cut in two [default: as much as leaves
+    /// four partitions for each node, from 16M to 1G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_partition, help_heading = "Plan")]
+    pub partition_bytes: Option<u64>,
+
+    /// What a record that is moved costs, where one that is inserted costs 1 [default: 1]
+    #[arg(long, value_name = "PRICE", value_parser = parse_price, help_heading = "Plan")]
+    pub move_price: Option<f64>,
+
+    /// How much is copied before the lists of what was copied change: with less, less is undone
+    /// when the plan is ended [default: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_partition, help_heading = "Plan")]
+    pub batch: Option<u64>,
+}
+
+impl PlanningArgs {
+    /// One of the options that was given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.partition_bytes.is_some(), "--partition-bytes"),
+            (self.move_price.is_some(), "--move-price"),
+            (self.batch.is_some(), "--batch"),
+        ];
+        given
+            .into_iter()
+            .find_map(|(is_given, name)| is_given.then_some(name))
+    }
+}
+
+fn parse_partition(text: &str) -> Result<u64, String> {
+    match human::parse_bytes(text)? {
+        0 => Err("give 1 byte at least: write for example 64M, 1G".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn parse_price(text: &str) -> Result<f64, String> {
+    let price = text.parse::<f64>().ok();
+    let price = price.filter(|price| price.is_finite() && *price >= 0.0);
+    price.ok_or_else(|| format!("'{text}' is not a price of 0 or more"))
+}
+
+/// How the planner looks for a plan.
+#[derive(Debug, Clone, Copy)]
+pub struct Search {
+    pub mode: Mode,
+    /// How long to polish.
+    pub time: Duration,
+}
+
+/// Plans an insert of what was sampled; the model is that which the plan is of.
+pub fn plan_insert(
+    cluster: &ClusterPointers,
+    table: &TableName,
+    sample: &LoadSample,
+    args: &PlanningArgs,
+    search: Search,
+    context: &Context,
+) -> anyhow::Result<(Model, InsertProposal)> {
+    let client = cluster.client();
+    let survey = client.survey(BTreeSet::from([table.clone()]))?;
+    let (_, model) = client.model()?;
+    let bulk = BulkInsert {
+        table,
+        keys: &sample.keys,
+        rows: sample.rows,
+        bytes: sample.bytes,
+        partition_bytes: args.partition_bytes,
+        move_price: args.move_price.unwrap_or(1.0),
+        mode: search.mode,
+    };
+    let started = context.clock.monotonic();
+    let over = &mut || context.clock.monotonic().saturating_sub(started) >= search.time;
+    let known = (&model, &Summaries::new(), &survey);
+    let proposal = propose_insert(known, &bulk, args.batch.unwrap_or(BATCH_BYTES), over)?;
+    Ok((model, proposal))
+}
+
+/// What a plan comes to, in a few words.
+pub fn insert_figures(made: &InsertProposal) -> String {
+    let InsertProposal {
+        insert, proposal, ..
+    } = made;
+    let splits = human::counted(insert.splits.len() as u64, "cut");
+    let own = &insert.own;
+    let gain = match own.cost_no_moves > 0.0 {
+        true => format!(
+            ", cost {:.0}% of that without moves",
+            100.0 * own.cost / own.cost_no_moves
+        ),
+        false => String::new(),
+    };
+    format!("{splits}; {}{gain}", proposal.figures())
+}
+
+/// Has the cluster carry a plan out; returns when that is done.
+pub fn carry_out(cluster: &ClusterPointers, plan: MovePlan) -> anyhow::Result<()> {
+    let plan = Box::new(plan);
+    let ended = cluster.client().carry_out(&Request::Rebalance { plan });
+    let moved = match ended {
+        Ok(Ended::Rebalance(moved)) => moved,
+        Ok(_) => bail!("the plan was taken for another request"),
+        Err(forebay_cluster::client::ClientError::Busy(problem)) => {
+            let is_busy = true;
+            return Err(StoreError::Refused { problem, is_busy }.into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if moved.stage == MoveStage::Done {
+        return Ok(());
+    }
+    let problem = format!(
+        "the plan ended after {} of {} batches, and nothing was loaded: {}. What is done of it stays; give the same \
+         command again, which plans from here",
+        moved.done,
+        moved.batches,
+        moved.reason.as_deref().unwrap_or("it was ended")
+    );
+    let is_busy = false;
+    Err(StoreError::Refused { problem, is_busy }.into())
+}
+
+/// Refuses a plan that is about something else than inserting into a table.
+pub fn check_for(plan: &MovePlan, table: &TableName) -> Result<(), String> {
+    match &plan.wish {
+        Wish::Insert { table: planned } if planned == table => Ok(()),
+        Wish::Insert { table: planned } => Err(format!(
+            "it is a plan for an insert into {planned}, not into {table}"
+        )),
+        _ => Err("it is no plan of forebay plan insert".to_owned()),
+    }
+}

@@ -1,0 +1,195 @@
+//! `forebay plan insert TABLE SOURCE...`: a plan for a table of a cluster as it is now.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use forebay_engine::TableName;
+use forebay_load::encode::Verb;
+use forebay_load::key::KeyTemplate;
+use forebay_load::load::{LoadRequest, LoadSample, Sampler, sample};
+use forebay_load::sort::Duplicates;
+use forebay_plan::draw::text;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::insert::{Insert, drawings};
+use crate::choices::SAMPLERS;
+use crate::cluster_handle::Drawing;
+use crate::commands::insert_planning::{PlanningArgs, Search, insert_figures, plan_insert};
+use crate::commands::reading::{SourceArgs, WorkArgs};
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::human;
+
+/// How long a plan is polished, unless somebody says.
+const POLISH: Duration = Duration::from_secs(2);
+
+/// What is said about a table's sources.
+#[derive(Debug, Args)]
+pub struct TableArgs {
+    /// The key, as a template over columns, as of forebay load
+    #[arg(long, value_name = "TEMPLATE", help_heading = "Rows")]
+    pub key: Option<KeyTemplate>,
+
+    /// The column of the values, in a table that is not one of rows [default: the one that is left
+    /// over]
+    #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
+    pub value: Option<String>,
+
+    /// Which keys are drawn: split, the first rows of many parts of the sources, in ten seconds at
+    /// most; random or interval, of all rows, which are read [default: split]
+    #[arg(long, value_parser = SAMPLERS.parser(), help_heading = "Rows")]
+    pub sampler: Option<Sampler>,
+
+    /// Where the plan goes, for forebay load --plan and forebay cluster apply
+    #[arg(long, value_name = "FILE", help_heading = "Plan")]
+    pub output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub planning: PlanningArgs,
+
+    #[command(flatten)]
+    pub reading: SourceArgs,
+
+    #[command(flatten)]
+    pub work: WorkArgs,
+}
+
+impl TableArgs {
+    /// One of the options that was given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.key.is_some(), "--key"),
+            (self.value.is_some(), "--value"),
+            (self.sampler.is_some(), "--sampler"),
+            (self.output.is_some(), "--output"),
+        ];
+        let given = given.into_iter();
+        let first = given
+            .filter_map(|(is_given, name)| is_given.then_some(name))
+            .next();
+        first.or_else(|| self.planning.first_given())
+    }
+}
+
+/// The object of --json.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    table: &'a TableName,
+    rows: u64,
+    bytes: u64,
+    /// Whether rows and bytes are counts.
+    exact: bool,
+    partition_bytes: u64,
+    copied_bytes: u64,
+    #[serde(flatten)]
+    insert: &'a Value,
+}
+
+pub fn run(table: TableName, args: Insert, context: &Context) -> anyhow::Result<Outcome> {
+    let Insert {
+        sources,
+        of_table,
+        mode,
+        seconds,
+        batch_bytes,
+        draw,
+        ..
+    } = args;
+    if batch_bytes.is_some() {
+        wrong!("--batch-bytes goes with --input; of a table --batch says it");
+    }
+    let outputs = [of_table.output.as_deref(), draw.as_deref()];
+    let output = outputs[0].unwrap_or(std::path::Path::new(""));
+    super::check_drawing(output, outputs[1])?;
+    let Some(key) = of_table.key.clone() else {
+        wrong!("--key says what the keys of the rows are: give it as you will to forebay load");
+    };
+    let drawing: Drawing = Drawing::new(context.progress());
+    if !context.is_live_in_cluster(&table)? {
+        wrong!(
+            "{table} is no live table of a cluster, whose partitions lie on several nodes: there is nothing to plan \
+             (batch tables are cut by push; --input plans for what a file says)"
+        );
+    }
+    let cluster = context.cluster_drawn(&drawing)?;
+    let (_, model) = cluster.client().model()?;
+    let Some(live) = model.table(&table).and_then(|entry| entry.live()) else {
+        wrong!("the cluster has no live table {table}");
+    };
+    let work = of_table.work.settle(context)?;
+    let request = LoadRequest {
+        table: table.clone(),
+        sources: sources.into(),
+        source_options: of_table.reading.options(context)?,
+        key,
+        value_column: of_table.value.clone(),
+        verb: Verb::Update,
+        operation_column: None,
+        ttl: None,
+        duplicates: Duplicates::Last,
+        bad_rows: work.bad_rows,
+        memory_bytes: work.memory_bytes,
+        threads: work.threads,
+        rate_bytes: work.rate_bytes,
+    };
+    let sampler = of_table.sampler.unwrap_or(Sampler::Split);
+    let machine = (&context.clock, &*context.random);
+    let sampled = sample(&request, &live.options, sampler, machine, &**drawing)?;
+    context.stop_drawing(drawing);
+    if sampled.rows == 0 {
+        wrong!("the sources have no rows that could be loaded: there is nothing to plan");
+    }
+    let search = Search {
+        mode,
+        time: seconds.unwrap_or(POLISH),
+    };
+    let (_, made) = plan_insert(
+        &cluster,
+        &table,
+        &sampled,
+        &of_table.planning,
+        search,
+        context,
+    )?;
+    if let Some(path) = &of_table.output {
+        let plan = serde_json::to_string_pretty(&made.proposal.plan)?;
+        super::write_files(&[(path.clone(), plan)])?;
+    }
+    if let Some(path) = &draw {
+        super::write(output, &drawings(&made.insert, path))?;
+    }
+    let told = Told {
+        table: &table,
+        rows: sampled.rows,
+        bytes: sampled.bytes,
+        exact: sampled.is_exact,
+        partition_bytes: made.partition_bytes,
+        copied_bytes: made.proposal.copied_bytes(),
+        insert: &serde_json::to_value(&made.insert)?,
+    };
+    context.print(&told, || {
+        let pictures = made.insert.pictures();
+        let drawn = pictures.iter().map(|picture| text(picture, super::WIDTH));
+        let drawn: Vec<String> = drawn.collect();
+        format!(
+            "{}\n{}\n{}",
+            seen(&sampled),
+            insert_figures(&made),
+            drawn.join("\n")
+        )
+    })?;
+    Ok(Outcome::Done)
+}
+
+fn seen(sampled: &LoadSample) -> String {
+    let about = if sampled.is_exact { "" } else { "about " };
+    let rows = human::counted(sampled.rows, "row");
+    let mut text = format!("{about}{rows}, {}", human::bytes(sampled.bytes));
+    if sampled.rejected > 0 {
+        let bad = human::counted(sampled.rejected, "bad row");
+        text += &format!("; {bad} among those that were read");
+    }
+    text
+}

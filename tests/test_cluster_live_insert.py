@@ -1,0 +1,208 @@
+"""forebay plan insert of a live table of a cluster, and loads with plans: partitions are cut and
+moved before rows come, beside writes, whatever dies meanwhile."""
+
+import json
+import os
+import random
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from harness import wait_for
+from test_cluster_live_load import Counting, answered, get_all, loads, staged
+
+SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
+ORDERED = ["--mode", "live", "--durability", "os", "--order", "ordered"]
+BASE = 30_000
+NEW = 120_000
+
+
+def names(count, first=0):
+    return [f"k{number:07}" for number in range(first, first + count)]
+
+
+def write(path, keys, value):
+    """A source of keys with values of some 60 bytes, or that number."""
+    filler = random.Random(SEED)
+    values = [
+        value if isinstance(value, int) else f"{value}-{filler.randbytes(28).hex()}" for _ in keys
+    ]
+    pyarrow.parquet.write_table(pyarrow.table({"id": keys, "v": values}), path)
+    return path, values
+
+
+def partitions(made, table="t"):
+    """Where the partitions of a table begin, and how many there are."""
+    return made.heard()["live"]["tables"][table]["partitions"]
+
+
+def is_whole(made):
+    heard = made.heard()
+    live = heard and heard["live"]["tables"]["t"]
+    return bool(live) and live["led"] == live["partitions"] and not live["joining"]
+
+
+@pytest.fixture
+def skewed(cluster, tmp_path):
+    """Five nodes, an ordered table of three partitions with rows in all of them, and a source
+    whose rows all lie in the last."""
+    made = cluster(5)
+    bounds = ["--boundary", "k0010000", "--boundary", "k0020000"]
+    made.store.run("create", "t", *ORDERED, *bounds, "--replicas", "3")
+    base, made.base = write(tmp_path / "base.parquet", names(BASE), "old")
+    made.store.run("load", "t", base, "--key", "{id}")
+    made.source, made.values = write(tmp_path / "new.parquet", names(NEW, 25_000), "new")
+    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    return made
+
+
+def planned(made, *more):
+    words = ["plan", "insert", "t", made.source, "--key", "{id}", "--partition-bytes", "2M"]
+    done = [None]
+
+    def is_told():
+        # How much partitions hold is told some seconds after they came to be.
+        result = made.store.run(*words, *more, "--json", code=None)
+        assert result.code == 0 or "ask again" in result.err, result.err
+        done[0] = result
+        return result.code == 0
+
+    wait_for(is_told, "the plan is made", 90)
+    return done[0].json()
+
+
+def check_rows(made):
+    for node in (made.nodes[0], made.nodes[-1]):
+        assert answered(node, names(25_000)) == made.base[:25_000]
+        assert get_all(node, names(NEW, 25_000)) == made.values
+
+
+@pytest.mark.parametrize("sampler", ["split", "random", "interval"])
+def test_a_plan_is_shown_and_nothing_is_changed(skewed, tmp_path, sampler):
+    made = skewed
+    before = made.store.run("cluster", "status", "--json").json()["revision"]
+    output, drawing = tmp_path / "plan.json", tmp_path / "plan.svg"
+    plan = planned(made, "--sampler", sampler, "--output", output, "--draw", drawing)
+    assert plan["table"] == "t" and plan["exact"] == (sampler != "split")
+    assert abs(plan["rows"] - NEW) < NEW / 20
+    assert len(plan["splits"]) >= 3 and plan["cost"] < 0.8 * plan["cost_no_moves"]
+    assert plan["lower_bound"] <= plan["cost"]
+    # No two replicas of a partition on a node, before or after.
+    for held in plan["dest"] + [piece["h"] for piece in plan["partitions"]]:
+        assert len(held) == 3 == len(set(held))
+    file = json.loads(output.read_text())
+    assert file["wish"] == {"insert": {"table": "t"}}
+    assert len(file["batches"][0]["splits"]) == len(plan["splits"])
+    assert drawing.read_text().startswith("<svg") and "n5" in drawing.read_text()
+    # Asking how much there is takes a revision; nobody holds anything else.
+    assert partitions(made) == 3
+    after = made.store.run("cluster", "status", "--json").json()
+    assert after["plan"] is None and after["revision"] > before
+    told = made.store.run(
+        "plan", "insert", "t", made.source, "--key", "{id}", "--partition-bytes", "2M"
+    ).out
+    assert " rows, " in told and "cuts; " in told and "without moves" in told
+
+
+def test_a_load_with_a_plan_cuts_and_moves_before_its_rows_come(skewed, tmp_path):
+    made = skewed
+    output = tmp_path / "plan.json"
+    plan = planned(made, "--output", output)
+    done = made.store.json("load", "t", made.source, "--key", "{id}", "--plan", output)
+    assert done["rows"] == NEW
+    assert partitions(made) == 3 + len(plan["splits"])
+    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    check_rows(made)
+    assert loads(made) == [] and staged(made) == []
+    # What it is about is otherwise now.
+    words = made.store.refuse("load", "t", made.source, "--key", "{id}", "--plan", output)
+    assert "is not what it was when the plan was made" in words
+    check_rows(made)
+
+
+def test_partitions_are_cut_and_moved_under_writes_into_them(skewed):
+    made = skewed
+    made.store.run(
+        "create", "n", *ORDERED, "--boundary", "k5", "--replicas", "3", "--delta", "i64"
+    )
+    counted = names(40, 30_000)
+    source, _ = write(made.directory / "numbers.parquet", names(NEW, 25_000), 1000)
+    counting = Counting(made.nodes, counted, table="n")
+    with counting:
+        wait_for(lambda: counting.done > 200, "counting goes on", 60)
+        words = ["load", "n", source, "--key", "{id}", "--as", "delta"]
+        words += ["--plan", "auto", "--partition-bytes", "1M", "--json"]
+        done = [None]
+
+        def is_loaded():
+            result = made.store.run(*words, code=None)
+            assert result.code == 0 or "ask again" in result.err, result.err
+            done[0] = result
+            return result.code == 0
+
+        wait_for(is_loaded, "the rows are loaded", 120)
+        before = counting.done
+        wait_for(lambda: counting.done > before + 200, "counting goes on", 60)
+    assert done[0].json()["rows"] == NEW
+    assert partitions(made, "n") > 4
+    for node in made.nodes:
+        values = answered(node, names(NEW, 25_000), "n")
+        assert counting.wrong(values[5000:5040], 1000) == [], f"seed {SEED}"
+        rest = values[:5000] + values[5040:]
+        assert set(rest) == {"1000"}
+
+
+@pytest.mark.parametrize("who", ["coordinator", "node", "command"])
+def test_what_dies_during_a_plan_loses_nothing(skewed, who):
+    made = skewed
+    words = ["load", "t", made.source, "--key", "{id}", "--plan", "auto", "--partition-bytes", "1M"]
+    planned(made)
+    command = made.store.start(*words, "--json")
+
+    def is_planned():
+        heard = made.heard()
+        return bool(heard and heard["plan"])
+
+    wait_for(is_planned, "a plan is carried out", 90)
+    killed = None
+    if who == "command":
+        command.kill()
+        command.communicate()
+    else:
+        coordinator = made.coordinator()
+        killed = coordinator if who == "coordinator" else next(
+            node for node in made.nodes if node is not coordinator
+        )
+        killed.kill()
+        killed.start().comes_up()
+        done = made.store.finish(command)
+        # A node that was down may have ended the plan: then nothing was loaded.
+        assert done.code == 0 or "nothing was loaded" in done.err, done.err
+    wait_for(lambda: made.heard() and made.heard()["plan"] is None, "the plan has ended", 120)
+    made.wait_up()
+    made.store.json(*words)
+    wait_for(lambda: is_whole(made), "all replicas are there", 90)
+    check_rows(made)
+    assert loads(made) == [] and staged(made) == []
+
+
+def test_what_cannot_be_planned_is_refused_with_what_to_do(skewed, tmp_path, store):
+    made = skewed
+    source = ["t", made.source, "--key", "{id}"]
+    refuse = made.store.refuse
+    assert "no live table of a cluster" in refuse("plan", "insert", "x", *source[1:], code=2)
+    assert "--key" in refuse("plan", "insert", "t", made.source, code=2)
+    assert "--plan auto" in refuse("load", *source, "--partition-bytes", "1M", code=2)
+    nothing = refuse("load", *source, "--plan", tmp_path / "none.json")
+    assert "cannot read" in nothing and "none.json" in nothing
+    other = tmp_path / "other.json"
+    wish = {"wish": {"insert": {"table": "u"}}, "batches": [], "copies": {}}
+    other.write_text(json.dumps(wish))
+    assert "an insert into u, not into t" in refuse("load", *source, "--plan", other, code=2)
+    other.write_text("{}")
+    assert "no plan of forebay plan insert" in refuse("load", *source, "--plan", other)
+    empty = tmp_path / "empty.csv"
+    empty.write_text("id,v\n")
+    assert "no rows" in refuse("plan", "insert", "t", empty, "--key", "{id}", code=2)
+    assert "--input" in refuse("plan", "insert", "--input", other, "--key", "{id}", code=2)
+    assert partitions(made) == 3
