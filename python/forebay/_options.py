@@ -93,6 +93,10 @@ class LoadOptions(ReadingOptions, total=False):
 
     as_: Literal["update", "insert", "delta"] | None
     deadline: str | None
+    plan: Literal["auto", "none"] | Path | None
+    partition_bytes: int | str | None
+    move_price: float | None
+    batch: int | str | None
 
 
 class ClusterOptions(VersionOptions, total=False):

@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_engine::{PartitionId, TableName};
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::Coordinator;
+use crate::coordinator::HeardSoFar;
 use crate::ids::NodeId;
 use crate::lost_majority::LostPartition;
 use crate::model::{GroupEntry, Model, PeerEntry, PeerState, TableEntry};
@@ -84,14 +84,14 @@ impl Partitions {
 }
 
 impl LiveStatus {
-    /// As the coordinator has heard; `None`: there are no live tables.
-    pub fn of(model: &Model, coordinator: &Coordinator, now: Now) -> Option<Self> {
+    /// As a coordinator has heard; `None`: there are no live tables.
+    pub fn of(model: &Model, heard: HeardSoFar<'_>, now: Now) -> Option<Self> {
         let mut status = Self::default();
         for (table, entry) in model.live_tables() {
             for (group, wanted) in model.wanted_groups(table) {
                 let looked = Look {
                     model,
-                    coordinator,
+                    so_far: heard,
                     group,
                 };
                 status.partitions += 1;
@@ -101,8 +101,7 @@ impl LiveStatus {
                 } else if now.since(looked.led()) >= LEADERLESS {
                     status.without_leader.add(table, group);
                 }
-                let groups = coordinator.groups();
-                if let Some(lost) = LostPartition::of(model, groups, table, group) {
+                if let Some(lost) = LostPartition::of(model, heard.groups, table, group) {
                     status.without_majority.add(table, group);
                     let of_table = status.tables.entry(table.clone()).or_default();
                     of_table.without_majority += 1;
@@ -130,8 +129,16 @@ impl LiveStatus {
         };
         let accept = self.what_of_lost();
         problem(&self.without_majority, &accept);
+        // Those without a majority have no leader either.
+        let only_unled = Partitions {
+            count: match self.without_leader.count > self.without_majority.count {
+                true => self.without_leader.count,
+                false => 0,
+            },
+            ..self.without_leader.clone()
+        };
         problem(
-            &self.without_leader,
+            &only_unled,
             "no leader is known for some seconds, and nothing is written: look at the network between the nodes that have it",
         );
         problem(
@@ -180,10 +187,20 @@ impl LiveStatus {
             .into_iter()
             .map(|table| format!("forebay cluster accept-loss {table}"))
             .collect();
+        let is_hopeless =
+            |lost: &&LostPartition| lost.remaining.is_empty() && lost.waits_for.is_empty();
+        let hopeless = self.lost.iter().find(is_hopeless).map(|lost| {
+            format!(
+                "; of partition {} of {} nothing is left where nodes are up: without the others the table can only be \
+                 dropped",
+                lost.partition, lost.table
+            )
+        });
         format!(
             "no majority of the replicas is on nodes that are up and have what they had, and nothing is answered: \
-             {start}; if what was there is gone for good: {}",
-            tables.join(", ")
+             {start}; if what was there is gone for good: {}{}",
+            tables.join(", "),
+            hopeless.unwrap_or_default()
         )
     }
 }
@@ -205,30 +222,34 @@ fn by_node(
     nodes: &BTreeMap<String, usize>,
     words: &str,
 ) -> impl Iterator<Item = String> {
-    let line = move |(node, count)| format!("{table} on {node}: {count} {words}");
+    let line =
+        move |(node, count): (&String, &usize)| match (*count, words.strip_prefix("replicas")) {
+            (1, Some(rest)) => format!("{table} on {node}: 1 replica{rest}"),
+            (count, _) => format!("{table} on {node}: {count} {words}"),
+        };
     nodes.iter().map(line)
 }
 
 /// A group that is looked at.
 struct Look<'a> {
     model: &'a Model,
-    coordinator: &'a Coordinator,
+    so_far: HeardSoFar<'a>,
     group: &'a GroupEntry,
 }
 
 impl Look<'_> {
     /// When a leader was heard of last; nobody hears of one before it is the coordinator.
     fn led(&self) -> Duration {
-        let heard = self.coordinator.groups().led(self.group.group);
-        let leading = self.coordinator.groups().leading(self.group.group);
-        let node = leading.and_then(|leading| self.coordinator.heard().get(&leading.node));
-        let since = self.coordinator.took_over();
+        let heard = self.so_far.groups.led(self.group.group);
+        let leading = self.so_far.groups.leading(self.group.group);
+        let node = leading.and_then(|leading| self.so_far.nodes.get(&leading.node));
+        let since = self.so_far.took_over;
         let at = node.map_or(since, |node| node.at);
         heard.unwrap_or(since).max(since).max(at)
     }
 
     fn count(&self, status: &mut LiveTableStatus, now: Now) {
-        let groups = self.coordinator.groups();
+        let groups = self.so_far.groups;
         let leading = groups.leading(self.group.group);
         let is_led = self.group.term > 0 && now.since(self.led()) < LEADERLESS;
         status.partitions += 1;
@@ -258,7 +279,7 @@ impl Look<'_> {
     }
 
     fn is_short(&self, entry: &TableEntry, wanted: &[NodeId]) -> bool {
-        let is_there = self.coordinator.groups().is_there(self.group, wanted);
+        let is_there = self.so_far.groups.is_there(self.group, wanted);
         !is_there || wanted.len() < entry.replicas
     }
 }

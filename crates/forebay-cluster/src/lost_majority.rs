@@ -142,9 +142,15 @@ impl LostLook<'_> {
         })
     }
 
+    /// Those of them that count.
+    fn voters(&self) -> impl Iterator<Item = (&PeerEntry, &Stranded)> {
+        self.stranded()
+            .filter(|(entry, stranded)| stranded.votes(entry.peer))
+    }
+
     /// The group, by the replica that has most of its log.
     fn members(&self) -> Membership {
-        let newest = self.stranded().map(|(_, stranded)| stranded);
+        let newest = self.voters().map(|(_, stranded)| stranded);
         let newest = newest.max_by_key(|stranded| (stranded.term, stranded.index));
         let leading = self.watch.leading(self.group.group);
         let known = newest.map(|stranded| &stranded.members);
@@ -188,7 +194,7 @@ impl LostLook<'_> {
     }
 
     fn remaining(&self) -> Vec<RemainingReplica> {
-        let remaining = self.stranded().map(|(entry, stranded)| RemainingReplica {
+        let remaining = self.voters().map(|(entry, stranded)| RemainingReplica {
             node: self.name(entry.node),
             peer: entry.peer,
             term: stranded.term,

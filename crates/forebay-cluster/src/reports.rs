@@ -34,7 +34,7 @@ pub struct GroupReport {
     /// It leads, and has applied an entry of its term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads: Option<Lead>,
-    /// How far it is, where it knows nobody who leads.
+    /// How far it is, where it knows nobody who leads: one that does not vote has nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stranded: Option<Stranded>,
     /// How far it is with the load that is under way.
@@ -99,6 +99,13 @@ pub struct Lead {
     /// About how much the partition holds; none: it was not looked at yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<PartitionSize>,
+}
+
+impl Stranded {
+    /// Whether a peer counts, by what it has applied.
+    pub fn votes(&self, peer: PeerId) -> bool {
+        self.members.voters.contains(&peer) || self.members.outgoing.contains(&peer)
+    }
 }
 
 impl GroupReport {

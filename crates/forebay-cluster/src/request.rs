@@ -55,6 +55,8 @@ pub enum Request {
         table: TableName,
         partitions: Vec<PartitionId>,
     },
+    /// How do live tables stand, as the coordinator knows? Nothing is changed.
+    LiveState {},
     /// How much do these live tables hold? Nothing is changed.
     Survey { tables: BTreeSet<TableName> },
     /// A partition of a live table is to be cut in two at this place.

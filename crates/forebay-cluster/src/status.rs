@@ -172,8 +172,8 @@ impl Status {
         let why_not = coordinator.and_then(|(coordinator, _)| coordinator.replace_problem());
         problems
             .extend(why_not.map(|why| format!("what lost nodes held stays on a node less: {why}")));
-        let live =
-            coordinator.and_then(|(coordinator, now)| LiveStatus::of(model, coordinator, now));
+        let live = coordinator
+            .and_then(|(coordinator, now)| LiveStatus::of(model, coordinator.heard_so_far(), now));
         problems.extend(live.iter().flat_map(LiveStatus::problems));
         for table in &mut tables {
             let status = live.as_ref().and_then(|live| live.tables.get(&table.table));

@@ -31,6 +31,7 @@ fn machine() -> impl Strategy<Value = Machine> {
             move_load,
             takes,
             gives,
+            zone: None,
         },
     )
 }

@@ -83,6 +83,35 @@ fn check(problem: &Problem, solution: &Solution, name: &str) {
 }
 
 #[test]
+fn replicas_in_different_zones_stay_so() {
+    let mut moved = 0;
+    for seed in 0..60 {
+        let random = &mut Random::new(seed);
+        let (machines, pieces) = (4 + random.below(6), 1 + random.below(25));
+        let mut problem = instance(random, machines, pieces);
+        let count = 2 + random.below(3) as u32;
+        for (number, machine) in (0..).zip(&mut problem.machines) {
+            machine.zone = (random.below(8) > 0).then_some(number % count);
+        }
+        let solution = solve(&problem, Mode::Fast, seed, &mut || false);
+        check(&problem, &solution, &format!("seed {seed}"));
+        let shares = |at: &dyn Fn(u32) -> u32, item: u32, other: u32| {
+            let zone = |machine: u32| problem.machines[machine as usize].zone;
+            zone(at(item)).is_some() && zone(at(item)) == zone(at(other))
+        };
+        for item in 0..problem.items.len() as u32 {
+            moved += usize::from(solution.dest[item as usize] != problem.items[item as usize].home);
+            for other in problem.siblings(item) {
+                let before = shares(&|item| problem.items[item as usize].home, item, other);
+                let after = shares(&|item| solution.dest[item as usize], item, other);
+                assert!(before || !after, "seed {seed}: items {item} and {other}");
+            }
+        }
+    }
+    assert!(moved > 100, "{moved}");
+}
+
+#[test]
 fn siblings_are_apart_and_plans_no_worse_than_none() {
     for seed in 0..60 {
         let random = &mut Random::new(seed);

@@ -15,6 +15,7 @@ use thiserror::Error;
 use crate::catalog::{Catalog, CatalogError, Documented};
 use crate::formats::{cannot_upgrade, has_plans};
 use crate::ids::HostPort;
+use crate::live_status::LiveStatus;
 use crate::model::{
     DocRef, Head, Identity, Model, Outcome, Rebalance, RequestId, Rollout, Survey, TableLoad,
     WorkPage, parsed, written,
@@ -98,6 +99,7 @@ pub enum Ended {
     /// The load, which is over.
     Load(Box<TableLoad>),
     Survey(Survey),
+    LiveState(serde_json::Value),
 }
 
 impl fmt::Debug for ClusterClient {
@@ -203,6 +205,19 @@ impl ClusterClient {
     pub fn survey(&self, tables: BTreeSet<TableName>) -> Result<Survey, ClientError> {
         match self.carry_out(&Request::Survey { tables })? {
             Ended::Survey(survey) => Ok(survey),
+            _ => Err(ClientError::Refused(
+                "it was taken for another request".to_owned(),
+            )),
+        }
+    }
+
+    /// How live tables stand, as the coordinator has heard, asked by way of the catalog: nodes tell
+    /// by HTTP only who has a name and a password there, or trusts their certificate.
+    pub fn live_state(&self) -> Result<Option<LiveStatus>, ClientError> {
+        match self.carry_out(&Request::LiveState {})? {
+            Ended::LiveState(state) => serde_json::from_value(state).map_err(|error| {
+                ClientError::Refused(format!("the answer cannot be read: {error}"))
+            }),
             _ => Err(ClientError::Refused(
                 "it was taken for another request".to_owned(),
             )),
@@ -323,6 +338,7 @@ impl ClusterClient {
             Outcome::Rebalance => return self.moved(work, id),
             Outcome::Load(number) => return self.loaded(work, *number),
             Outcome::Survey(survey) => return Some(Ok(Ended::Survey(survey.clone()))),
+            Outcome::LiveState(state) => return Some(Ok(Ended::LiveState(state.clone()))),
             Outcome::Rollout(id) => work.rollouts.get(id),
         };
         let Some(rollout) = rollout else {

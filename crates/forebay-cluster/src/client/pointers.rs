@@ -122,7 +122,11 @@ impl ClusterPointers {
         }
         let rollout = match ended.map_err(refused)? {
             Ended::Rollout(rollout) => *rollout,
-            Ended::Done | Ended::Rebalance(_) | Ended::Load(_) | Ended::Survey(_) => {
+            Ended::Done
+            | Ended::Rebalance(_)
+            | Ended::Load(_)
+            | Ended::Survey(_)
+            | Ended::LiveState(_) => {
                 return Err(failed("it was taken for another request".to_owned(), false));
             }
         };

@@ -15,6 +15,8 @@ use forebay_engine::{PartitionId, TableName};
 use super::Step;
 use super::groups::GroupWatch;
 use super::requests::{Refusal, TakenUp};
+use crate::ids::NodeId;
+use crate::lost_majority::LostPartition;
 use crate::model::{
     EndedLoad, GroupEntry, LoadDraft, LoadStage, Model, Outcome, PeerEntry, PeerState, RequestId,
     TableLoad, fresh_id,
@@ -35,7 +37,7 @@ pub struct LoadProgress {
     /// Replicas that are there, and all that count.
     pub there: usize,
     pub replicas: usize,
-    /// Partitions of which a majority is there, and all of them.
+    /// Partitions that have a leader and of whose voters a majority is there, and all of them.
     pub settled: usize,
     pub partitions: usize,
     /// Bytes that have come to replicas that are not there yet.
@@ -58,9 +60,16 @@ impl LoadProgress {
     }
 
     fn add(&mut self, model: &Model, watch: &GroupWatch, load: &TableLoad, group: &GroupEntry) {
+        let leading = watch.leading(group.group);
+        let leading = leading.filter(|leading| is_up(model, leading.node));
+        let votes = |peer: &PeerEntry| {
+            leading.is_some_and(|leading| leading.lead.members.voters.contains(&peer.peer))
+        };
         let (mut there, mut voters) = (0, 0);
+        let (mut replicas_there, mut replicas) = (0, 0);
         for peer in group.staying() {
-            voters += 1;
+            replicas += 1;
+            voters += usize::from(votes(peer));
             let report = watch.report(group.group, peer);
             let said = report.and_then(|report| report.load.as_ref());
             let said = said.filter(|said| said.load == load.number);
@@ -70,7 +79,8 @@ impl LoadProgress {
                 Some(LoadedState::Here) => load.stage == LoadStage::Bringing,
                 Some(LoadedState::Coming(_) | LoadedState::Failed(_)) | None => false,
             };
-            there += usize::from(is_there);
+            replicas_there += usize::from(is_there);
+            there += usize::from(is_there && votes(peer));
             self.waits |= !is_there && is_expected(model, peer);
             if let Some(LoadedState::Coming(bytes)) = state {
                 self.coming_bytes = self.coming_bytes.saturating_add(*bytes);
@@ -81,8 +91,8 @@ impl LoadProgress {
                 self.failed.get_or_insert(words);
             }
         }
-        self.there += there;
-        self.replicas += voters;
+        self.there += replicas_there;
+        self.replicas += replicas;
         self.partitions += 1;
         self.settled += usize::from(2 * there > voters);
     }
@@ -94,8 +104,11 @@ impl LoadProgress {
 
 /// Whether a replica is on a node that is up.
 fn is_expected(model: &Model, peer: &PeerEntry) -> bool {
-    let is_up = model.node(peer.node).is_some_and(|node| node.is_up());
-    is_up && peer.state == PeerState::Made
+    is_up(model, peer.node) && peer.state == PeerState::Made
+}
+
+fn is_up(model: &Model, node: NodeId) -> bool {
+    model.node(node).is_some_and(|node| node.is_up())
 }
 
 impl Step<'_> {
@@ -150,13 +163,15 @@ impl Step<'_> {
         let (mut voters, mut up) = (0, 0);
         for peer in group.staying() {
             voters += 1;
-            up += usize::from(self.model.node(peer.node).is_some_and(|node| node.is_up()));
+            up += usize::from(is_up(&self.model, peer.node));
         }
-        match 2 * up > voters {
+        // While a plan is carried out some of those that are up have nothing of it yet.
+        let is_lost = LostPartition::of(&self.model, self.groups, table, group).is_some();
+        match 2 * up > voters && !is_lost {
             true => Ok(()),
             false => Err(format!(
                 "partition {} of table {table} has no majority: {up} of its {voters} replicas are on nodes that are \
-                 up: start the others (forebay cluster status), then load again",
+                 up, or some of these have nothing of it: start the others (forebay cluster status), then load again",
                 group.partition
             )),
         }
@@ -223,10 +238,19 @@ impl Step<'_> {
     fn missing(&self, load: &TableLoad, progress: &LoadProgress) -> String {
         let first = self.first_unsettled(load);
         let first = first.map_or_else(String::new, |first| format!(", the first of them {first}"));
+        let seconds = load.draft.deadline_ms / 1000;
+        if progress.settled == progress.partitions {
+            return format!(
+                "nothing came for {seconds} s: each partition has it on a majority of its replicas, and {} of {} \
+                 replicas, on nodes that are up or died a moment ago, have not: look at forebay cluster status, or give \
+                 it more time (--deadline)",
+                progress.replicas - progress.there,
+                progress.replicas
+            );
+        }
         format!(
-            "nothing came for {} s: {} of {} partitions have it on no majority of their replicas{first}: look at \
-             forebay cluster status and the logs of the nodes",
-            load.draft.deadline_ms / 1000,
+            "nothing came for {seconds} s: {} of {} partitions have no leader, or have it on no majority of their \
+             replicas{first}: look at forebay cluster status and the logs of the nodes",
             progress.partitions - progress.settled,
             progress.partitions
         )

@@ -208,6 +208,14 @@ enum Summary {
     Failed(String),
 }
 
+/// What a coordinator has heard of nodes and groups, and since when it is one.
+#[derive(Debug, Clone, Copy)]
+pub struct HeardSoFar<'a> {
+    pub nodes: &'a BTreeMap<NodeId, Heard>,
+    pub groups: &'a GroupWatch,
+    pub took_over: Duration,
+}
+
 /// What a step works on: a copy of the model, and what is known besides.
 struct Step<'a> {
     now: Now,
@@ -291,6 +299,14 @@ impl Coordinator {
     /// Since when this coordinator goes by what it hears.
     pub fn took_over(&self) -> Duration {
         self.took_over
+    }
+
+    pub fn heard_so_far(&self) -> HeardSoFar<'_> {
+        HeardSoFar {
+            nodes: &self.heard,
+            groups: &self.groups,
+            took_over: self.took_over,
+        }
     }
 
     /// What was heard of the groups of live tables.

@@ -7,7 +7,6 @@ use forebay_engine::TableName;
 use forebay_run::Order;
 
 use super::layouts::unused;
-use super::live_tables::check_live_lists;
 use super::members::{down_since, entry_of, fits_not};
 use super::{CoordinatorAction, Step, Summary};
 use crate::bugs::{Bug, is_planted};
@@ -19,7 +18,7 @@ use crate::model::{
     Aim, Answered, FORMAT_OF_REMAKES, Model, MoveBatch, MovePlan, NodeEntry, NodeState, Outcome,
     Phase, RequestId, Rollout, RolloutId, RolloutOptions, RolloutTable, TableEntry,
 };
-use crate::planning::{bringing, carry_out, fits, holders};
+use crate::planning::{bringing, carry_out, check_live_lists, fits, holders};
 use crate::request::{REPLICAS, Request, SwapTo};
 use crate::time::MOST_WAIT;
 use crate::version::SPARE_BYTES;
@@ -42,7 +41,7 @@ pub(super) enum TakenUp {
 
 fn is_old_survey(answer: &Answered, now_ms: u64) -> bool {
     let is_old = answer.unix_ms < now_ms.saturating_sub(SURVEY_KEPT_MS);
-    is_old && matches!(answer.outcome, Outcome::Survey(_))
+    is_old && matches!(answer.outcome, Outcome::Survey(_) | Outcome::LiveState(_))
 }
 
 /// Why a request is not carried out.
@@ -126,6 +125,10 @@ impl Step<'_> {
             Request::AcceptLoss { table, partitions } => {
                 self.accept_loss(table, partitions)?;
                 Ok(TakenUp::Answered(Outcome::Done))
+            }
+            Request::LiveState {} => {
+                let state = self.live_state()?;
+                Ok(TakenUp::Answered(Outcome::LiveState(state)))
             }
             Request::Survey { tables } => {
                 let survey = self.survey(tables)?;

@@ -5,13 +5,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_engine::live::PartitionSize;
 use forebay_engine::{PartitionId, TableName};
 
-use super::Step;
+use super::{HeardSoFar, Step};
+use crate::live_status::LiveStatus;
 use crate::model::Survey;
 
 /// How many marks are told in all: of many partitions fewer each.
 const MOST_MARKS: usize = 8192;
 
 impl Step<'_> {
+    /// How live tables stand, for who cannot ask a node by HTTP.
+    pub fn live_state(&self) -> Result<serde_json::Value, String> {
+        let heard = HeardSoFar {
+            nodes: self.heard,
+            groups: self.groups,
+            took_over: self.took_over,
+        };
+        let status = LiveStatus::of(&self.model, heard, self.now);
+        serde_json::to_value(status).map_err(|error| error.to_string())
+    }
+
     /// As the leaders told last.
     pub fn survey(&self, tables: &BTreeSet<TableName>) -> Result<Survey, String> {
         let mut survey = Survey::new();

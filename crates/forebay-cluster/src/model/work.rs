@@ -66,6 +66,8 @@ pub enum Outcome {
     Load(u64),
     /// About how much live tables hold.
     Survey(Survey),
+    /// How they stand: a `LiveStatus`; null where there are none.
+    LiveState(serde_json::Value),
     /// The words say why, and what to do.
     Refused(String),
     /// Something else is under way.

@@ -148,6 +148,7 @@ impl<'m> Known<'m> {
         let bytes = self.existing_bytes() + bulk.bytes;
         let machine = |node: &&NodeEntry| MachineSpec {
             name: Some(node.name.to_string()),
+            zone: Some(node.zone.to_string()),
             takes: node.is_up() && !self.drained.contains(&node.id),
             gives: node.is_up(),
             ..MachineSpec::default()

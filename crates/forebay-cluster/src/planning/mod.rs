@@ -8,6 +8,7 @@
 
 mod fits;
 mod insert;
+mod live_lists;
 mod picture;
 mod places;
 mod price;
@@ -28,6 +29,7 @@ use crate::version::VersionSummary;
 
 pub use fits::fits;
 pub use insert::{BulkInsert, InsertProposal, propose_insert};
+pub use live_lists::check_live_lists;
 use places::Places;
 pub use price::carry_out;
 use price::price;
@@ -144,6 +146,7 @@ pub fn propose(
         }
     }
     let priced = price(model, summaries, batches, Some(most_batch_bytes));
+    check_live_lists(model, &priced.after).map_err(PlanningError::Planner)?;
     Ok(Proposal {
         plan: priced.plan(wish.clone()),
         nodes: priced.nodes,

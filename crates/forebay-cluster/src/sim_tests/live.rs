@@ -474,15 +474,19 @@ impl World {
         reports
     }
 
-    /// What a voter tells whose group nobody leads.
+    /// What a replica tells whose group nobody leads.
     fn stranded(&self, group: &SimGroup, order: &ReplicaOrder) -> Option<Stranded> {
         let votes = group.members.voters.contains(&order.peer) && !order.is_new;
         let is_led = group.leader.is_some_and(|(life, peer)| {
             let is_there = self.hosts[life.host].life == life.life;
             is_there && self.is_running(life.host, order.group, peer)
         });
-        (votes && !is_led).then(|| Stranded {
-            members: group.members.clone(),
+        let members = match votes {
+            true => group.members.clone(),
+            false => Membership::default(),
+        };
+        (!is_led).then(|| Stranded {
+            members,
             term: group.term,
             index: self.matched(order.group, order.peer),
             stamp_ms: 0,

@@ -135,6 +135,46 @@ fn carry_out(world: &mut World, wish: Wish) -> Result<(), String> {
     }
 }
 
+/// Those that a plan brings to a partition are up, and have nothing of it yet.
+#[test]
+fn no_load_begins_without_majorities_while_a_plan_waits_for_them() {
+    let mut world = carts_on(4, 2);
+    let model = world.store.current().clone();
+    let host_of = |world: &World, node: NodeId| {
+        let name = model.node_name(node);
+        let mut hosts = world.hosts.iter();
+        hosts.position(|host| host.name.to_string() == name)
+    };
+    let table = TableName::new("carts").unwrap();
+    let (_, held) = model.wanted_groups(&table)[0];
+    let others = held
+        .iter()
+        .filter(|node| host_of(&world, **node) != Some(0));
+    let dead: Vec<NodeId> = others.take(2).copied().collect();
+    for node in &dead {
+        let host = host_of(&world, *node).unwrap();
+        world.kill(host);
+    }
+    // They do not count as down yet.
+    world.go_on_for_s(2);
+    let wish = Wish::Drain([dead[0]].into());
+    let plan = propose(&model, &summaries(&model), &wish, 1 << 30).unwrap();
+    world.submit(Request::Rebalance {
+        plan: Box::new(plan.plan),
+    });
+    world.go_on_for_s(30);
+    let model = world.store.current().clone();
+    assert!(model.work.moving().is_some());
+    let peers = model.all_groups().map(|(_, group)| group.peers.len());
+    assert_eq!(peers.max(), Some(4), "nothing is brought");
+    let load = super::live_runs::load(&mut world, table);
+    let asked = world.submit(load);
+    world.go_on_for_s(20);
+    let report = &world.ops[asked].report;
+    let is_refused = matches!(report, Some(Report::Refused(words)) if words.contains("majority"));
+    assert!(is_refused, "{report:?}");
+}
+
 /// Nobody could bring what a partition has to nodes that are down.
 #[test]
 fn no_plan_leaves_a_partition_to_the_dead_alone() {

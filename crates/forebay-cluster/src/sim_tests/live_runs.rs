@@ -100,6 +100,7 @@ fn next_request(world: &mut World, end: u64) {
     world.after(pause, move |world| {
         let table = TableName::new(&format!("live{}", world.dice.below(3))).unwrap();
         let request = match world.dice.below(16) {
+            15 if world.dice.chance(500) => Request::LiveState {},
             15 => Request::Survey {
                 tables: [table].into(),
             },
@@ -123,7 +124,7 @@ fn next_request(world: &mut World, end: u64) {
 }
 
 /// A load as it would be cut now; sometimes of a table that is none.
-fn load(world: &mut World, table: TableName) -> Request {
+pub fn load(world: &mut World, table: TableName) -> Request {
     let model = world.store.current().clone();
     let groups = model.groups.get(&table).into_iter();
     let partitions = groups
@@ -349,7 +350,7 @@ pub fn status(world: &World) -> LiveStatus {
     let coordinator = world.hosts[0].process.as_ref().unwrap().node.coordinator();
     let coordinator = coordinator.unwrap();
     let (_, model) = coordinator.standing().unwrap();
-    LiveStatus::of(model, coordinator, now).unwrap()
+    LiveStatus::of(model, coordinator.heard_so_far(), now).unwrap()
 }
 
 #[test]

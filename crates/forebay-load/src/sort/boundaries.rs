@@ -124,8 +124,8 @@ impl Boundaries {
     }
 }
 
-/// Keys of what was collected, and for how many bytes each stands. Of spilled runs of a hashed table
-/// there are none.
+/// Keys of what was collected, and for how many bytes each stands. Of spilled runs of a hashed
+/// table there are none.
 pub fn key_samples(collected: &[Collected]) -> Vec<(Vec<u8>, u64)> {
     let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
     for part in collected {

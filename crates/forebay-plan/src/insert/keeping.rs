@@ -19,17 +19,27 @@ impl Problem {
     }
 
     /// Whether an item may go to a machine that is not its home: the machine takes, and no sibling
-    /// is there or has its home there.
+    /// is there or has its home there, nor in its zone unless that is the item's own.
     ///
     /// So moves bring no two siblings together, in whatever order they are done, and whoever
     /// returns finds its home free. Nothing is lost by it: where an item would take the home of a
     /// sibling that goes elsewhere, it can go there itself, and the sibling stays.
     #[inline]
     pub fn may_take(&self, machine: u32, item: u32, dest: &[u32]) -> bool {
+        let is_near = self.is_in_zone(machine, self.items[item as usize].home);
+        let is_free_of = |other: u32| match is_near {
+            true => other != machine,
+            false => other != machine && !self.is_in_zone(machine, other),
+        };
         let apart = |other: u32| {
-            dest[other as usize] != machine && self.items[other as usize].home != machine
+            is_free_of(dest[other as usize]) && is_free_of(self.items[other as usize].home)
         };
         self.machines[machine as usize].takes && self.siblings(item).all(apart)
+    }
+
+    fn is_in_zone(&self, one: u32, other: u32) -> bool {
+        let zone = |machine: u32| self.machines[machine as usize].zone;
+        zone(one).is_some() && zone(one) == zone(other)
     }
 
     /// An assignment whose moves carry no more than they may.

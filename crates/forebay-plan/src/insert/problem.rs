@@ -33,6 +33,8 @@ pub struct Machine {
     pub takes: bool,
     /// Its partitions may be moved away.
     pub gives: bool,
+    /// Machines of one zone fail together; none: each by itself.
+    pub zone: Option<u32>,
 }
 
 impl Default for Machine {
@@ -44,6 +46,7 @@ impl Default for Machine {
             move_load: 0.0,
             takes: true,
             gives: true,
+            zone: None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! One region's machines and homes, checked, and its move/insert problem.
 
+use std::collections::BTreeMap;
+
 use super::holders::Holders;
 use super::homes::{check_homes, check_shape};
 use super::limits::{Limits, Unmet};
@@ -105,7 +107,8 @@ impl<'a> Region<'a> {
         move_price: f64,
         handover_price: f64,
     ) -> Problem {
-        let machine = |spec: &MachineSpec| Machine {
+        let machine = |(spec, zone): (&MachineSpec, Option<u32>)| Machine {
+            zone,
             insert_speed: spec.capacity,
             move_speed: spec.move_capacity.unwrap_or(spec.capacity),
             insert_load: spec.insert_load * record_price,
@@ -113,7 +116,8 @@ impl<'a> Region<'a> {
             takes: spec.takes && !spec.drain,
             gives: spec.gives,
         };
-        let machines: Vec<Machine> = self.machines.iter().map(machine).collect();
+        let zoned = self.machines.iter().zip(zones(&self.machines));
+        let machines: Vec<Machine> = zoned.map(machine).collect();
         let takers = machines.iter().filter(|machine| machine.takes).count();
         let items = self.replicas(pieces).map(|(piece, home)| InsertItem {
             insert: (piece.new + piece.running) * record_price,
@@ -285,6 +289,18 @@ impl Request {
         });
         counts.max().unwrap_or(1).max(1)
     }
+}
+
+/// The zones of machines, numbered by their names.
+fn zones(machines: &[MachineSpec]) -> Vec<Option<u32>> {
+    let mut numbers = BTreeMap::new();
+    let mut zones = Vec::with_capacity(machines.len());
+    for spec in machines {
+        let next = numbers.len() as u32;
+        let number = |name| *numbers.entry(name).or_insert(next);
+        zones.push(spec.zone.as_deref().map(number));
+    }
+    zones
 }
 
 fn at_least_one(path: &str, count: u32) -> Result<(), InputError> {

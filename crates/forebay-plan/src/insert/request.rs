@@ -198,6 +198,9 @@ pub struct MachineSpec {
     /// The same for moving; as `capacity` if it is not given.
     #[serde(default)]
     pub move_capacity: Option<f64>,
+    /// Machines of one zone fail together: replicas that stand in different zones stay so.
+    #[serde(default)]
+    pub zone: Option<String>,
     /// Partitions may be moved to it.
     #[serde(default = "yes")]
     pub takes: bool,
@@ -234,6 +237,7 @@ impl Default for MachineSpec {
             name: None,
             capacity: 1.0,
             move_capacity: None,
+            zone: None,
             takes: true,
             gives: true,
             drain: false,

@@ -152,7 +152,8 @@ impl ReplicasHere {
     fn count(&mut self, report: &GroupReport) {
         self.here += 1;
         self.ailing += u64::from(report.is_troubled());
-        self.leaderless += u64::from(report.stranded.is_some());
+        let stranded = report.stranded.as_ref();
+        self.leaderless += u64::from(stranded.is_some_and(|one| one.votes(report.peer)));
         let Some(lead) = &report.leads else {
             return;
         };

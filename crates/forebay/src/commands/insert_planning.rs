@@ -1,5 +1,5 @@
-//! Plans before a bulk insert into a live table of a cluster: what `plan insert TABLE SOURCE` shows,
-//! and what `load --plan` carries out.
+//! Plans before a bulk insert into a live table of a cluster: what `plan insert TABLE SOURCE`
+//! shows, and what `load --plan` carries out.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

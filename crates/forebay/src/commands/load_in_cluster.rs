@@ -1,6 +1,6 @@
-//! `forebay load` into a live table of a cluster: the rows are read and sorted here; with a plan the
-//! table's partitions are cut and moved then; the runs are built and staged in the store, and the
-//! nodes bring and add them. These are the phases of the Planned Bulk paper (section 3.3).
+//! `forebay load` into a live table of a cluster: the rows are read and sorted here; with a plan
+//! the table's partitions are cut and moved then; the runs are built and staged in the store, and
+//! the nodes bring and add them. These are the phases of the Planned Bulk paper (section 3.3).
 
 use std::sync::Arc;
 use std::time::Duration;

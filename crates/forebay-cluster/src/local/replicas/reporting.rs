@@ -57,13 +57,10 @@ impl ReplicaCommons {
     }
 }
 
-/// How far a voter is that knows nobody who leads.
+/// How far a replica is that knows nobody who leads.
 fn stranded(facts: &GroupFacts) -> Option<Stranded> {
-    let is_led = facts.leader.is_some();
-    let members = facts.membership.as_ref();
-    let votes = members.voters.contains(&facts.me) || members.outgoing.contains(&facts.me);
-    (votes && !is_led).then(|| Stranded {
-        members: members.clone(),
+    facts.leader.is_none().then(|| Stranded {
+        members: facts.membership.as_ref().clone(),
         term: facts.last.term,
         index: facts.last.index,
         stamp_ms: facts.stamp_ms,

@@ -1,5 +1,5 @@
-//! About how much the partitions here hold, as their leaders tell. It is looked at now and then: who
-//! plans needs no exact number.
+//! About how much the partitions here hold, as their leaders tell. It is looked at now and then:
+//! who plans needs no exact number.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

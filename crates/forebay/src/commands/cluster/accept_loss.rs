@@ -40,10 +40,12 @@ pub fn run(args: &AcceptLoss, context: &Context) -> anyhow::Result<Outcome> {
         partitions,
     };
     client.check(&request(Vec::new()))?;
-    let Some(live) = seen(client)?.live else {
-        bail!(
-            "no node that reaches the coordinator tells how table {table} stands: start one, or wait"
-        );
+    let told = match seen(client)?.live {
+        Some(live) => Some(live),
+        None => client.live_state()?,
+    };
+    let Some(live) = told else {
+        bail!("the coordinator knows of no live table {table}: look at forebay cluster status");
     };
     let status = live.tables.get(table).cloned().unwrap_or_default();
     let lost = live.lost.into_iter().filter(|lost| lost.table == *table);
@@ -82,10 +84,17 @@ fn text(args: &AcceptLoss, lost: &[LostPartition]) -> String {
         .iter()
         .map(|lost| format!("partition {}: {}\n", lost.partition, lost.words()));
     let lines: String = lines.collect();
-    let end = match args.yes {
-        true => "they go on from what remains",
-        false => {
-            "acknowledged writes that only the replicas that are gone had are lost if you accept that: --yes"
+    let is_hopeless =
+        |lost: &&LostPartition| lost.remaining.is_empty() && lost.waits_for.is_empty();
+    let end = match (args.yes, lost.iter().find(is_hopeless)) {
+        (true, _) => "they go on from what remains".to_owned(),
+        (false, Some(lost)) => format!(
+            "of partition {} no replica is left to go on from, and nothing can be accepted: start a node that has it, \
+             or drop the table (forebay drop {table})",
+            lost.partition
+        ),
+        (false, None) => {
+            "acknowledged writes that only the replicas that are gone had are lost if you accept that: --yes".to_owned()
         }
     };
     format!("{lines}{end}")

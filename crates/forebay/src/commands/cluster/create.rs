@@ -44,8 +44,8 @@ pub fn run(args: &CreateCluster, context: &Context) -> anyhow::Result<Outcome> {
     let live = store.live_tables()?;
     if let Some(table) = live.first() {
         bail!(
-            "table {table} is a live table, and a cluster has none yet: drop it, or give the cluster a store \
-             of its own"
+            "table {table} is a live table that one server writes, and those of a cluster are made in it: export and \
+             drop it, or give the cluster a store of its own"
         );
     }
     let tables = serving(&store)?;

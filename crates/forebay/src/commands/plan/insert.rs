@@ -16,8 +16,8 @@ use crate::exit::Outcome;
 /// Plan splits and moves before a bulk insert, update or delete
 ///
 /// Of a live table of a cluster: what is there is asked of its nodes, keys of the sources are
-/// sampled, and the plan is made of that. Nothing is changed: `forebay load --plan FILE` carries the
-/// plan out, and loads, and so does `forebay cluster apply FILE` without the load.
+/// sampled, and the plan is made of that. Nothing is changed: forebay load --plan FILE carries
+/// the plan out, and loads, and so does forebay cluster apply FILE without the load.
 ///
 ///   forebay plan insert people new.parquet --key '{id}' --output plan.json --draw plan.svg
 ///

@@ -87,25 +87,13 @@ struct Told<'a> {
     insert: &'a Value,
 }
 
-pub fn run(table: TableName, args: Insert, context: &Context) -> anyhow::Result<Outcome> {
-    let Insert {
-        sources,
-        of_table,
-        mode,
-        seconds,
-        batch_bytes,
-        draw,
-        ..
-    } = args;
-    if batch_bytes.is_some() {
+pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Result<Outcome> {
+    if args.batch_bytes.is_some() {
         wrong!("--batch-bytes goes with --input; of a table --batch says it");
     }
-    let outputs = [of_table.output.as_deref(), draw.as_deref()];
-    let output = outputs[0].unwrap_or(std::path::Path::new(""));
-    super::check_drawing(output, outputs[1])?;
-    let Some(key) = of_table.key.clone() else {
-        wrong!("--key says what the keys of the rows are: give it as you will to forebay load");
-    };
+    let output = args.of_table.output.clone();
+    let beside = output.clone().unwrap_or_default();
+    super::check_drawing(&beside, args.draw.as_deref())?;
     let drawing: Drawing = Drawing::new(context.progress());
     if !context.is_live_in_cluster(&table)? {
         wrong!(
@@ -118,47 +106,25 @@ pub fn run(table: TableName, args: Insert, context: &Context) -> anyhow::Result<
     let Some(live) = model.table(&table).and_then(|entry| entry.live()) else {
         wrong!("the cluster has no live table {table}");
     };
-    let work = of_table.work.settle(context)?;
-    let request = LoadRequest {
-        table: table.clone(),
-        sources: sources.into(),
-        source_options: of_table.reading.options(context)?,
-        key,
-        value_column: of_table.value.clone(),
-        verb: Verb::Update,
-        operation_column: None,
-        ttl: None,
-        duplicates: Duplicates::Last,
-        bad_rows: work.bad_rows,
-        memory_bytes: work.memory_bytes,
-        threads: work.threads,
-        rate_bytes: work.rate_bytes,
-    };
-    let sampler = of_table.sampler.unwrap_or(Sampler::Split);
+    let planning = args.of_table.planning.clone();
+    let (mode, time) = (args.mode, args.seconds.unwrap_or(POLISH));
+    let (draw, sources) = (args.draw.take(), std::mem::take(&mut args.sources));
+    let sampler = args.of_table.sampler.unwrap_or(Sampler::Split);
+    let request = request(&table, sources, args.of_table, context)?;
     let machine = (&context.clock, &*context.random);
     let sampled = sample(&request, &live.options, sampler, machine, &**drawing)?;
     context.stop_drawing(drawing);
     if sampled.rows == 0 {
         wrong!("the sources have no rows that could be loaded: there is nothing to plan");
     }
-    let search = Search {
-        mode,
-        time: seconds.unwrap_or(POLISH),
-    };
-    let (_, made) = plan_insert(
-        &cluster,
-        &table,
-        &sampled,
-        &of_table.planning,
-        search,
-        context,
-    )?;
-    if let Some(path) = &of_table.output {
+    let search = Search { mode, time };
+    let (_, made) = plan_insert(&cluster, &table, &sampled, &planning, search, context)?;
+    if let Some(path) = output {
         let plan = serde_json::to_string_pretty(&made.proposal.plan)?;
-        super::write_files(&[(path.clone(), plan)])?;
+        super::write_files(&[(path, plan)])?;
     }
     if let Some(path) = &draw {
-        super::write(output, &drawings(&made.insert, path))?;
+        super::write(&beside, &drawings(&made.insert, path))?;
     }
     let told = Told {
         table: &table,
@@ -173,14 +139,37 @@ pub fn run(table: TableName, args: Insert, context: &Context) -> anyhow::Result<
         let pictures = made.insert.pictures();
         let drawn = pictures.iter().map(|picture| text(picture, super::WIDTH));
         let drawn: Vec<String> = drawn.collect();
-        format!(
-            "{}\n{}\n{}",
-            seen(&sampled),
-            insert_figures(&made),
-            drawn.join("\n")
-        )
+        let (seen, figures) = (seen(&sampled), insert_figures(&made));
+        format!("{seen}\n{figures}\n{}", drawn.join("\n"))
     })?;
     Ok(Outcome::Done)
+}
+
+fn request(
+    table: &TableName,
+    sources: Vec<String>,
+    args: TableArgs,
+    context: &Context,
+) -> anyhow::Result<LoadRequest> {
+    let Some(key) = args.key else {
+        wrong!("--key says what the keys of the rows are: give it as you will to forebay load");
+    };
+    let work = args.work.settle(context)?;
+    Ok(LoadRequest {
+        table: table.clone(),
+        sources: sources.into(),
+        source_options: args.reading.options(context)?,
+        key,
+        value_column: args.value,
+        verb: Verb::Update,
+        operation_column: None,
+        ttl: None,
+        duplicates: Duplicates::Last,
+        bad_rows: work.bad_rows,
+        memory_bytes: work.memory_bytes,
+        threads: work.threads,
+        rate_bytes: work.rate_bytes,
+    })
 }
 
 fn seen(sampled: &LoadSample) -> String {

@@ -1,5 +1,5 @@
-//! `forebay plan`: the planners, one module a subcommand. They read a JSON file, and touch no store;
-//! `plan insert` of a table looks at its cluster, and changes nothing there.
+//! `forebay plan`: the planners, one module a subcommand. They read a JSON file, and touch no
+//! store; `plan insert` of a table looks at its cluster, and changes nothing there.
 
 pub mod insert;
 mod insert_table;
