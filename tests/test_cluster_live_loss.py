@@ -1,5 +1,6 @@
 """Live tables of a cluster that lost the majority of their replicas for good, by real processes."""
 
+import json
 import shutil
 
 import pytest
@@ -129,3 +130,67 @@ def test_nodes_by_other_names_come_in_the_place_of_those_that_are_gone(made):
     wait_for(lambda: takes_writes(new[0], "t:new", "1"), "the new ones go on", 60)
     with new[1].through_gateway() as client:
         wait_for(lambda: client.mget(keys) == keys, "all that was there is there", 30)
+
+
+def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tmp_path):
+    store, others = made.store, [made["n2"], made["n3"]]
+    users = tmp_path / "users.json"
+    users.write_text(json.dumps({"users": [{"name": "app", "password": "p" * 32, "read": ["*"]}]}))
+    users.chmod(0o600)
+    for node in made.nodes:
+        node.stop()
+        node.args = [*node.args, "--users", users]
+        node.start()
+    for node in made.nodes:
+        node.comes_up()
+    assert made["n1"].ask("/v1/cluster")[0] == 401
+    told = []
+
+    def status():
+        told[:] = [store.json("cluster", "status")]
+        return told[0]
+
+    wait_for(lambda: (status()["live"] or {}).get("lost") == [], "live tables are told of", 90)
+    for node in others:
+        node.kill()
+    wait_for(lambda: len((status()["live"] or {}).get("lost", [])) == 4, lambda: told, 120)
+    assert not told[0]["healthy"]
+    assert "forebay cluster accept-loss t" in "\n".join(told[0]["problems"])
+
+    def is_shown():
+        shown = store.run("cluster", "accept-loss", "t", code=None)
+        return shown.code == 2 and "--yes" in shown.out
+
+    wait_for(is_shown, "what is lost is shown", 90)
+    assert store.json("cluster", "accept-loss", "t", "--yes")["accepted"]
+    with made["n1"].through_gateway(username="app", password="p" * 32) as client:
+
+        def answers():
+            try:
+                return client.get("t:1") is None
+            except redis.RedisError:
+                return False
+
+        wait_for(answers, "it answers again", 60)
+
+
+def test_of_a_table_with_one_replica_whose_files_are_gone_only_a_drop_is_advised(made):
+    store, first = made.store, made["n1"]
+    store.run("create", "s", *TABLE[:2], "--replicas", "1", "--durability", "os")
+    first.kill()
+    shutil.rmtree(first.cache)
+    first.start().comes_up()
+    told = []
+
+    def is_told():
+        heard = made.heard()
+        told[:] = heard["problems"] if heard else []
+        return any("can only be dropped" in line for line in told)
+
+    wait_for(is_told, lambda: told, 120)
+    shown = store.run("cluster", "accept-loss", "s", code=2)
+    assert "no replica is left to go on from" in shown.out and "forebay drop s" in shown.out
+    refused = store.refuse("cluster", "accept-loss", "s", "--yes")
+    assert "nothing to go on from" in refused and "drop the table" in refused
+    store.run("drop", "s")
+    wait_for(lambda: made.heard() and made.heard()["healthy"], "the cluster is well", 90)

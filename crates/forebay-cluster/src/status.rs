@@ -174,16 +174,10 @@ impl Status {
             .extend(why_not.map(|why| format!("what lost nodes held stays on a node less: {why}")));
         let live = coordinator
             .and_then(|(coordinator, now)| LiveStatus::of(model, coordinator.heard_so_far(), now));
-        problems.extend(live.iter().flat_map(LiveStatus::problems));
-        for table in &mut tables {
-            let status = live.as_ref().and_then(|live| live.tables.get(&table.table));
-            table.live = status.cloned();
-        }
-        let mut notes = notes(head, model, &nodes);
-        notes.extend(live.iter().flat_map(LiveStatus::notes));
+        let notes = notes(head, model, &nodes);
         let plan = model.work.moving();
         let plan = plan.map(|plan| PlanStatus::of(plan, model, coordinator));
-        Self {
+        let mut status = Self {
             cluster: identity.name.clone(),
             healthy: problems.is_empty(),
             problems,
@@ -192,17 +186,30 @@ impl Status {
             term: head.term,
             coordinator: None,
             catalog_lost: false,
-            live,
+            live: None,
             notes,
             nodes,
             tables,
             plan,
             loads: LoadStatus::all(model, coordinator.map(|(coordinator, _)| coordinator)),
-        }
+        };
+        live.into_iter().for_each(|live| status.tell_live(live));
+        status
     }
 }
 
 impl Status {
+    /// How live tables stand, as a coordinator has heard.
+    pub fn tell_live(&mut self, live: LiveStatus) {
+        self.problems.extend(live.problems());
+        self.healthy = self.problems.is_empty();
+        self.notes.extend(live.notes());
+        for table in &mut self.tables {
+            table.live = live.tables.get(&table.table).cloned();
+        }
+        self.live = Some(live);
+    }
+
     /// There is nobody to hear of nodes, and to take requests; `held_up_by` says who keeps others
     /// from writing the catalog, if anybody does.
     pub fn without_coordinator(&mut self, held_up_by: Option<&str>) {

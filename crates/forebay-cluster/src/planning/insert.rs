@@ -59,7 +59,7 @@ pub fn propose_insert(
     most_batch_bytes: u64,
     over: &mut dyn FnMut() -> bool,
 ) -> Result<InsertProposal, PlanningError> {
-    let table = Known::of(model, survey, bulk.table)?;
+    let table = KnownTable::of(model, survey, bulk.table)?;
     let request = table.request(bulk);
     let insert = plan(&request, bulk.mode, over);
     let insert = insert.map_err(|error| PlanningError::Planner(error.to_string()))?;
@@ -91,14 +91,14 @@ struct PlacedPiece<'a> {
 }
 
 /// A live table as the cluster has it.
-struct Known<'m> {
+struct KnownTable<'m> {
     groups: Vec<(&'m GroupEntry, &'m [NodeId])>,
     sizes: BTreeMap<PartitionId, PartitionSize>,
     machines: Vec<&'m NodeEntry>,
     drained: Vec<NodeId>,
 }
 
-impl<'m> Known<'m> {
+impl<'m> KnownTable<'m> {
     fn of(model: &'m Model, survey: &Survey, table: &TableName) -> Result<Self, PlanningError> {
         let groups = model.wanted_groups(table);
         if groups.is_empty() {

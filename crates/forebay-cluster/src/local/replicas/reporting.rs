@@ -1,6 +1,8 @@
 //! How the replicas here stand, as the cluster is told.
 
+use forebay_engine::live::PartitionSize;
 use forebay_host::GroupFacts;
+use forebay_replica::GroupId;
 
 use super::commons::{ReplicaCommons, ReplicaPlace, ReplicaStanding};
 use crate::reports::{GroupReport, Lead, ReplicaProblem, Stranded};
@@ -54,6 +56,20 @@ impl ReplicaCommons {
             stranded: stranded(&facts),
             ..plain(facts.term, missed)
         }
+    }
+}
+
+impl ReplicaCommons {
+    /// About how much the partition of a replica that runs here holds.
+    fn size_of(&self, group: GroupId) -> Option<PartitionSize> {
+        self.sizes.seen(group, self.clock.monotonic(), |known| {
+            let running = self.running.lock();
+            let replica = running.get(&group)?;
+            let (name, partition) = (replica.table.clone(), replica.partition);
+            drop(running);
+            let table = self.tables.load().get(&name)?.clone();
+            table.size_of(partition, known)
+        })
     }
 }
 

@@ -8,8 +8,6 @@ use forebay_engine::live::PartitionSize;
 use forebay_replica::GroupId;
 use parking_lot::Mutex;
 
-use super::commons::ReplicaCommons;
-
 /// A partition is looked at again after so long.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -18,28 +16,25 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub struct SizesSeen(Mutex<BTreeMap<GroupId, (Duration, PartitionSize)>>);
 
 impl SizesSeen {
-    pub fn forget(&self, group: GroupId) {
-        self.0.lock().remove(&group);
-    }
-}
-
-impl ReplicaCommons {
-    /// Of a replica that runs here.
-    pub fn size_of(&self, group: GroupId) -> Option<PartitionSize> {
-        let now = self.clock.monotonic();
-        let known = self.sizes.0.lock().get(&group).cloned();
+    /// As it was seen a moment ago; else as `look` sees it now, given what was seen before.
+    pub fn seen(
+        &self,
+        group: GroupId,
+        now: Duration,
+        look: impl FnOnce(Option<&PartitionSize>) -> Option<PartitionSize>,
+    ) -> Option<PartitionSize> {
+        let known = self.0.lock().get(&group).cloned();
         if let Some((at, size)) = &known
             && now.saturating_sub(*at) < AGAIN
         {
             return Some(size.clone());
         }
-        let running = self.running.lock();
-        let replica = running.get(&group)?;
-        let (name, partition) = (replica.table.clone(), replica.partition);
-        drop(running);
-        let table = self.tables.load().get(&name)?.clone();
-        let size = table.size_of(partition, known.as_ref().map(|(_, size)| size))?;
-        self.sizes.0.lock().insert(group, (now, size.clone()));
+        let size = look(known.as_ref().map(|(_, size)| size))?;
+        self.0.lock().insert(group, (now, size.clone()));
         Some(size)
+    }
+
+    pub fn forget(&self, group: GroupId) {
+        self.0.lock().remove(&group);
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use forebay_cluster::LoadStatus;
 use forebay_cluster::client::ClusterClient;
 use forebay_cluster::model::{LoadStage, Model, MoveStage};
-use forebay_cluster::status::{PlanStatus, Status, TableStatus};
+use forebay_cluster::status::{PlanStatus, Status, TableMode, TableStatus};
 use forebay_run::error::without_controls;
 
 use crate::cluster_handle::told_by;
@@ -49,11 +49,24 @@ pub fn seen(client: &ClusterClient) -> anyhow::Result<Status> {
     })
 }
 
-/// What the catalog says, and, as that may be old, whether somebody writes it.
+/// What the catalog says, and, as that may be old, whether somebody writes it. Of live tables it
+/// says little: the coordinator is asked by way of it.
 fn of_catalog(client: &ClusterClient) -> anyhow::Result<Status> {
     let mut status = client.status()?;
-    if status.nodes.iter().any(|node| node.state == "up") && !client.has_coordinator()? {
+    if status.nodes.iter().all(|node| node.state != "up") {
+        return Ok(status);
+    }
+    if !client.has_coordinator()? {
         status.without_coordinator(client.held_up_by().as_deref());
+        return Ok(status);
+    }
+    if status.tables.iter().any(|table| table.mode == TableMode::Live) {
+        match client.live_state() {
+            Ok(live) => live.into_iter().for_each(|live| status.tell_live(live)),
+            Err(error) => status
+                .notes
+                .push(format!("how live tables stand is not known: {error}")),
+        }
     }
     Ok(status)
 }

@@ -1,23 +1,19 @@
 //! `forebay plan insert TABLE SOURCE...`: a plan for a table of a cluster as it is now.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use forebay_engine::TableName;
 use forebay_load::encode::Verb;
-use forebay_load::key::KeyTemplate;
 use forebay_load::load::{LoadRequest, LoadSample, Sampler, sample};
 use forebay_load::sort::Duplicates;
 use forebay_plan::draw::text;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::insert::{Insert, drawings};
-use crate::choices::SAMPLERS;
+use super::drawings;
+use super::insert_args::{Insert, TableArgs};
 use crate::cluster_handle::Drawing;
-use crate::commands::insert_planning::{PlanningArgs, Search, insert_figures, plan_insert};
-use crate::commands::reading::{SourceArgs, WorkArgs};
+use crate::commands::insert_planning::{Search, insert_figures, plan_insert};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -25,57 +21,9 @@ use crate::human;
 /// How long a plan is polished, unless somebody says.
 const POLISH: Duration = Duration::from_secs(2);
 
-/// What is said about a table's sources.
-#[derive(Debug, Args)]
-pub struct TableArgs {
-    /// The key, as a template over columns, as of forebay load
-    #[arg(long, value_name = "TEMPLATE", help_heading = "Rows")]
-    pub key: Option<KeyTemplate>,
-
-    /// The column of the values, in a table that is not one of rows [default: the one that is left
-    /// over]
-    #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
-    pub value: Option<String>,
-
-    /// Which keys are drawn: split, the first rows of many parts of the sources, in ten seconds at
-    /// most; random or interval, of all rows, which are read [default: split]
-    #[arg(long, value_parser = SAMPLERS.parser(), help_heading = "Rows")]
-    pub sampler: Option<Sampler>,
-
-    /// Where the plan goes, for forebay load --plan and forebay cluster apply
-    #[arg(long, value_name = "FILE", help_heading = "Plan")]
-    pub output: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub planning: PlanningArgs,
-
-    #[command(flatten)]
-    pub reading: SourceArgs,
-
-    #[command(flatten)]
-    pub work: WorkArgs,
-}
-
-impl TableArgs {
-    /// One of the options that was given.
-    pub fn first_given(&self) -> Option<&'static str> {
-        let given = [
-            (self.key.is_some(), "--key"),
-            (self.value.is_some(), "--value"),
-            (self.sampler.is_some(), "--sampler"),
-            (self.output.is_some(), "--output"),
-        ];
-        let given = given.into_iter();
-        let first = given
-            .filter_map(|(is_given, name)| is_given.then_some(name))
-            .next();
-        first.or_else(|| self.planning.first_given())
-    }
-}
-
 /// The object of --json.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct ToldInsert<'a> {
     table: &'a TableName,
     rows: u64,
     bytes: u64,
@@ -126,7 +74,7 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
     if let Some(path) = &draw {
         super::write(&beside, &drawings(&made.insert, path))?;
     }
-    let told = Told {
+    let told = ToldInsert {
         table: &table,
         rows: sampled.rows,
         bytes: sampled.bytes,

@@ -2,6 +2,7 @@
 //! store; `plan insert` of a table looks at its cluster, and changes nothing there.
 
 pub mod insert;
+pub mod insert_args;
 mod insert_table;
 pub mod place;
 pub mod replicas;
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
+use forebay_plan::draw::svg;
+use forebay_plan::insert::InsertPlan;
 use serde::de::DeserializeOwned;
 
 use crate::context::Context;
@@ -30,7 +33,7 @@ pub struct Plan {
 
 #[derive(Debug, Subcommand)]
 pub enum Planner {
-    Insert(insert::Insert),
+    Insert(insert_args::Insert),
     Replicas(replicas::Replicas),
     Place(place::Place),
     Workload(workload::Workload),
@@ -109,4 +112,16 @@ fn write_files(contents: &[(PathBuf, String)]) -> anyhow::Result<()> {
         finished.with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
+}
+
+/// The drawings of all regions, and the files that they go to.
+fn drawings(plan: &InsertPlan, path: &Path) -> Vec<(PathBuf, String)> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let path_of = |region: usize| match region {
+        0 => path.to_owned(),
+        _ => path.with_file_name(format!("{stem}-{region}.svg")),
+    };
+    let pictures = plan.pictures();
+    let drawn = pictures.iter().map(svg).enumerate();
+    drawn.map(|(region, svg)| (path_of(region), svg)).collect()
 }

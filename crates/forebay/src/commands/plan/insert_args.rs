@@ -1,0 +1,120 @@
+//! The arguments of `forebay plan insert`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use forebay_engine::TableName;
+use forebay_load::key::KeyTemplate;
+use forebay_load::load::Sampler;
+use forebay_plan::insert::Mode;
+
+use crate::choices::SAMPLERS;
+use crate::commands::insert_planning::PlanningArgs;
+use crate::commands::reading::{SourceArgs, WorkArgs};
+
+/// Plan splits and moves before a bulk insert, update or delete
+///
+/// Of a live table of a cluster: what is there is asked of its nodes, keys of the sources are
+/// sampled, and the plan is made of that. Nothing is changed: forebay load --plan FILE carries
+/// the plan out, and loads, and so does forebay cluster apply FILE without the load.
+///
+///   forebay plan insert people new.parquet --key '{id}' --output plan.json --draw plan.svg
+///
+/// With --input it reads one JSON object (docs/plan.md describes it): machines, and either
+/// partitions with their existing and new records and their machine, or tables with boundaries and
+/// samples.
+///
+/// Prints what the plan costs, what no moves would cost, what no plan comes below, and a drawing of
+/// it. With --json one object {dest, moves, cost, cost_no_moves, lower_bound, s_max, o_max, splits,
+/// partitions, plan}, and of a table also {table, rows, bytes, exact, partition_bytes,
+/// copied_bytes}.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Insert {
+    /// A live table of the cluster
+    #[arg(required_unless_present = "input")]
+    pub table: Option<TableName>,
+
+    /// What is to be loaded, as of forebay load
+    #[arg(value_name = "SOURCE", required_unless_present = "input")]
+    pub sources: Vec<String>,
+
+    #[command(flatten)]
+    pub of_table: TableArgs,
+
+    /// In place of a table a JSON file; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "table")]
+    pub input: Option<PathBuf>,
+
+    /// paper: the algorithm of the paper; fast: a better one; polish: goes on until --seconds are
+    /// over
+    #[arg(long, default_value = "fast")]
+    pub mode: Mode,
+
+    /// How long to polish; by default from half a second to 10, by the number of partitions
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<Duration>,
+
+    /// Cut the plan into batches that carry at most so many bytes each, as 512M; with --json
+    #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_room, requires = "json")]
+    pub batch_bytes: Option<u64>,
+
+    /// Draw the plan into an SVG file; further regions get the file's name with -1, -2 and so on
+    #[arg(long, value_name = "FILE.svg")]
+    pub draw: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok();
+    let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| format!("'{text}' is not a number of seconds"))
+}
+
+/// What is said about a table's sources.
+#[derive(Debug, Args)]
+pub struct TableArgs {
+    /// The key, as a template over columns, as of forebay load
+    #[arg(long, value_name = "TEMPLATE", help_heading = "Rows")]
+    pub key: Option<KeyTemplate>,
+
+    /// The column of the values, in a table that is not one of rows [default: the one that is left
+    /// over]
+    #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
+    pub value: Option<String>,
+
+    /// Which keys are drawn: split, the first rows of many parts of the sources, in ten seconds at
+    /// most; random or interval, of all rows, which are read [default: split]
+    #[arg(long, value_parser = SAMPLERS.parser(), help_heading = "Rows")]
+    pub sampler: Option<Sampler>,
+
+    /// Where the plan goes, for forebay load --plan and forebay cluster apply
+    #[arg(long, value_name = "FILE", help_heading = "Plan")]
+    pub output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub planning: PlanningArgs,
+
+    #[command(flatten)]
+    pub reading: SourceArgs,
+
+    #[command(flatten)]
+    pub work: WorkArgs,
+}
+
+impl TableArgs {
+    /// One of the options that was given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.key.is_some(), "--key"),
+            (self.value.is_some(), "--value"),
+            (self.sampler.is_some(), "--sampler"),
+            (self.output.is_some(), "--output"),
+        ];
+        let given = given.into_iter();
+        let first = given
+            .filter_map(|(is_given, name)| is_given.then_some(name))
+            .next();
+        first.or_else(|| self.planning.first_given())
+    }
+}
