@@ -44,9 +44,9 @@ def is_whole(made):
 
 @pytest.fixture
 def skewed(cluster, tmp_path):
-    """Five nodes, an ordered table of three partitions with rows in all of them, and a source
+    """Five nodes of a zone, an ordered table of three partitions with rows in all of them, and a source
     whose rows all lie in the last."""
-    made = cluster(5)
+    made = cluster(5, zones=1)
     bounds = ["--boundary", "k0010000", "--boundary", "k0020000"]
     made.store.run("create", "t", *ORDERED, *bounds, "--replicas", "3")
     base, made.base = write(tmp_path / "base.parquet", names(BASE), "old")

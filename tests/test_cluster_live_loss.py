@@ -1,11 +1,11 @@
 """Live tables of a cluster that lost the majority of their replicas for good, by real processes."""
 
-import json
 import shutil
 
 import pytest
 import redis
 from harness import Failed, wait_for
+from secured import Secured
 
 TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "4"]
 
@@ -134,12 +134,10 @@ def test_nodes_by_other_names_come_in_the_place_of_those_that_are_gone(made):
 
 def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tmp_path):
     store, others = made.store, [made["n2"], made["n3"]]
-    users = tmp_path / "users.json"
-    users.write_text(json.dumps({"users": [{"name": "app", "password": "p" * 32, "read": ["*"]}]}))
-    users.chmod(0o600)
+    secured = Secured(tmp_path)
     for node in made.nodes:
         node.stop()
-        node.args = [*node.args, "--users", users]
+        node.args = [*node.args, "--users", secured.users]
         node.start()
     for node in made.nodes:
         node.comes_up()
@@ -150,10 +148,10 @@ def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tm
         told[:] = [store.json("cluster", "status")]
         return told[0]
 
-    wait_for(lambda: (status()["live"] or {}).get("lost") == [], "live tables are told of", 90)
+    wait_for(lambda: (status().get("live") or {}).get("lost") == [], "live tables are told of", 90)
     for node in others:
         node.kill()
-    wait_for(lambda: len((status()["live"] or {}).get("lost", [])) == 4, lambda: told, 120)
+    wait_for(lambda: len((status().get("live") or {}).get("lost", [])) == 4, lambda: told, 120)
     assert not told[0]["healthy"]
     assert "forebay cluster accept-loss t" in "\n".join(told[0]["problems"])
 
@@ -163,7 +161,7 @@ def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tm
 
     wait_for(is_shown, "what is lost is shown", 90)
     assert store.json("cluster", "accept-loss", "t", "--yes")["accepted"]
-    with made["n1"].through_gateway(username="app", password="p" * 32) as client:
+    with made["n1"].through_gateway(username="seer", password=secured.password) as client:
 
         def answers():
             try:
