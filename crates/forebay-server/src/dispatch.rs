@@ -105,8 +105,9 @@ impl Dispatch<'_> {
         let nudges = self.session.nudges.as_mut()?;
         let key = command.key_places(args.len()).next();
         let key = key.filter(|_| matches!(command.run, Run::Read(_)));
-        let map = self.shared.cluster.as_ref()?.map();
-        let moved = key.and_then(|key| nudges.take(&map, self.tables, args.get(key)));
+        let cluster = self.shared.cluster.as_ref()?;
+        let (map, live) = (cluster.map(), cluster.member().live());
+        let moved = key.and_then(|key| nudges.take((&map, &live), self.tables, args.get(key)));
         if nudges.is_over() {
             self.session.nudges = None;
         }

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::Reply;
-use common::cluster::{GATEWAY, InOneProcess, LISTEN, StandIn};
+use common::cluster::{CLASS_PORTS, GATEWAY, InOneProcess, LISTEN, StandIn, key_in};
 use forebay_cluster::NodeId;
 use forebay_cluster::model::{
     EndedLoad, GroupEntry, Layout, LayoutName, LiveEntry, RangeEntry, Replication, TableEntry,
@@ -95,16 +95,89 @@ fn clients_of_the_ordinary_port_are_led_to_who_leads() {
     let cluster = cluster_with(2);
     let mut client = cluster.client(1, LISTEN);
     for (key, holders) in keys().iter().zip(HOLDERS) {
-        let moved = format!("-MOVED {} 127.0.0.{}:7379", slot(key), holders[0]);
+        // Its ordinary port is told as a replica's.
+        let moved = format!("-MOVED {} 127.0.0.{}:7381", slot(key), holders[0]);
         for command in ["GET K", "SET K 1", "INCR K", "MGET K", "DEL K", "HGETALL K"] {
             let command = command.replace('K', key);
             assert_eq!(client.text(&command), moved, "{command}");
         }
+        // Who is led elsewhere by the reply to EXEC sends it without its MULTI.
         assert_eq!(client.text("MULTI"), "OK");
         assert_eq!(client.text(&format!("SET {key} 1")), "QUEUED");
-        assert_eq!(client.text("EXEC"), moved);
+        let refused = client.text("EXEC");
+        assert!(refused.starts_with("-TRYAGAIN nothing was"), "{refused}");
         assert_eq!(client.text("PING"), "PONG");
     }
+}
+
+/// Commands are forwarded; here nobody takes them.
+fn is_forwarded(cluster: &InOneProcess, port: u16, key: &str) {
+    let mut client = cluster.client(1, port);
+    for command in [format!("GET {key}"), format!("SET {key} 1")] {
+        let refused = client.text(&command);
+        assert!(refused.starts_with("-TRYAGAIN "), "{command}: {refused}");
+    }
+}
+
+#[test]
+fn clients_of_a_class_are_led_nowhere_else() {
+    let cluster = cluster_with(2);
+    for key in keys() {
+        is_forwarded(&cluster, CLASS_PORTS[0], &key);
+    }
+}
+
+/// Clients that are led to a replica's address take it for a primary's from then on.
+#[test]
+fn nobody_is_led_to_an_address_that_is_told_as_a_replicas() {
+    let cluster = cluster_with(1);
+    cluster.member(1).change(|model| {
+        let lists = [(0, [1, 2]), (4096, [3, 2]), (9000, [3, 1])];
+        let ranges = lists.map(|(lower, list)| RangeEntry::new(Bound::Slot(lower), nodes(&list)));
+        let main = Layout::new(Order::Hashed, ranges.to_vec());
+        model.layouts.insert(LayoutName::Main, main);
+    });
+    let [first, second] = keys();
+    is_forwarded(&cluster, LISTEN, &first);
+    let moved = cluster.client(1, LISTEN).text(&format!("SET {second} 1"));
+    assert!(
+        moved.starts_with("-MOVED ") && moved.contains(" 127.0.0.3:738"),
+        "{moved}"
+    );
+}
+
+#[test]
+fn readers_of_live_tables_are_nudged_when_a_class_has_other_nodes() {
+    let cluster = cluster();
+    let words = key_in("words", 1);
+    let carts = (0..).map(|number| format!("carts:k{number}"));
+    let (mut carts, of_class) = (carts, 4096..9000);
+    let carts = carts.find(|key| of_class.contains(&slot(key)));
+    let carts = carts.expect("a key");
+    let mut client = cluster.client(3, CLASS_PORTS[0]);
+    assert!(client.text(&format!("GET {words}")).starts_with("value"));
+    cluster.member(3).change(|model| {
+        let lists = [(0, [1, 2, 3]), (4096, [2, 3, 1]), (9000, [3, 1, 2])];
+        let ranges = lists.map(|(lower, list)| RangeEntry::new(Bound::Slot(lower), nodes(&list)));
+        let main = Layout::new(Order::Hashed, ranges.to_vec());
+        model.layouts.insert(LayoutName::Main, main);
+        let words = TableName::new("words").expect("a name, or a key");
+        let entry = model.table(&words).expect("it is there").clone();
+        model.put_table(
+            &words,
+            TableEntry {
+                replicas: 3,
+                ..entry
+            },
+        );
+    });
+    let read = format!("GET {words}");
+    let nudged = (0..100_000).any(|_| client.text(&read).starts_with("-MOVED "));
+    assert!(nudged, "a change of classes is noticed");
+    // One read in eight.
+    assert!((0..7).all(|_| client.text(&read).starts_with("value")));
+    let moved = format!("-MOVED {} 127.0.0.2:7381", slot(&carts));
+    assert_eq!(client.text(&format!("GET {carts}")), moved);
 }
 
 /// What it would lead them by is a guess, and the next node's guess is another one.

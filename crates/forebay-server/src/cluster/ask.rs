@@ -18,6 +18,7 @@ use super::link::PeerAnswer;
 use super::node::Cluster;
 use super::place::{KeyPlace, moved_to};
 use super::split;
+use super::topology::primary_at;
 use crate::command::{COMMANDS, CommandError};
 use crate::execute::{Outcome, View};
 use crate::port::Port;
@@ -209,7 +210,7 @@ impl<'w> Asker<'w> {
         let links = self.cluster.links(self.work.worker);
         for node in self.map.to_ask(holders) {
             let limit = self.cluster.limits().hop_time.min(self.left());
-            if limit.is_zero() {
+            if limit < Duration::from_millis(1) {
                 is_late = true;
                 break;
             }
@@ -362,13 +363,14 @@ impl<'w> Asker<'w> {
         let to = if !place.holders.contains(&acting) {
             let holders = place.holders.iter().filter_map(|id| self.map.node(*id));
             let mut holders = holders.filter(|node| node.id != self.map.me);
-            &holders.find(|node| node.is_available)?.listen
+            let holder = holders.find(|node| node.is_available)?;
+            primary_at(&self.map, holder, slot)?
         } else if acting == self.map.me {
             return None;
         } else {
-            &class.primary
+            class.primary.clone()
         };
-        (!to.host.is_empty()).then(|| moved_to(slot, to))
+        (!to.host.is_empty()).then(|| moved_to(slot, &to))
     }
 
     /// Ends the command with this error.

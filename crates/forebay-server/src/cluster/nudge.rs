@@ -1,19 +1,21 @@
 //! Redirects that make clients ask for the classes again when these have changed.
 //!
-//! Any node that holds a key answers for it, so that a client of an old list would never learn of
-//! another replica, or that another node heads the class. Some commands on a connection are
-//! answered with MOVED therefore: up to five for each change, as some clients take in one slot with
-//! each and ask for all with the fifth; with others in between, as clients take several redirects
-//! of one command for an error. Only who is known to follow redirects gets them: who came to a
-//! class's port, or asked for reads of replicas by READONLY.
+//! Any node that holds a key answers for it, and a class's port for all keys of live tables. So a
+//! client of an old list would never learn of another replica, or that another node heads the
+//! class. Some reads on a connection are answered with MOVED therefore: up to five for each change,
+//! as some clients take in one slot with each and ask for all with the fifth; with others in
+//! between, as clients take several redirects of one command for an error. Only who is known to
+//! follow redirects gets them: who came to a class's port, or asked for reads of replicas by
+//! READONLY.
 
 use std::sync::Arc;
 
 use forebay_cluster::map::{Class, ClusterMap};
-use forebay_cluster::{HostPort, NodeId};
+use forebay_cluster::{HostPort, LivePlaces, NodeId};
 use parking_lot::Mutex;
 
 use super::place::{moved_to, place_of};
+use crate::command::split;
 use crate::table_view::TableView;
 
 /// Redirects for one change.
@@ -94,17 +96,28 @@ impl ClassChanges {
 
 impl Nudges {
     /// Where a client is led to that comes with a command on this key, if it is its turn.
-    pub fn take(&mut self, map: &ClusterMap, tables: &TableView, wire: &[u8]) -> Option<String> {
-        let place = place_of(map, tables, wire).ok()?;
-        if !self.is_due(place.slot) {
+    pub fn take(
+        &mut self,
+        (map, live): (&ClusterMap, &LivePlaces),
+        tables: &TableView,
+        wire: &[u8],
+    ) -> Option<String> {
+        let (table, key) = split(wire).ok()?;
+        // Of a live table any class's port answers for all keys.
+        let (slot, holders) = match live.table(table) {
+            Some(place) => (place.slot(key), None),
+            None => {
+                let place = place_of(map, tables, wire).ok()?;
+                (place.slot, Some(place.holders))
+            }
+        };
+        if !self.is_due(slot) {
             return None;
         }
-        let class = map.class_of(place.slot?)?;
-        let heads = class
-            .nodes
-            .first()
-            .is_some_and(|node| place.holders.contains(node));
-        heads.then(|| moved_to(place.slot.unwrap_or_default(), &class.primary))
+        let (slot, class) = (slot?, map.class_of(slot?)?);
+        let acting = class.nodes.first()?;
+        let answers = holders.is_none_or(|holders| holders.contains(acting));
+        (answers && !class.primary.host.is_empty()).then(|| moved_to(slot, &class.primary))
     }
 
     fn is_due(&mut self, slot: Option<u16>) -> bool {

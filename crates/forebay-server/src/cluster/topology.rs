@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use forebay_cluster::map::{Class, ClusterMap};
+use forebay_cluster::map::{Class, ClusterMap, MapNode};
 use forebay_cluster::{HostPort, NodeId};
 use ring::digest::{SHA256, digest};
 
@@ -78,6 +78,26 @@ impl Shard {
             nodes,
         }
     }
+}
+
+/// Where clients are led to that are to ask a node for keys of a slot: an address that they take
+/// for a primary's, that of the slot's class if the node heads it. `None`: they know it as a
+/// replica alone. Some clients take an address that they are led to for the slot's primary from
+/// then on, and walk through it as through all primaries.
+pub fn primary_at(map: &ClusterMap, node: &MapNode, slot: u16) -> Option<HostPort> {
+    let is_headed = |class: &&Class| class.nodes.first() == Some(&node.id);
+    let of_slot = map.class_of(slot).filter(is_headed);
+    let headed = of_slot.or_else(|| map.classes().iter().find(is_headed));
+    let is_replica = || {
+        let mut classes = map.classes().iter();
+        classes.any(|class| class.nodes.contains(&node.id))
+    };
+    let address = match headed {
+        Some(class) => &class.primary,
+        None if is_replica() => return None,
+        None => &node.listen,
+    };
+    (!address.host.is_empty()).then(|| address.clone())
 }
 
 /// Where a client that came to this port of this node takes itself to be. `None`: such a port is

@@ -14,6 +14,7 @@ mod ready;
 mod replica_metrics;
 mod rows;
 mod tables;
+mod unread;
 
 use std::io;
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use forebay_engine::live::Expiry;
 use forebay_engine::{Source, SourceError, ValueKind, show_key};
 
 use super::answer::{Refused, not_found};
@@ -36,11 +37,11 @@ pub async fn row(
         let source = tables.get(table.as_bytes());
         let source = source.ok_or_else(|| Refused::no_table(&table))?;
         let leave = leave(&server, &tables, (table.as_bytes(), &key));
-        let leave = leave.map_err(|_| no_leave(source))?;
+        let leave = leave.map_err(|_| no_leave(&server, source, &key))?;
         let text = row_text(source, &key);
         match leave.hold() {
             true => text,
-            false => Err(no_leave(source)),
+            false => Err(no_leave(&server, source, &key)),
         }
     });
     let text = text.await?;
@@ -118,12 +119,25 @@ fn leave<'t>(
 }
 
 /// The replica here may not answer now.
-fn no_leave(source: Source<'_>) -> Refused {
-    let table = source.table();
-    let text = format!(
-        "the replica here of the key's partition of table '{table}' does not lead, or the key has just \
-         expired: KV.MAP {table} tells who leads, and RESP leads there"
-    );
+fn no_leave(server: &Shared, source: Source<'_>, key: &[u8]) -> Refused {
+    let (table, now_ms) = (source.table(), server.store.clock().unix_ms());
+    let has_expired = match source {
+        Source::Live(live) if live.options().expiry != Expiry::Never => {
+            // What cannot be read is nobody's reason.
+            live.would_expire(key, now_ms).unwrap_or(false)
+        }
+        _ => false,
+    };
+    let text = match has_expired {
+        true => format!(
+            "the key has expired by the clock here, and its partition of table '{table}' has not come to \
+             that yet: read it by RESP, or ask again after the next write"
+        ),
+        false => format!(
+            "the replica here of the key's partition of table '{table}' does not lead: KV.MAP {table} \
+             tells who leads, and RESP leads there"
+        ),
+    };
     Refused::new(StatusCode::MISDIRECTED_REQUEST, text)
 }
 

@@ -266,6 +266,11 @@ async fn change(
 
 fn open(shared: &Shared, table: &str) -> Result<Table, Refused> {
     let name = TableName::new(table).map_err(StoreError::Name)?;
+    // The store of a cluster knows nothing of its live tables.
+    let cluster = shared.cluster.as_ref();
+    if cluster.is_some_and(|cluster| cluster.member().live().table(table.as_bytes()).is_some()) {
+        return Err(StoreError::IsLive { table: name }.into());
+    }
     // The versions of a node of a cluster are those of the cluster.
     let store = shared.config.administered.as_ref();
     if store.is_none() && shared.cluster.is_some() {

@@ -10,6 +10,7 @@ use forebay_cluster::{HostPort, NodeId};
 use forebay_replica::GroupId;
 
 use super::super::ask::{Asker, Unanswered};
+use super::super::topology::primary_at;
 use super::spot::LiveSpot;
 use crate::port::Port;
 
@@ -43,7 +44,9 @@ impl Asker<'_> {
         }
         let is_here = |replicas: &Arc<LocalReplicas>| replicas.host().runs(spot.group);
         if known.is_none() && replicas.as_ref().is_some_and(is_here) {
-            return Lead::Unknown("the partition's replicas elect a leader".to_owned());
+            let words =
+                "no replica of the partition leads: they elect one once a majority is there";
+            return Lead::Unknown(words.to_owned());
         }
         let others: Vec<NodeId> = match known {
             Some(leader) => vec![leader],
@@ -61,18 +64,19 @@ impl Asker<'_> {
         };
         // A guess of a node that is to have a replica itself would lead the client in circles.
         let is_sound = known.is_some() || !spot.nodes.contains(&map.me);
-        let may_move = may_move && is_sound;
-        let moves = may_move && spot.slot.is_some() && !node.listen.host.is_empty();
-        match moves && self.moves_clients() {
-            true => Lead::Moved(node.listen.clone()),
-            false => Lead::Node(Box::new(node.clone())),
+        let moves = may_move && is_sound && self.moves_clients();
+        let slot = spot.slot.filter(|_| moves);
+        match slot.and_then(|slot| primary_at(&map, node, slot)) {
+            Some(address) => Lead::Moved(address),
+            None => Lead::Node(Box::new(node.clone())),
         }
     }
 
-    /// Whether clients of the port are led to where keys are.
+    /// Whether clients of the port are led to who leads. Those of a class's port came to where the
+    /// list of all classes has led them: led on, they would ask for that list, and come back.
     fn moves_clients(&self) -> bool {
-        let is_clustered = self.work.client.port.is_clustered();
-        is_clustered && self.work.shared.config.default_table.is_none()
+        let is_ordinary = self.work.client.port == Port::Cluster;
+        is_ordinary && self.work.shared.config.default_table.is_none()
     }
 
     /// Whether the client wants to read what follows, and that is here, and well.
@@ -94,12 +98,11 @@ impl Asker<'_> {
         Unanswered::Told(self.work.shared.not_here(words))
     }
 
-    /// Waits a little; `false`: the time is over.
+    /// Waits a little; `false`: too little time is left for another try.
     pub async fn waits_for_lead(&self) -> bool {
         let clock = Arc::clone(self.work.shared.store.clock());
-        let left = self.left();
-        clock.wait(LEAD_PAUSE.min(left)).await;
-        left > LEAD_PAUSE
+        clock.wait(LEAD_PAUSE.min(self.left())).await;
+        self.left() >= LEAD_PAUSE
     }
 
     /// The map as it is now.

@@ -134,7 +134,8 @@ impl<'a> Whole<'a> {
 
     pub async fn answer(self) -> Result<(Reply, Outcome), Unanswered> {
         let asker = self.asker;
-        let bytes = self.bytes(true).await?;
+        // Led elsewhere by the reply to EXEC, a client would send that without its MULTI.
+        let bytes = self.bytes(!self.is_multi).await?;
         Ok(asker.pass(&bytes))
     }
 

@@ -27,6 +27,8 @@ use crate::applying::is_elsewhere;
 /// waited for any more: its answer may be on its way.
 const LEADER_LOOK: Duration = Duration::from_millis(100);
 const LEADER_LOOKS: usize = 3;
+/// With less time no node is asked: whether it wrote would not be known.
+const LEAST_TIME: Duration = Duration::from_millis(1);
 /// The error of a partition whose replicas do not answer. Nothing was written.
 const NO_REPLICAS: &str = "NOREPLICAS";
 
@@ -231,7 +233,12 @@ impl PartWrite<'_> {
         let commands = items.iter().map(|at| &self.items[*at].commands[..]);
         let frame = header.frame(&commands.collect::<Vec<_>>().concat());
         let all = |why: &NotWritten| vec![Err(why.clone()); items.len()];
-        let asked = links.ask_once(&node.peer, frame, asker.left());
+        let limit = asker.left();
+        if limit < LEAST_TIME {
+            let why = format!("there was no time left to ask node {}", node.name);
+            return all(&NotWritten::Certain(why));
+        }
+        let asked = links.ask_once(&node.peer, frame, limit);
         let Some(answer) = self.unless_another_leads(node.id, asked).await else {
             asker.cluster.suspect(node.id);
             return all(&uncertain(&format!(

@@ -1,0 +1,185 @@
+//! What users are not told of the state of a cluster: the tables that they may not read.
+//!
+//! Lines of text are about a table if one of their words is its name. So a line goes, too, that is
+//! about another table as well, or has such a word for another reason: it is counted.
+
+use std::collections::BTreeSet;
+
+use forebay_cluster::LiveStatus;
+use forebay_cluster::status::Status;
+
+use crate::shared::Shared;
+
+/// Takes the place of a text about hidden tables that is one of a kind.
+const HIDDEN: &str = "it is about a table that you may not read";
+
+/// Takes out of a state what is about tables that the caller may not read.
+pub fn hide_unread(status: &mut Status, shared: &Shared, may_read: &dyn Fn(&str) -> bool) {
+    let mut hidden = named(status);
+    hidden.extend(known_here(shared));
+    hidden.retain(|table| !may_read(table));
+    if !hidden.is_empty() {
+        hide(status, &hidden);
+    }
+}
+
+/// The tables that a state names, but in its lines of text.
+fn named(status: &Status) -> BTreeSet<String> {
+    let tables = status.tables.iter().map(|table| &table.table);
+    let tables = tables.chain(status.loads.iter().map(|load| &load.table));
+    let mut names: BTreeSet<String> = tables.map(ToString::to_string).collect();
+    if let Some(live) = &status.live {
+        let tables = live.tables.keys();
+        let tables = tables.chain(live.lost.iter().map(|lost| &lost.table));
+        names.extend(tables.map(ToString::to_string));
+    }
+    names
+}
+
+/// The tables that this node knows of: lines may name one that has just gone from the catalog.
+fn known_here(shared: &Shared) -> BTreeSet<String> {
+    let states = shared.serving.states();
+    let open = states.tables.iter().map(|(table, _)| table.to_string());
+    let mut names: BTreeSet<String> = open.collect();
+    if let Some(cluster) = &shared.cluster {
+        let (map, live) = (cluster.map(), cluster.member().live());
+        names.extend(map.tables().map(|(table, _)| table.to_string()));
+        names.extend(live.tables().map(|(table, _)| table.to_string()));
+    }
+    names
+}
+
+fn hide(status: &mut Status, hidden: &BTreeSet<String>) {
+    let is_hidden = |table: &str| hidden.contains(table);
+    status
+        .tables
+        .retain(|table| !is_hidden(table.table.as_str()));
+    status.loads.retain(|load| !is_hidden(load.table.as_str()));
+    if let Some(live) = &mut status.live {
+        hide_live(live, hidden);
+    }
+    // A rollout may be one of several tables.
+    let rollouts = status.tables.iter_mut();
+    let reasons = rollouts.filter_map(|table| table.rollout.as_mut()?.reason.as_mut());
+    let wish = status.plan.as_mut().map(|plan| &mut plan.wish);
+    for text in reasons.chain(wish).filter(|text| names_any(text, hidden)) {
+        HIDDEN.clone_into(text);
+    }
+    for node in &mut status.nodes {
+        node.problems.retain(|line| !names_any(line, hidden));
+    }
+    hide_lines(&mut status.problems, "problem", hidden);
+    hide_lines(&mut status.notes, "note", hidden);
+}
+
+/// The counts of partitions stay: they are of all tables.
+fn hide_live(live: &mut LiveStatus, hidden: &BTreeSet<String>) {
+    let is_hidden = |table: &str| hidden.contains(table);
+    live.tables.retain(|table, _| !is_hidden(table.as_str()));
+    live.lost.retain(|lost| !is_hidden(lost.table.as_str()));
+    for partitions in [
+        &mut live.unfounded,
+        &mut live.without_leader,
+        &mut live.without_majority,
+        &mut live.short,
+        &mut live.cut,
+    ] {
+        let first = partitions.first.take();
+        partitions.first = first.filter(|(table, _)| !is_hidden(table.as_str()));
+    }
+}
+
+/// Takes out lines about hidden tables, and says how many there are.
+fn hide_lines(lines: &mut Vec<String>, what: &str, hidden: &BTreeSet<String>) {
+    let all = lines.len();
+    lines.retain(|line| !names_any(line, hidden));
+    match all - lines.len() {
+        0 => {}
+        1 => lines.push(format!(
+            "1 more {what} is about tables that you may not read"
+        )),
+        count => lines.push(format!(
+            "{count} more {what}s are about tables that you may not read"
+        )),
+    }
+}
+
+/// Whether one of a text's words is the name of one of these tables.
+fn names_any(text: &str, tables: &BTreeSet<String>) -> bool {
+    let is_between = |letter: char| !letter.is_ascii_alphanumeric() && !"_-".contains(letter);
+    text.split(is_between).any(|word| tables.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn state() -> Status {
+        let table = |name: &str| {
+            json!({
+                "table": name, "version": 1, "previous": null, "replicas": 1, "replicas_wanted": 3,
+                "rollout": {
+                    "request": "r", "to": 2, "phase": "preparing", "done_bytes": 0, "total_bytes": 0,
+                    "ready": 0, "participants": 1, "reason": format!("table {name} waits"),
+                    "left_out": [],
+                },
+            })
+        };
+        let first = json!({"count": 2, "first": ["pay", 0]});
+        let state = json!({
+            "cluster": "c", "healthy": false, "revision": 3, "term": 1, "coordinator": "n1",
+            "problems": [
+                "pay on n1: 1 replica is lost",
+                "pay, shop: 3 replicas are wanted, and 1 nodes hold tables",
+                "node n1: pay@3: it is damaged",
+                "shop on n2: 1 replica is lost",
+                "shop-pay on n2: 1 replica is lost",
+            ],
+            "notes": ["partition 0 of pay: it is being cut in two: wait", "pays and pay_ are others"],
+            "nodes": [{
+                "name": "n1", "zone": "z", "state": "up", "listen": "h:1", "serves": 3,
+                "holds": true, "free_bytes": 1, "problems": ["pay@3: it is damaged", "shop@1: it is, too"],
+            }],
+            "tables": [table("pay"), table("shop")],
+            "plan": {
+                "request": "r", "wish": "3 replicas of pay", "stage": "between", "done": 0, "batches": 1,
+                "done_bytes": 0, "copied_bytes": 0, "waits_for": [], "left_s": null,
+            },
+            "live": {
+                "partitions": 4, "unfounded": first, "without_leader": first, "without_majority": first,
+                "short": first, "tables": {},
+            },
+        });
+        serde_json::from_value(state).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_left_of_hidden_tables() {
+        let mut status = state();
+        hide(&mut status, &BTreeSet::from(["pay".to_owned()]));
+        assert_eq!(
+            status.problems,
+            [
+                "shop on n2: 1 replica is lost",
+                "shop-pay on n2: 1 replica is lost",
+                "3 more problems are about tables that you may not read",
+            ]
+        );
+        assert_eq!(
+            status.notes,
+            [
+                "pays and pay_ are others",
+                "1 more note is about tables that you may not read",
+            ]
+        );
+        assert_eq!(status.nodes[0].problems, ["shop@1: it is, too"]);
+        assert_eq!(status.plan.as_ref().unwrap().wish, HIDDEN);
+        let reason = |at: usize| status.tables[at].rollout.as_ref().unwrap().reason.clone();
+        assert_eq!(reason(0).unwrap(), "table shop waits");
+        let text = serde_json::to_string(&status).unwrap();
+        assert!(!text.contains("\"pay\""), "{text}");
+        assert_eq!(status.live.unwrap().without_leader.count, 2);
+        assert_eq!(status.tables.len(), 1);
+    }
+}
