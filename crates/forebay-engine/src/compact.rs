@@ -98,7 +98,10 @@ pub(crate) fn merged(
 }
 
 fn merge(delta: Option<DeltaKind>, runs: &[Arc<Run>]) -> Merge<RunScan> {
-    let scan = |run: &Arc<Run>| run.scan(ScanRange::all(), Direction::Forward).releasing();
+    let scan = |run: &Arc<Run>| {
+        let scan = run.scan(ScanRange::all(), Direction::Forward);
+        scan.releasing().comparing()
+    };
     // A table without a kind of deltas has none, so that any kind will do.
     let kind = delta.unwrap_or(DeltaKind::Append);
     let scans = runs.iter().map(scan).collect();

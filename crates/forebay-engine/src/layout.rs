@@ -18,6 +18,7 @@
 //! STORE/tables/T/replicas/N.log       the log of the replicas that a node has of a live table
 //! STORE/tables/T/replicas.durable     its note
 //! STORE/tables/T/replicas.state       how it was left
+//! STORE/tables/T/replicas.spare       room for shortening it on a full disk
 //! STORE/tables/T/replicas.json        which replicas are here (crates/forebay-cluster)
 //! STORE/tables/T/load-ID.*            how far a load of a live table is
 //! STORE/tables/T/load-ID.staged       the runs of a load of a live table of the store's cluster

@@ -369,6 +369,10 @@ impl HostedGroup {
         }
     }
 
+    pub(crate) fn is_log_short(&self) -> bool {
+        self.log.log().is_short()
+    }
+
     /// Entries that the state keeps are needed by nobody but peers that are behind: what is held in
     /// memory for them is bounded.
     pub(crate) fn trim(self: &Arc<Self>) {

@@ -24,7 +24,7 @@ use crate::log_writer::TableLog;
 use crate::outbox::{Outbox, deliver};
 use crate::outside::{GroupState, NodeKey, Post, ReadPace};
 
-/// Between two looks at what of the log need not be kept.
+/// Between two looks at what of the log need not be kept, where the disk is not short.
 const TRIM: Duration = Duration::from_secs(1);
 /// The messages of so many groups leave together where all are told something: longer, and those of
 /// the first would be late.
@@ -87,12 +87,14 @@ impl HostShared {
         while !self.is_closed() {
             self.core.clock.sleep(TICK);
             let now = self.core.clock.monotonic();
-            if now >= trimmed + TRIM {
+            let is_due = now >= trimmed + TRIM;
+            if is_due {
                 trimmed = now;
-                let all = self.all();
-                let here = all.iter().filter(|group| !group.is_halted());
-                here.for_each(HostedGroup::trim);
             }
+            let all = self.all();
+            let due = all.iter().filter(|group| is_due || group.is_log_short());
+            let here = due.filter(|group| !group.is_halted());
+            here.for_each(HostedGroup::trim);
         }
     }
 

@@ -21,6 +21,7 @@
 //! | `log_reader`, `tailing` | entries from logs for peers that are behind |
 //! | `reading` | reads that may be old by a bound |
 //! | `partition_state`, `replica_log`, `opening` | partitions and logs of the engine as these |
+//! | `log_room` | how much of the disk a log may take |
 //! | `loads` | loads as proposals |
 //! | `core` | what all groups of a host share |
 
@@ -34,6 +35,7 @@ mod host;
 mod lease;
 mod loads;
 mod log_reader;
+mod log_room;
 mod log_writer;
 mod opening;
 mod outbox;

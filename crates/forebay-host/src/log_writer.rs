@@ -18,6 +18,9 @@ use crate::outside::{GroupLog, WriteError, Writing};
 
 /// Between two tries of a write that the disk has no room for.
 const RETRY: Duration = Duration::from_millis(50);
+/// Who asks is told that there is no room once that has lasted so long: writes wait for less where
+/// memory is written to runs first.
+const LASTS: Duration = Duration::from_secs(2);
 
 /// Whose wishes are written.
 pub(crate) trait LogUser: Debug + Send + Sync {
@@ -51,7 +54,13 @@ struct WriteQueue {
     /// A write has ended.
     ended: Condvar,
     /// Why nothing is written for now, if so.
-    no_room: Mutex<Option<String>>,
+    no_room: Mutex<Option<NoRoom>>,
+}
+
+#[derive(Debug)]
+struct NoRoom {
+    since: Duration,
+    problem: String,
 }
 
 #[derive(Debug, Default)]
@@ -88,9 +97,13 @@ impl TableLog {
         &*self.queue.log
     }
 
-    /// Why nothing is written for now, where the disk has no room: it is tried again all the time.
+    /// Why nothing is written for now, where the disk has had no room for a while: it is tried
+    /// again all the time.
     pub fn no_room(&self) -> Option<String> {
-        self.queue.no_room.lock().clone()
+        let now = self.queue.clock.monotonic();
+        let no_room = self.queue.no_room.lock();
+        let lasting = no_room.as_ref().filter(|none| now >= none.since + LASTS);
+        lasting.map(|none| none.problem.clone())
     }
 
     /// Waits until nothing of a group is written any more. REQUIRES: it ended, and this is no
@@ -141,11 +154,7 @@ impl WriteQueue {
         while let Some(wishes) = self.take() {
             let left = match self.write(&wishes) {
                 Err(WriteError::Full(problem)) => {
-                    let mut no_room = self.no_room.lock();
-                    if no_room.is_none() {
-                        warn!(problem, "replicas promise nothing until there is room");
-                    }
-                    *no_room = Some(problem);
+                    self.lacks_room(problem);
                     wishes
                 }
                 written => {
@@ -160,6 +169,19 @@ impl WriteQueue {
             };
             self.end_write(left);
         }
+    }
+
+    /// What is tried again all the time is told of once.
+    fn lacks_room(&self, problem: String) {
+        let mut no_room = self.no_room.lock();
+        let since = match &*no_room {
+            Some(none) => none.since,
+            None => {
+                warn!(problem, "replicas promise nothing until there is room");
+                self.clock.monotonic()
+            }
+        };
+        *no_room = Some(NoRoom { since, problem });
     }
 
     /// What is to be written next; what nobody wishes any more is not.

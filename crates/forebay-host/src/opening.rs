@@ -76,7 +76,7 @@ pub fn open_replicas(
         let start = start_of(table, &log, known, replica)?;
         starts.insert(replica.group, start);
     }
-    let log = EngineLog::new(log);
+    let log = EngineLog::new(log).within(table.disk_room());
     for group in opened.groups.keys().map(|group| GroupId(*group)) {
         let forgotten = match starts.contains_key(&group) {
             true => Ok(()),

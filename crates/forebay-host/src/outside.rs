@@ -59,6 +59,11 @@ pub trait GroupLog: Debug + Send + Sync {
     /// A restart does not need entries up to there. Returns whether the log is long for what is
     /// trimmed: the states should be kept as they are now, and trimmed to there.
     fn trim(&self, group: GroupId, through: u64) -> bool;
+
+    /// Whether the disk is short, so that the next trims should come soon.
+    fn is_short(&self) -> bool {
+        false
+    }
 }
 
 /// Entries that were read from a log, and how many bytes they have there.

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use forebay_engine::live::LogError;
+use forebay_engine::live::{DiskRoom, LogError};
 use forebay_engine::replica_log::{
     EntryDraft, EntryPlace, GroupRecords, LoggedEntry, ReplicaLog, ReplicaLogError, SEGMENT_BYTES,
 };
 use forebay_replica::{CodecError, Content, GroupId, LogEntry, Persist, Place, Promise};
 use parking_lot::RwLock;
-use tracing::warn;
+use tracing::{debug, warn};
 
+use crate::log_room::LogRoom;
 use crate::outside::{Acknowledged, FoundEntries, GroupLog, NoEntries, WriteError, Writing};
 
 /// What is kept of entries that restarts do not need, for peers that are behind, unless it is said
@@ -19,9 +20,8 @@ use crate::outside::{Acknowledged, FoundEntries, GroupLog, NoEntries, WriteError
 pub const KEPT_BYTES: u64 = 64 << 20;
 /// A log that has so much more than that is shortened by writing what is in memory to runs.
 const LONG_BYTES: u64 = 192 << 20;
-/// Between two looks whether segments can go: so many trims, or so many bytes.
+/// Between two looks whether segments can go: so many trims, or the bytes of a segment.
 const LOOK_TRIMS: u64 = 16;
-const LOOK_BYTES: u64 = SEGMENT_BYTES;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -34,6 +34,9 @@ pub struct EngineLog {
     looked_bytes: AtomicU64,
     /// Some group has so much that is not trimmed that no segment can go.
     is_held: AtomicBool,
+    /// It was told that segments could not be removed.
+    is_stuck: AtomicBool,
+    room: LogRoom,
 }
 
 impl EngineLog {
@@ -44,7 +47,21 @@ impl EngineLog {
             trims: AtomicU64::new(0),
             looked_bytes: AtomicU64::new(0),
             is_held: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
+            room: LogRoom::default(),
         }
+    }
+
+    /// It takes no more of this disk than it should.
+    #[must_use]
+    pub fn within(self, disk: DiskRoom) -> Self {
+        let room = LogRoom::on(disk);
+        self.with(|log| {
+            if let Some(allowed) = room.look(log, KEPT_BYTES) {
+                log.set_segment_bytes(allowed.segment_bytes);
+            }
+        });
+        Self { room, ..self }
     }
 
     /// So much is kept of entries that restarts do not need.
@@ -88,16 +105,29 @@ impl EngineLog {
         }
     }
 
-    fn remove_unneeded(&self, log: &ReplicaLog) {
-        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+    fn remove_unneeded(&self, log: &ReplicaLog, kept_bytes: u64) {
         match log.remove_unneeded(kept_bytes) {
             Ok(removed) => {
                 let is_held = removed.held_by.is_some();
                 self.is_held.store(is_held, Ordering::Relaxed);
+                self.is_stuck.store(false, Ordering::Relaxed);
             }
-            Err(error) => warn!(%error, "old segments of the log of replicas stay for now"),
+            // What is tried again all the time is told of once.
+            Err(error) if !self.is_stuck.swap(true, Ordering::Relaxed) => {
+                warn!(%error, "old segments of the log of replicas stay for now");
+            }
+            Err(error) => debug!(%error, "old segments of the log of replicas still stay"),
         }
         self.looked_bytes.store(log.size_bytes(), Ordering::Relaxed);
+    }
+
+    /// After so many trims it is looked whether segments can go: after all groups' at the latest
+    /// where the disk is short.
+    fn look_trims(&self, log: &ReplicaLog) -> u64 {
+        match self.room.is_short() {
+            true => (log.groups_count() as u64).clamp(1, LOOK_TRIMS),
+            false => LOOK_TRIMS,
+        }
     }
 
     /// Says of a group, before its replica begins, where its log begins, and what it promised.
@@ -137,6 +167,10 @@ impl GroupLog for EngineLog {
         let encoded: Vec<EncodedWish> = all.iter().map(EncodedWish::of).collect();
         let log = self.log.read();
         let log = log.as_ref().ok_or_else(closed)?;
+        let bytes: u64 = encoded.iter().map(EncodedWish::entries_bytes).sum();
+        if bytes > 0 {
+            self.room.admit(log, bytes)?;
+        }
         let mut last = None;
         for wishes in each_group_once(&encoded) {
             let records: Vec<GroupRecords<'_>> = wishes.iter().map(EncodedWish::records).collect();
@@ -184,14 +218,32 @@ impl GroupLog for EngineLog {
             return false;
         };
         log.trim(group.0, through);
+        let wished_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        let allowed = self.room.look(log, wished_bytes);
+        let kept_bytes = allowed.map_or(wished_bytes, |allowed| allowed.kept_bytes);
+        let segment_bytes = allowed.map_or(SEGMENT_BYTES, |allowed| allowed.segment_bytes);
+        log.set_segment_bytes(segment_bytes);
+        if allowed.is_some_and(|allowed| allowed.is_plenty) {
+            log.keep_spare();
+        }
         let trims = self.trims.fetch_add(1, Ordering::Relaxed);
         let looked_bytes = self.looked_bytes.load(Ordering::Relaxed);
-        if trims.is_multiple_of(LOOK_TRIMS) || log.size_bytes() >= looked_bytes + LOOK_BYTES {
-            self.remove_unneeded(log);
+        let has_grown = log.size_bytes() >= looked_bytes + segment_bytes;
+        if has_grown || trims.is_multiple_of(self.look_trims(log)) {
+            self.remove_unneeded(log, kept_bytes);
         }
-        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
-        let long_bytes = kept_bytes.saturating_add(LONG_BYTES);
-        log.size_bytes() > long_bytes || self.is_held.load(Ordering::Relaxed)
+        let long_bytes = wished_bytes.saturating_add(LONG_BYTES);
+        let is_long = log.size_bytes() > long_bytes || self.is_held.load(Ordering::Relaxed);
+        match allowed {
+            None => is_long,
+            Some(allowed) => {
+                (is_long || allowed.flushes) && self.room.asks(allowed.segment_bytes / 4)
+            }
+        }
+    }
+
+    fn is_short(&self) -> bool {
+        self.room.is_short()
     }
 }
 
@@ -221,6 +273,11 @@ impl EncodedWish {
                 .collect(),
             promise: promise.as_ref().map(Promise::to_bytes),
         }
+    }
+
+    fn entries_bytes(&self) -> u64 {
+        let entries = self.entries.iter();
+        entries.map(|(_, bytes)| bytes.len() as u64).sum()
     }
 
     fn records(&self) -> GroupRecords<'_> {

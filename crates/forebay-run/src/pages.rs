@@ -4,6 +4,9 @@
 //! Trusted pages are read in place and without a check; [`Pages::forget_evicted`] takes the trust
 //! from pages that the system has dropped from its cache, so that they are checked again when they
 //! come back from the device, and so that a caller who must not wait knows that they would have to.
+//!
+//! What a merge reads it writes on, under a new checksum. It compares each page, trusted or not
+//! ([`Pages::compare`]): a bit may have changed in memory since the page was trusted.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -109,6 +112,20 @@ impl Pages {
             Some(bytes) => Ok(Cow::Borrowed(bytes)),
             None => self.fetch(page, access),
         }
+    }
+
+    /// The bytes of a page whose checksum is compared now, trusted or not. A page that is not what
+    /// was written loses the trust, so that every reader is told.
+    pub fn compare(&self, page: usize, access: Access) -> Result<PageBytes<'_>> {
+        let Some(bytes) = self.in_place(page) else {
+            return self.fetch(page, access);
+        };
+        if Page::new(bytes).checksum_matches(page as u64) {
+            return Ok(Cow::Borrowed(bytes));
+        }
+        self.trusted[page / 64].fetch_and(!(1 << (page % 64)), Ordering::Relaxed);
+        self.check_whole()?;
+        Err(self.damaged(page, "its checksum does not match any more"))
     }
 
     /// The bytes of a page, checked. Without `wait` only if the system has it in memory, which is

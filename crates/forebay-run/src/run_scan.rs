@@ -28,6 +28,8 @@ pub struct RunScan {
     page: usize,
     started: bool,
     releasing: bool,
+    /// Each page's checksum is compared, whatever is known of it.
+    comparing: bool,
     /// How many pages the scan has come through.
     passed: usize,
     /// Only the records that begin in the first page.
@@ -53,6 +55,7 @@ impl RunScan {
             page,
             started: false,
             releasing: false,
+            comparing: false,
             passed: 0,
             one_page: false,
             seeking: true,
@@ -64,6 +67,13 @@ impl RunScan {
     /// file does not count as memory of this process. Forward scans only.
     pub fn releasing(mut self) -> Self {
         self.releasing = true;
+        self
+    }
+
+    /// Compares the checksum of each page that the scan comes to, also of those that were compared
+    /// before: for whoever writes on what the scan reads. Some percent of what a merge takes.
+    pub fn comparing(mut self) -> Self {
+        self.comparing = true;
         self
     }
 
@@ -86,6 +96,9 @@ impl RunScan {
         }
         self.distant.clear();
         if self.records.is_distant() {
+            if self.comparing && self.records.slot().spills() {
+                self.compare_next()?;
+            }
             let payload = self.run.payload(self.page, &self.records.slot(), true)?;
             self.distant = payload.map(Cow::into_owned).unwrap_or_default();
             self.run.pages.check_whole()?;
@@ -95,6 +108,15 @@ impl RunScan {
             decoded.map_err(|what| self.run.pages.damaged(self.page, what))?;
         }
         Ok(true)
+    }
+
+    /// Compares the page in which a value goes on; one behind the last is met by who reads it.
+    fn compare_next(&self) -> Result<()> {
+        let next = self.page + 1;
+        if next < self.run.pages.count() {
+            self.run.pages.compare(next, Access::Single)?;
+        }
+        Ok(())
     }
 
     #[inline]
@@ -131,7 +153,10 @@ impl RunScan {
         } else {
             Access::Single
         };
-        let bytes = self.run.pages.get(self.page, access)?;
+        let bytes = match self.comparing {
+            true => self.run.pages.compare(self.page, access)?,
+            false => self.run.pages.get(self.page, access)?,
+        };
         let hasher = self.hashed.then(|| self.run.hasher());
         let ahead = self.page_ahead().filter(|_| self.passed > 1);
         let ahead = ahead.and_then(|page| self.run.pages.in_place(page));

@@ -16,7 +16,8 @@ impl Run {
     /// each is found where a look-up searches and in the filter, and that counts and content agree
     /// with the footer. `advance` is told of the pages read.
     pub fn verify(self: &Arc<Self>, advance: &mut dyn FnMut(u64)) -> Result<RunSummary> {
-        let mut scan = self.scan(ScanRange::all(), Direction::Forward).releasing();
+        let scan = self.scan(ScanRange::all(), Direction::Forward);
+        let mut scan = scan.releasing().comparing();
         let mut summary = RunSummary { ..*self.summary() };
         (summary.records, summary.key_bytes, summary.value_bytes) = (0, 0, 0);
         summary.content = ContentSum::default();

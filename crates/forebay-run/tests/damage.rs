@@ -225,3 +225,43 @@ fn the_pages_of_a_run_just_written_are_taken_as_they_are_until_the_system_drops_
     assert_eq!(found.into_value(|| 0).unwrap(), &b"Value"[..]);
     assert_eq!(trusting.forget_evicted(), 0);
 }
+
+#[test]
+fn who_writes_on_what_it_reads_compares_pages_that_were_compared_before() {
+    for (order, value_bytes, page_bytes) in [
+        (Order::Hashed, 100, 4 << 10),
+        (Order::Ordered, 100, 4 << 10),
+        (Order::Hashed, 1700, 4 << 10),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.run");
+        let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
+        let model = model(order, &records(&mut Dice(3), 500, value_bytes));
+        let mut options = options(order, <_>::default());
+        options.page_bytes = page_bytes;
+        write(&disk, &path, options, &model);
+        let run = Arc::new(Run::open(&*disk, &path).unwrap());
+        let walk = |comparing: bool| {
+            let scan = run.scan(ScanRange::all(), Direction::Forward);
+            let mut scan = if comparing { scan.comparing() } else { scan };
+            while scan.advance()? {}
+            Ok::<(), forebay_run::RunError>(())
+        };
+        walk(true).unwrap();
+        walk(false).unwrap();
+        // A bit of a value, in memory that everybody has mapped.
+        let bytes = std::fs::read(&path).unwrap();
+        let (_, value) = model.iter().nth(250).unwrap();
+        let found = bytes.windows(20).position(|some| some == &value[..20]);
+        let at = found.unwrap() + 10;
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let flipped = [bytes[at] ^ 4];
+        std::os::unix::fs::FileExt::write_all_at(&file, &flipped, at as u64).unwrap();
+        walk(false).unwrap();
+        let error = walk(true).unwrap_err();
+        assert!(error.is_damage(), "{error}");
+        // From then on everybody is told.
+        assert!(walk(false).unwrap_err().is_damage());
+        assert!(run.verify(&mut |_| ()).unwrap_err().is_damage());
+    }
+}

@@ -19,6 +19,8 @@ use crate::live::turns::Turns;
 
 /// The least memory that makes sense.
 const MIN_BYTES: usize = 1 << 20;
+/// A table with less in memory is not asked to write it for the sake of the disk.
+const LEAST_ASKED_BYTES: usize = 256 << 10;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -147,7 +149,8 @@ impl Budget {
         self.write_bytes() + self.run_bytes.load(Ordering::Relaxed)
     }
 
-    fn write_bytes(&self) -> usize {
+    /// What generations take, those that wait to be written among them.
+    pub(crate) fn write_bytes(&self) -> usize {
         self.memtable_bytes.load(Ordering::Relaxed) + self.frozen_bytes.load(Ordering::Relaxed)
     }
 
@@ -221,6 +224,18 @@ impl Budget {
         match why.and_then(|usage| usage.stuck.lock().clone()) {
             Some(why) => Err(why),
             None => Ok(()),
+        }
+    }
+
+    /// Asks those to freeze their generations that have a good part of all, unless they are being
+    /// written.
+    pub(crate) fn ask_great_ones(&self) {
+        let share = (self.write_bytes() / 8).max(LEAST_ASKED_BYTES);
+        for usage in self.upgraded() {
+            let is_great = usage.memtable_bytes.load(Ordering::Relaxed) >= share;
+            if is_great && usage.frozen_bytes.load(Ordering::Relaxed) == 0 {
+                do_it(&usage.ask);
+            }
         }
     }
 

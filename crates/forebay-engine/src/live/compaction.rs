@@ -8,6 +8,7 @@ use std::time::Duration;
 use forebay_run::scan::{Direction, ScanRange};
 use parking_lot::MutexGuard;
 
+use crate::live::cursor::Purpose;
 use crate::live::error::LiveError;
 use crate::live::expiry::earliest;
 use crate::live::flush::Output;
@@ -15,6 +16,7 @@ use crate::live::levels::{Due, due};
 use crate::live::manifest::{LiveManifest, LivePartition};
 use crate::live::part::{PartView, run_cursors};
 use crate::live::removed::Removed;
+use crate::live::room::MERGE_LOOK_BYTES;
 use crate::live::run::LiveRun;
 use crate::live::shape::PartTime;
 use crate::live::shared::LiveShared;
@@ -146,7 +148,7 @@ impl LiveShared {
             removed.join(&run.reference.removed);
         }
         let way = (&ScanRange::all(), Direction::Forward);
-        let cursors = run_cursors(inputs.iter().rev(), &mut removed, way);
+        let cursors = run_cursors(inputs.iter().rev(), &mut removed, way, Purpose::Merging);
         let sum = |of: fn(&LiveRun) -> u64| inputs.iter().map(|run| of(run)).sum::<u64>();
         let longest_keys = inputs.iter().map(|run| run.run.longest_key());
         let output = Output {
@@ -159,8 +161,12 @@ impl LiveShared {
             removed,
         };
         drop(view);
-        let mut written = 0;
+        let (mut written, mut looked) = (0, None);
         let merged = self.write_run(cursors, output, &mut |bytes| {
+            if looked.is_none_or(|looked| bytes >= looked + MERGE_LOOK_BYTES) {
+                looked = Some(bytes);
+                self.check_merge_room()?;
+            }
             let more = bytes - std::mem::replace(&mut written, bytes);
             self.pace_merge(more)
         })?;

@@ -192,17 +192,33 @@ pub(crate) struct RunCursor {
     /// Those that come then.
     rest: std::vec::IntoIter<ScanRange>,
     direction: Direction,
+    purpose: Purpose,
+}
+
+/// For what files are walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Pages whose checksums were compared before are believed.
+    Reading,
+    /// What is read is written on, under new checksums: those of all pages are compared.
+    Merging,
 }
 
 impl RunCursor {
     /// Walks the ranges, which come in the order of the walk; `None` without any.
-    pub fn over(run: &Arc<Run>, ranges: Vec<ScanRange>, direction: Direction) -> Option<Self> {
+    pub fn over(
+        run: &Arc<Run>,
+        ranges: Vec<ScanRange>,
+        direction: Direction,
+        purpose: Purpose,
+    ) -> Option<Self> {
         let mut rest = ranges.into_iter();
         Some(Self {
-            scan: scan(run, rest.next()?, direction),
+            scan: scan(run, rest.next()?, direction, purpose),
             run: Arc::clone(run),
             rest,
             direction,
+            purpose,
         })
     }
 
@@ -212,15 +228,19 @@ impl RunCursor {
             let Some(range) = self.rest.next() else {
                 return Ok(false);
             };
-            self.scan = scan(&self.run, range, self.direction);
+            self.scan = scan(&self.run, range, self.direction, self.purpose);
         }
         Ok(true)
     }
 }
 
 /// A long walk is not to count as memory of this process.
-fn scan(run: &Arc<Run>, range: ScanRange, direction: Direction) -> RunScan {
+fn scan(run: &Arc<Run>, range: ScanRange, direction: Direction, purpose: Purpose) -> RunScan {
     let scan = RunScan::new(Arc::clone(run), range, direction);
+    let scan = match purpose {
+        Purpose::Reading => scan,
+        Purpose::Merging => scan.comparing(),
+    };
     match direction {
         Direction::Forward => scan.releasing(),
         Direction::Backward => scan,

@@ -22,7 +22,7 @@
 //! | `pause`          | holding up the writes to some partitions                                |
 //! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
 //! | `checkpoint`     | a moment of a table as a store of its own, for other processes too  |
-//! | `budget`, `turns`, `pace`, `sweep` | memory, and keeping writers within it                       |
+//! | `budget`, `turns`, `pace`, `sweep`, `room` | memory, keeping writers within it, room to write it |
 //!
 //! ```
 //! use forebay_engine::TableName;
@@ -88,6 +88,7 @@ mod place_anew;
 mod record;
 mod removal;
 mod removed;
+mod room;
 mod run;
 mod scan;
 mod settle;
@@ -130,6 +131,7 @@ pub use self::load::{Load, LoadError, StagedLoad, StagedRun, Taken};
 pub use self::log::{Durability, DurabilityError, LogError};
 pub use self::many::KeySnapshot;
 pub use self::options::{LiveDraft, LiveOptions, Replication};
+pub use self::room::{DiskRoom, FoundRoom};
 pub use self::scan::LiveScan;
 pub use self::size::PartitionSize;
 pub use self::snapshot::{LiveLookup, Snapshot};

@@ -19,7 +19,7 @@ use forebay_run::scan::{Cursor, Direction, ScanRange};
 
 use crate::live::applied::AppliedPlace;
 use crate::live::budget::{Budget, Member};
-use crate::live::cursor::{MiniCursor, RunCursor, SourceCursor};
+use crate::live::cursor::{MiniCursor, Purpose, RunCursor, SourceCursor};
 use crate::live::error::LiveError;
 use crate::live::expiry::{Stored, earliest};
 use crate::live::levels::{Due, due_at};
@@ -388,7 +388,8 @@ impl PartView {
         let mut removed = Removed::default();
         let (minis, way) = (self.all_minis().rev(), (range, direction));
         let minis = mini_cursors(shape, minis, &mut removed, way);
-        let mut cursors = run_cursors(self.runs.iter().rev(), &mut removed, way);
+        let runs = self.runs.iter().rev();
+        let mut cursors = run_cursors(runs, &mut removed, way, Purpose::Reading);
         cursors.extend(minis.into_iter().map(SourceCursor::Mini));
         cursors
     }
@@ -436,10 +437,11 @@ pub(crate) fn run_cursors<'a>(
     newest_first: impl Iterator<Item = &'a Arc<LiveRun>>,
     removed: &mut Removed,
     way: (&ScanRange, Direction),
+    purpose: Purpose,
 ) -> Vec<SourceCursor> {
     let sources = newest_first.map(|run| (run, &run.reference.removed));
     cursors_of(sources, removed, way, |run, ranges| {
-        RunCursor::over(&run.run, run.seen(ranges), way.1).map(SourceCursor::Run)
+        RunCursor::over(&run.run, run.seen(ranges), way.1, purpose).map(SourceCursor::Run)
     })
 }
 

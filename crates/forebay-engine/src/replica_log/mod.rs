@@ -19,6 +19,7 @@ mod index;
 mod reading;
 mod record;
 mod removal;
+mod spare;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -26,14 +27,16 @@ mod writing;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_io::{Clock, Disk, dir_of, may_pass};
 use parking_lot::Mutex;
 
 use self::index::{GroupIndex, LogIndex};
 use self::record::RecordReader;
+use self::spare::{Spare, remove_spare};
 use self::state::{FoundState, LogState, StateFile, read_state, state_path};
 use crate::live::log::{
     Callback, Durability, FramePlace, Log, LogError, LogKind, LogOptions, Lsn, note_path,
@@ -97,12 +100,15 @@ pub struct OpenedLog {
 #[derive(Debug)]
 pub struct ReplicaLog {
     disk: Arc<dyn Disk>,
+    dir: PathBuf,
     options: ReplicaLogOptions,
     log: Log,
     /// One removal at a time.
-    removing: Mutex<()>,
+    removing: Mutex<Spare>,
     ends: Mutex<LogEnds>,
     state: Mutex<StateFile>,
+    /// See [`ReplicaLog::set_segment_bytes`].
+    segment_bytes: AtomicU64,
 }
 
 /// What changes with each write.
@@ -167,14 +173,16 @@ impl ReplicaLog {
         let state = StateFile::new(state_path(dir), options.table_id, state, number);
         let opened_log = Self {
             disk,
+            dir: dir.to_path_buf(),
             log,
-            removing: Mutex::new(()),
+            removing: Mutex::default(),
             ends: Mutex::new(LogEnds {
                 index,
                 is_begun: false,
                 buffer: Vec::new(),
             }),
             state: Mutex::new(state),
+            segment_bytes: AtomicU64::new(options.segment_bytes),
             options,
         };
         Ok((opened_log, opened))
@@ -232,6 +240,24 @@ impl ReplicaLog {
         self.ends.lock().index.needed_bytes()
     }
 
+    /// How many groups it has something of.
+    pub fn groups_count(&self) -> usize {
+        self.ends.lock().index.groups.len()
+    }
+
+    /// A segment that has become so long is not written to any more, from now on; none becomes
+    /// longer than the options say. Short ones are sooner removed.
+    pub fn set_segment_bytes(&self, bytes: u64) {
+        let bytes = bytes.clamp(1, self.options.segment_bytes);
+        if self.segment_bytes.swap(bytes, Ordering::Relaxed) > bytes {
+            self.log.roll_at(bytes);
+        }
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        self.segment_bytes.load(Ordering::Relaxed)
+    }
+
     /// Entries of `group` up to `through_index` need not be kept: the partition's runs have them.
     /// Peers may still be sent them until their segments are removed. This is not logged: after a
     /// restart it is said again.
@@ -284,6 +310,7 @@ impl ReplicaLog {
         disk.sync_dir(dir_of(dir))?;
         is_there(disk.remove(&note_path(dir)))?;
         is_there(disk.remove(&state_path(dir)))?;
+        remove_spare(disk, dir)?;
         disk.sync_dir(dir_of(dir))
     }
 }

@@ -14,6 +14,7 @@ use std::ops::Bound;
 
 use super::index::NeededLog;
 use super::record::{EntryDraft, EntryPlace, GroupRecords, LoggedEntry};
+use super::spare::is_full;
 use super::state::LogState;
 use super::{LogEnds, ReplicaLog, ReplicaLogError};
 
@@ -44,9 +45,9 @@ impl ReplicaLog {
     /// Removes the oldest segments while the log has more than `keep_bytes` that nobody needs:
     /// trimmed and replaced entries, which peers may still be sent. What is needed of them is
     /// written again first, and synced. After an error the log is as good as before; a full disk
-    /// has to have room for what is written again.
+    /// has to have room for what is written again, or [spare](ReplicaLog::keep_spare) room.
     pub fn remove_unneeded(&self, keep_bytes: u64) -> Result<RemovedSegments, ReplicaLogError> {
-        let _one = self.removing.lock();
+        let mut spare = self.removing.lock();
         let mut removed = RemovedSegments::default();
         let Some((_, newest)) = self.log.ended() else {
             return Ok(removed);
@@ -61,7 +62,12 @@ impl ReplicaLog {
             if removed.held_by.is_some() {
                 break;
             }
-            self.write_again(segment)?;
+            match self.write_again(segment) {
+                Err(error) if is_full(&error) && self.give_spare(&mut spare) => {
+                    self.write_again(segment)?;
+                }
+                written => written?,
+            }
             self.log.sync()?;
             self.forget_through(segment)?;
             removed.removed_bytes += size.saturating_sub(self.size_bytes());
@@ -72,7 +78,7 @@ impl ReplicaLog {
     /// The group for which `segment` cannot be removed, as it needs too much of it.
     fn holder_of(&self, segment: u64) -> Option<u64> {
         let ends = self.ends.lock();
-        let limit = self.options.segment_bytes;
+        let limit = self.segment_bytes();
         let mut all = 0;
         for (group, known) in &ends.index.groups {
             if let NeededLog::Entries(_) = known.needed_log(segment) {

@@ -76,7 +76,7 @@ impl ReplicaLog {
             let taken = ends.index.apply(place, record);
             taken.map_err(|problem| self.options.damaged(self.state.lock().path(), &problem))?;
         }
-        if place.offset + payload.len() as u64 >= self.options.segment_bytes {
+        if place.offset + payload.len() as u64 >= self.segment_bytes() {
             self.log.roll();
         }
         Ok(())

@@ -3,6 +3,8 @@
 
 mod engine;
 mod fakes;
+mod full_disk;
 mod groups;
 mod partition;
 mod ring;
+mod small_disk;

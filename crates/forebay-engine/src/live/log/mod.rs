@@ -234,6 +234,11 @@ impl Log {
         self.shared.writer.lock().end_segment()
     }
 
+    /// Ends the segment if it has become so long.
+    pub(crate) fn roll_at(&self, bytes: u64) {
+        self.shared.writer.lock().end_segment_at(bytes);
+    }
+
     /// Removes the segments before `segment`, whose records are kept elsewhere by now. Those that
     /// could not be removed are the next call's, or the next opening's.
     pub fn remove_before(&self, segment: u64) -> Result<(), LogError> {

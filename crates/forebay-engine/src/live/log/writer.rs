@@ -192,6 +192,17 @@ impl Writer {
         self.next_segment
     }
 
+    /// See [`super::Log::roll_at`].
+    pub fn end_segment_at(&mut self, bytes: u64) {
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.end >= bytes)
+        {
+            self.end_segment();
+        }
+    }
+
     /// What follows from a failed write: only want of room, or of open files, passes.
     fn refuse(
         &mut self,

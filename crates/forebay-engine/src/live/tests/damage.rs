@@ -1,10 +1,12 @@
 //! Pages of runs that are no longer what was written.
 
+use std::path::Path;
+
 use forebay_io::sim::{Dice, SimDisk};
 use forebay_io::{Disk, replace_file};
 
 use super::{create, open};
-use crate::live::{LiveDraft, LiveTable};
+use crate::live::{Budget, LiveDraft, LiveTable};
 
 /// Keys of which some lie in the middle of the run.
 const KEYS: u64 = 2000;
@@ -69,4 +71,54 @@ fn who_is_told_of_damage_finds_it_without_a_read() {
 fn open_after(disk: SimDisk, table: LiveTable) -> LiveTable {
     drop(table);
     open(&disk).unwrap()
+}
+
+/// Changes a byte of a value in a run's file, where all that have it mapped see it at once.
+#[allow(clippy::disallowed_methods)]
+fn flip_in_place(path: &Path, value: &[u8]) {
+    let bytes = std::fs::read(path).unwrap();
+    let found = bytes.windows(value.len()).position(|some| some == value);
+    let at = found.unwrap() + 1;
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[bytes[at] ^ 1], at as u64).unwrap();
+}
+
+#[test]
+fn a_merge_does_not_write_on_what_changed_after_it_was_read_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = crate::open(dir.path()).unwrap();
+    let draft = LiveDraft::ordered(Vec::new());
+    let table = store
+        .create_live(&super::name(), draft, &Budget::new(64 << 20))
+        .unwrap();
+    let value = |number: u64| format!("the value of key {number:06}").into_bytes();
+    for number in 0..KEYS {
+        let key = number.to_be_bytes();
+        table.update(&key, &value(number)).unwrap().wait().unwrap();
+    }
+    table.flush().unwrap();
+    let id = table.partitions()[0].id;
+    let first = table.content(id).unwrap().runs[0].id.clone();
+    let get = |number: u64| table.get(&number.to_be_bytes());
+    // Its checksum is compared, and that is remembered.
+    assert_eq!(get(1000).unwrap(), Some(value(1000)));
+    flip_in_place(&table.shared().files.run(&first), &value(1000));
+    assert!(get(1000).unwrap().is_some_and(|read| read != value(1000)));
+    table.update(b"z", b"1").unwrap().wait().unwrap();
+    let error = table.compact().unwrap_err();
+    assert!(error.is_damage(), "{error}");
+    // It is told of, as damage is that readers meet, and read by nobody from now on.
+    let met = table.damaged();
+    assert_eq!((met.len(), met[0].0), (1, id));
+    assert!(get(1000).unwrap_err().is_damage());
+    assert_eq!(get(5).unwrap(), Some(value(5)));
+    assert!(
+        table
+            .content(id)
+            .unwrap()
+            .runs
+            .iter()
+            .any(|run| run.id == first)
+    );
+    table.update(b"z", b"2").unwrap().wait().unwrap();
 }

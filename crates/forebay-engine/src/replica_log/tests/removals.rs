@@ -199,3 +199,60 @@ fn writers_and_readers_go_on_while_segments_are_removed() {
         assert_eq!(log.entries(group, 296, u64::MAX).unwrap().len(), 5);
     }
 }
+
+#[test]
+fn spare_room_is_given_up_where_the_disk_is_full_and_goes_with_the_log() {
+    let disk = SimDisk::new();
+    // What they promised takes more than a block.
+    let idlers: Vec<Change> = (2..200).map(idle).collect();
+    let (log, last) = busy(&disk, Durability::Os, &idlers);
+    log.trim(1, last);
+    (2..200).for_each(|group| log.trim(group, 2));
+    let spare = dir().with_extension("spare");
+    let is_there = |disk: &SimDisk| disk.exists(&spare).unwrap();
+    log.keep_spare();
+    log.keep_spare();
+    assert!(is_there(&disk));
+    // Of the simulated disk nothing comes back by that.
+    disk.fill_up();
+    assert!(log.remove_unneeded(0).is_err());
+    assert!(!is_there(&disk));
+    assert!(log.remove_unneeded(0).is_err());
+    disk.make_room();
+    let before = segments(&disk);
+    log.remove_unneeded(0).unwrap();
+    assert!(segments(&disk) < before);
+    log.keep_spare();
+    drop(log);
+    let (log, opened) = open(&disk).unwrap();
+    assert_eq!(opened.groups[&1].last, place(1, last));
+    drop(log);
+    ReplicaLog::remove(&disk, dir()).unwrap();
+    assert!(disk.files().is_empty(), "{:?}", disk.files());
+}
+
+#[test]
+fn segments_become_shorter_on_request() {
+    let disk = SimDisk::new();
+    let (log, _) = open_with(&disk, options(Durability::Os, 100_000)).unwrap();
+    let write = |from: u64, to: u64| {
+        for index in from..to {
+            append(&log, &[entries(1, &[(1, index)])]).unwrap();
+        }
+    };
+    write(1, 100);
+    assert_eq!(segments(&disk), 1);
+    // The one that is written to is long already.
+    log.set_segment_bytes(2000);
+    write(100, 101);
+    assert_eq!(segments(&disk), 2);
+    write(101, 201);
+    assert!(segments(&disk) > 5, "{}", segments(&disk));
+    log.trim(1, 200);
+    log.remove_unneeded(0).unwrap();
+    assert!(log.size_bytes() < 4000, "{}", log.size_bytes());
+    // No longer than the options say.
+    log.set_segment_bytes(u64::MAX);
+    write(201, 301);
+    assert!(segments(&disk) <= 2);
+}

@@ -60,7 +60,11 @@ fn of_catalog(client: &ClusterClient) -> anyhow::Result<Status> {
         status.without_coordinator(client.held_up_by().as_deref());
         return Ok(status);
     }
-    if status.tables.iter().any(|table| table.mode == TableMode::Live) {
+    if status
+        .tables
+        .iter()
+        .any(|table| table.mode == TableMode::Live)
+    {
         match client.live_state() {
             Ok(live) => live.into_iter().for_each(|live| status.tell_live(live)),
             Err(error) => status

@@ -1,0 +1,99 @@
+//! The room on a table's disk that flushes need.
+//!
+//! What is in memory has to become runs before logs can be shortened, so that room is nobody
+//! else's: merges end before they take it, and logs of replicas take no entries.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_io::Disk;
+use forebay_run::RunError;
+
+use crate::live::LiveTable;
+use crate::live::budget::Budget;
+use crate::live::error::LiveError;
+use crate::live::shared::LiveShared;
+
+/// What flushes need besides the bytes in memory: manifests, pages that are not full.
+const EXTRA_BYTES: u64 = 2 << 20;
+/// A merge looks for room each time that it has written so much.
+pub(crate) const MERGE_LOOK_BYTES: u64 = 1 << 20;
+
+/// Tells of the disk that a table lies on. It does not keep the table open.
+#[derive(Debug, Clone)]
+pub struct DiskRoom {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    budget: Arc<Budget>,
+}
+
+/// The room at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundRoom {
+    pub free_bytes: u64,
+    /// So much the tables in memory may need to be written to runs, all of the budget together.
+    pub flush_bytes: u64,
+}
+
+impl FoundRoom {
+    /// What is free besides that.
+    pub fn spare_bytes(&self) -> u64 {
+        self.free_bytes.saturating_sub(self.flush_bytes)
+    }
+}
+
+impl DiskRoom {
+    /// `None` where nobody knows how much is free.
+    pub fn look(&self) -> Option<FoundRoom> {
+        let free_bytes = self.disk.free_bytes(&self.dir).ok().flatten()?;
+        let memory_bytes = self.budget.write_bytes() as u64;
+        Some(FoundRoom {
+            free_bytes,
+            flush_bytes: memory_bytes + memory_bytes / 4 + EXTRA_BYTES,
+        })
+    }
+
+    /// Where the table lies.
+    pub fn dir(&self) -> &std::path::Path {
+        &self.dir
+    }
+
+    /// Has the tables of the budget written that have much in memory.
+    pub fn ask_for_flushes(&self) {
+        self.budget.ask_great_ones();
+    }
+}
+
+impl LiveTable {
+    /// Tells of the room on the table's disk.
+    pub fn disk_room(&self) -> DiskRoom {
+        self.shared().disk_room()
+    }
+}
+
+impl LiveShared {
+    fn disk_room(&self) -> DiskRoom {
+        DiskRoom {
+            disk: Arc::clone(self.disk()),
+            dir: self.files.dir.clone(),
+            budget: Arc::clone(self.budget()),
+        }
+    }
+
+    /// Ends a merge that would take the room that flushes need: it comes again later.
+    pub fn check_merge_room(&self) -> Result<(), LiveError> {
+        let room = self.disk_room();
+        let Some(found) = room.look().filter(|found| found.spare_bytes() == 0) else {
+            return Ok(());
+        };
+        room.ask_for_flushes();
+        let what = format!(
+            "no room to merge runs: {} bytes are free, of which what is in memory may need {}",
+            found.free_bytes, found.flush_bytes
+        );
+        let full = io::Error::new(io::ErrorKind::StorageFull, what);
+        let error = RunError::io(&self.files.runs(), "write to", full);
+        Err(self.shape.run_error(error))
+    }
+}

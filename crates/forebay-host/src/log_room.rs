@@ -1,0 +1,206 @@
+//! How much of the disk the log of a table's replicas may take.
+//!
+//! The log is one of several that share a disk with the runs that its entries become, and it can be
+//! shortened once they are runs. So:
+//!
+//! - what restarts need of it is at most a fifth of what would be free without it: beyond that, the
+//!   table's memory is written to runs;
+//! - what is kept for peers is at most as much, and nothing where the disk is short;
+//! - entries never take the room that memory needs to become runs: they wait until it was written.
+//!
+//! Segments are short where there is little room, so that they are soon removed.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use forebay_engine::live::{DiskRoom, FoundRoom};
+use forebay_engine::replica_log::{ReplicaLog, SEGMENT_BYTES};
+use tracing::debug;
+
+use crate::outside::WriteError;
+
+/// Between two looks at the disk so much is written at most.
+const LOOK_BYTES: u64 = 256 << 10;
+/// A log that needs less is not shortened for the sake of the disk.
+const LEAST_NEEDED_BYTES: u64 = 256 << 10;
+/// The shortest segments.
+const LEAST_SEGMENT_BYTES: u64 = 64 << 10;
+/// What is free divided by this is what the log may need, and as much what it may keep.
+const SHARE: u64 = 4;
+/// What is free divided by this is a segment.
+const SEGMENT_SHARE: u64 = 32;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct LogRoom {
+    /// None: nothing is known of the disk.
+    disk: Option<DiskRoom>,
+    /// So much may be written before the next look.
+    unlooked_bytes: AtomicU64,
+    /// How much was written since it was begun.
+    written_bytes: AtomicU64,
+    /// The same when the table was last to be written to runs; 0: it never was.
+    asked_bytes: AtomicU64,
+    is_short: AtomicBool,
+    is_refusing: AtomicBool,
+}
+
+/// What the log may do at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    /// So much of what restarts do not need.
+    pub kept_bytes: u64,
+    pub segment_bytes: u64,
+    /// The table is to be written to runs.
+    pub flushes: bool,
+    /// There is plenty.
+    pub is_plenty: bool,
+}
+
+impl Allowed {
+    fn of(found: FoundRoom, needed_bytes: u64, wished_bytes: u64) -> Self {
+        let is_tight = found.free_bytes < 2 * found.flush_bytes;
+        let spare_bytes = found.spare_bytes().saturating_sub(found.flush_bytes);
+        let segment_bytes = spare_bytes / SEGMENT_SHARE;
+        let is_long = needed_bytes > found.free_bytes / SHARE || is_tight;
+        Self {
+            kept_bytes: wished_bytes.min(spare_bytes / SHARE),
+            segment_bytes: segment_bytes.clamp(LEAST_SEGMENT_BYTES, SEGMENT_BYTES),
+            flushes: is_long && needed_bytes >= LEAST_NEEDED_BYTES,
+            is_plenty: !is_tight,
+        }
+    }
+}
+
+impl LogRoom {
+    pub fn on(disk: DiskRoom) -> Self {
+        Self {
+            disk: Some(disk),
+            ..Self::default()
+        }
+    }
+
+    /// Whether it should be trimmed soon.
+    pub fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// Refuses entries of so many bytes that would take the room that flushes need.
+    pub fn admit(&self, log: &ReplicaLog, bytes: u64) -> Result<(), WriteError> {
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let unlooked_bytes = self.unlooked_bytes.load(Ordering::Relaxed);
+        if bytes <= unlooked_bytes {
+            let left = unlooked_bytes - bytes;
+            self.unlooked_bytes.store(left, Ordering::Relaxed);
+            return Ok(());
+        }
+        let found = self.disk.as_ref().and_then(DiskRoom::look);
+        let (Some(disk), Some(found)) = (&self.disk, found) else {
+            self.unlooked_bytes.store(LOOK_BYTES, Ordering::Relaxed);
+            return Ok(());
+        };
+        let is_tight = found.free_bytes < 2 * found.flush_bytes;
+        if is_tight || log.size_bytes() > found.free_bytes / SHARE {
+            self.is_short.store(true, Ordering::Relaxed);
+        }
+        if is_tight {
+            disk.ask_for_flushes();
+        }
+        let refuses = found.spare_bytes() < bytes;
+        self.is_refusing.store(refuses, Ordering::Relaxed);
+        let unlooked_bytes = match refuses {
+            true => 0,
+            false => ((found.spare_bytes() - bytes) / 8).min(LOOK_BYTES),
+        };
+        self.unlooked_bytes.store(unlooked_bytes, Ordering::Relaxed);
+        match refuses {
+            true => Err(WriteError::Full(no_room(disk, found))),
+            false => Ok(()),
+        }
+    }
+
+    /// What the log may do now; `None` where nothing is known of the disk.
+    pub fn look(&self, log: &ReplicaLog, wished_bytes: u64) -> Option<Allowed> {
+        let found = self.disk.as_ref()?.look()?;
+        let (needed, all) = (log.needed_bytes(), log.size_bytes());
+        let allowed = Allowed::of(found, needed, wished_bytes);
+        let kept = all.saturating_sub(needed);
+        // Whoever was refused may have gone.
+        if found.free_bytes >= 2 * found.flush_bytes {
+            self.is_refusing.store(false, Ordering::Relaxed);
+        }
+        let is_refusing = self.is_refusing.load(Ordering::Relaxed);
+        let has_more = kept > allowed.kept_bytes + 2 * allowed.segment_bytes;
+        let is_short = allowed.flushes || is_refusing || has_more;
+        if is_short != self.is_short.swap(is_short, Ordering::Relaxed) {
+            debug!(
+                ?found,
+                needed, kept, "the log of replicas is short, or is not any more"
+            );
+        }
+        Some(allowed)
+    }
+
+    /// Whether the table is to be written to runs that was found to have to be: not for each
+    /// record.
+    pub fn asks(&self, least_bytes: u64) -> bool {
+        let written = self.written_bytes.load(Ordering::Relaxed);
+        let asked = self.asked_bytes.load(Ordering::Relaxed);
+        let is_due = asked == 0 || written >= asked + least_bytes;
+        if is_due || self.is_refusing.load(Ordering::Relaxed) {
+            self.asked_bytes.store(written.max(1), Ordering::Relaxed);
+            return true;
+        }
+        false
+    }
+}
+
+fn no_room(disk: &DiskRoom, found: FoundRoom) -> String {
+    format!(
+        "{}: No space left for entries: {} bytes are free, and what is in memory may need {} to \
+         be written. It goes on once that was written, or old entries were removed; if it does \
+         not, make room on the disk",
+        disk.dir().display(),
+        found.free_bytes,
+        found.flush_bytes
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn allowed(free_mib: u64, flush_mib: u64, needed_mib: u64) -> Allowed {
+        let found = FoundRoom {
+            free_bytes: free_mib * MIB,
+            flush_bytes: flush_mib * MIB,
+        };
+        Allowed::of(found, needed_mib * MIB, 64 * MIB)
+    }
+
+    #[test]
+    fn a_disk_with_plenty_keeps_what_was_asked_for() {
+        let found = allowed(100_000, 300, 200);
+        assert_eq!(found.kept_bytes, 64 * MIB);
+        assert_eq!(found.segment_bytes, SEGMENT_BYTES);
+        assert!(!found.flushes && found.is_plenty);
+    }
+
+    #[test]
+    fn a_log_gives_way_as_the_disk_fills() {
+        // Of 250 MiB a fifth is needed.
+        assert!(!allowed(200, 50, 49).flushes);
+        assert!(allowed(200, 50, 51).flushes);
+        let found = allowed(200, 50, 51);
+        assert_eq!(found.kept_bytes, 25 * MIB);
+        assert!(found.segment_bytes < 4 * MIB && found.is_plenty);
+        // Memory needs half of what is free: nothing is kept, and what is needed is written.
+        let tight = allowed(99, 50, 1);
+        assert_eq!(tight.kept_bytes, 0);
+        assert_eq!(tight.segment_bytes, LEAST_SEGMENT_BYTES);
+        assert!(tight.flushes && !tight.is_plenty);
+        // There is nothing to write.
+        assert!(!allowed(1, 2, 0).flushes);
+    }
+}

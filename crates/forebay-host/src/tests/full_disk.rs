@@ -1,0 +1,222 @@
+//! A replica on a disk that is small for what is written: the log gives way to runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_engine::live::{Budget, LiveDraft, LiveTable, PartitionContent, Replication};
+use forebay_engine::replica_log::{ReplicaLog, ReplicaLogOptions, SEGMENT_BYTES};
+use forebay_engine::{Held, PartitionId, Store, TableName};
+use forebay_io::sim::SeededRandom;
+use forebay_io::{Clock, Disk, SystemClock};
+use forebay_replica::{Durability, GroupId, PeerId, Refusal, Start};
+
+use super::fakes::ShelvedLoads;
+use super::ring::{Net, Port};
+use super::small_disk::SmallDisk;
+use crate::host::{HostParts, NewReplica, ReplicaHost};
+use crate::log_writer::TableLog;
+use crate::opening::{FoundReplica, open_replicas};
+use crate::outside::{StateError, Unpaced};
+use crate::partition_state::{Carrier, Commands, PartitionState, StateParts, place_of};
+use crate::replica_log::{EngineLog, KEPT_BYTES};
+
+const GROUP: GroupId = GroupId(100);
+const ME: PeerId = PeerId(1);
+const MIB: u64 = 1 << 20;
+/// Keys that are written again and again, and what each takes.
+const KEYS: u64 = 40;
+const VALUE_BYTES: usize = 10_000;
+
+/// Sets a key, eight bytes, to what follows.
+#[derive(Debug)]
+struct Set;
+
+impl Commands for Set {
+    fn run(&self, table: &LiveTable, _: u64, operations: &[u8]) -> Result<Bytes, StateError> {
+        let (key, value) = operations[1..].split_at(8);
+        let written = table.update(key, value).and_then(|commit| commit.wait());
+        match written {
+            Ok(()) => Ok(Bytes::new()),
+            Err(error) => Err(crate::partition_state::of_this_machine(error)),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Alone;
+
+impl Carrier for Alone {
+    fn bring(
+        &self,
+        _: GroupId,
+        _: PeerId,
+        _: forebay_replica::Place,
+    ) -> Result<PartitionContent, String> {
+        Err("there is nobody else".to_owned())
+    }
+}
+
+/// A node with the only replica of a table.
+struct Node {
+    disk: SmallDisk,
+    host: ReplicaHost,
+    log: Arc<EngineLog>,
+    table: LiveTable,
+}
+
+fn open_table(disk: &Arc<dyn Disk>, budget_bytes: usize) -> LiveTable {
+    let random = Arc::new(SeededRandom::new(1));
+    let clock = Arc::new(SystemClock);
+    let store = Store::open_or_create(Arc::clone(disk), clock, random, Path::new("/s")).unwrap();
+    let draft = LiveDraft::hashed().partitions(1);
+    let range = draft.partitions[0].clone();
+    let draft = draft.replicated(Replication::Leader);
+    let draft = draft.holding(&Held::Only(BTreeSet::new()));
+    let (name, budget) = (TableName::new("t").unwrap(), Budget::new(budget_bytes));
+    let table = store.create_live(&name, draft, &budget).unwrap();
+    let founder = Start::founder(GROUP, ME, &[ME], 0);
+    let content = PartitionContent {
+        applied: Some(place_of(&founder.applied)),
+        ..PartitionContent::empty(range)
+    };
+    table.install(content).unwrap();
+    table
+}
+
+impl Node {
+    fn new(disk_bytes: u64, budget_bytes: usize, kept_bytes: u64) -> Self {
+        let disk = SmallDisk::new(disk_bytes);
+        let as_disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let table = open_table(&as_disk, budget_bytes);
+        let options = ReplicaLogOptions {
+            table: TableName::new("t").unwrap(),
+            table_id: 1,
+            durability: forebay_engine::live::Durability::Os,
+            boot_id: 7,
+            segment_bytes: SEGMENT_BYTES,
+        };
+        let clock = Arc::new(SystemClock);
+        let dir = Path::new("/s/tables/t/replicas");
+        let log = ReplicaLog::open(as_disk, clock.clone(), dir, options).unwrap();
+        let replica = FoundReplica {
+            partition: PartitionId(0),
+            group: GROUP,
+            peer: ME,
+            is_new: true,
+            seed: 1,
+        };
+        let found = open_replicas(&table, log, Durability::Os, 7, &[replica]).unwrap();
+        found.log.keep_for_peers(kept_bytes);
+        let host = ReplicaHost::start(HostParts {
+            clock: clock.clone(),
+            post: Arc::new(Port(Arc::<Net>::default())),
+            pace: Arc::new(Unpaced),
+            appliers: 1,
+            first_request: 1,
+        });
+        let host = host.unwrap();
+        let log = Arc::clone(&found.log);
+        let parts = StateParts {
+            commands: Arc::new(Set),
+            carrier: Arc::new(Alone),
+            loads: Arc::<ShelvedLoads>::default(),
+        };
+        let state = PartitionState::new(table.clone(), PartitionId(0), GROUP, parts);
+        host.add(NewReplica {
+            start: found.starts.into_values().next().unwrap(),
+            log: TableLog::start(found.log, clock).unwrap(),
+            state: Arc::new(state),
+            nodes: BTreeMap::new(),
+        })
+        .unwrap();
+        Self {
+            disk,
+            host,
+            log,
+            table,
+        }
+    }
+
+    /// Sets a key; panics where that takes longer than anything takes that goes on at all.
+    fn set(&self, key: u64, value: &[u8]) {
+        let operations = [&[1], &key.to_be_bytes()[..], value].concat();
+        let operations = Bytes::from(operations);
+        let until = SystemClock.monotonic() + Duration::from_secs(60);
+        while SystemClock.monotonic() < until {
+            let (told, outcome) = channel();
+            let done = Box::new(move |outcome| drop(told.send(outcome)));
+            self.host.propose(GROUP, vec![(operations.clone(), done)]);
+            match outcome.recv_timeout(Duration::from_secs(60)) {
+                Ok(Ok(_)) => return,
+                Ok(Err(Refusal::Uncertain)) => {}
+                Ok(Err(_)) => SystemClock.sleep(Duration::from_millis(20)),
+                Err(_) => break,
+            }
+        }
+        panic!("stuck: {}", self.words());
+    }
+
+    fn words(&self) -> String {
+        let free = self.disk.free_bytes(Path::new("/s")).unwrap();
+        let stats = self.table.stats();
+        let (needed, kept) = self.log.size_bytes();
+        format!("free {free:?}, log needed {needed}, kept {kept}, {stats:?}")
+    }
+
+    /// Sets keys again and again, from some threads, until so much was written.
+    fn overwrite(&self, bytes: u64) {
+        let writes = bytes / VALUE_BYTES as u64;
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                scope.spawn(move || {
+                    for write in (writer..writes).step_by(4) {
+                        self.set(write % KEYS, &value_of(write));
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Differs in all bytes from write to write, so that nothing of it is packed.
+fn value_of(write: u64) -> Vec<u8> {
+    let mut dice = forebay_io::sim::Dice(write);
+    let words = (0..VALUE_BYTES / 8).map(|_| dice.next_u64().to_le_bytes());
+    words.flatten().collect()
+}
+
+#[test]
+fn one_partition_overwritten_again_and_again_never_fills_a_small_disk() {
+    // What is kept is bounded by what is free, or by what was asked for; memory may take much of
+    // the disk, or little of it.
+    for (budget_bytes, kept_bytes) in [(24 << 20, KEPT_BYTES), (24 << 20, MIB), (4 << 20, MIB)] {
+        let node = Node::new(24 * MIB, budget_bytes, kept_bytes);
+        node.overwrite(80 * MIB);
+        let most_bytes = node.disk.most_bytes();
+        assert!(most_bytes < 22 * MIB, "{most_bytes}: {}", node.words());
+        for key in 0..KEYS {
+            let value = node.table.get(&key.to_be_bytes()).unwrap().unwrap();
+            assert_eq!(value.len(), VALUE_BYTES);
+        }
+        let (needed, kept) = node.log.size_bytes();
+        assert!(needed + kept < 14 * MIB, "{}", node.words());
+        assert_eq!(node.table.stats().failed, None);
+    }
+}
+
+#[test]
+fn what_is_kept_for_peers_goes_where_somebody_else_fills_the_disk() {
+    let node = Node::new(64 * MIB, 4 << 20, KEPT_BYTES);
+    node.overwrite(20 * MIB);
+    let (_, kept) = node.log.size_bytes();
+    assert!(kept > 4 * MIB, "{}", node.words());
+    node.disk.leave(0);
+    // Without a restart, and without that anything is made free.
+    node.overwrite(10 * MIB);
+    let (_, kept) = node.log.size_bytes();
+    assert!(kept < 4 * MIB, "{}", node.words());
+}
