@@ -28,8 +28,8 @@ pub(super) fn spare_path(dir: &Path) -> PathBuf {
 }
 
 impl ReplicaLog {
-    /// Sees that there is some room for the removal of segments. For when the disk has plenty; where
-    /// it cannot be made, the next call tries again.
+    /// Sees that there is some room for the removal of segments. For when the disk has plenty;
+    /// where it cannot be made, the next call tries again.
     pub fn keep_spare(&self) {
         let mut spare = self.removing.lock();
         if spare.is_there || !self.disk.keeps_blocks() {
