@@ -44,8 +44,8 @@ def is_whole(made):
 
 @pytest.fixture
 def skewed(cluster, tmp_path):
-    """Five nodes of a zone, an ordered table of three partitions with rows in all of them, and a source
-    whose rows all lie in the last."""
+    """Five nodes of a zone, an ordered table with rows in its three partitions, and a source whose
+    rows all lie in the last."""
     made = cluster(5, zones=1)
     bounds = ["--boundary", "k0010000", "--boundary", "k0020000"]
     made.store.run("create", "t", *ORDERED, *bounds, "--replicas", "3")
@@ -122,9 +122,7 @@ def test_a_load_with_a_plan_cuts_and_moves_before_its_rows_come(skewed, tmp_path
 
 def test_partitions_are_cut_and_moved_under_writes_into_them(skewed):
     made = skewed
-    made.store.run(
-        "create", "n", *ORDERED, "--boundary", "k5", "--replicas", "3", "--delta", "i64"
-    )
+    made.store.run("create", "n", *ORDERED, "--boundary", "k5", "--replicas", "3", "--delta", "i64")
     counted = names(40, 30_000)
     source, _ = write(made.directory / "numbers.parquet", names(NEW, 25_000), 1000)
     counting = Counting(made.nodes, counted, table="n")
@@ -170,8 +168,10 @@ def test_what_dies_during_a_plan_loses_nothing(skewed, who):
         command.communicate()
     else:
         coordinator = made.coordinator()
-        killed = coordinator if who == "coordinator" else next(
-            node for node in made.nodes if node is not coordinator
+        killed = (
+            coordinator
+            if who == "coordinator"
+            else next(node for node in made.nodes if node is not coordinator)
         )
         killed.kill()
         killed.start().comes_up()

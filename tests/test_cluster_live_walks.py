@@ -183,8 +183,9 @@ def test_ranges_are_deleted_beside_writers(made):
             for rounds in range(1, 6):
                 wanted = 30 * rounds
                 wait_for(
-                    lambda wanted=wanted: len(acknowledged) == 3
-                    and min(map(len, acknowledged.values())) > wanted,
+                    lambda wanted=wanted: (
+                        len(acknowledged) == 3 and min(map(len, acknowledged.values())) > wanted
+                    ),
                     "all have written",
                     RESUMES_S,
                 )

@@ -120,9 +120,11 @@ def test_each_rule_is_tried_and_leads_to_a_document():
 def test_a_cluster_that_is_well(made):
     revisions = lambda name: {value(node, name) for node in made.nodes}  # noqa: E731
     wait_for(
-        lambda: revisions("forebay_cluster_revision")
-        == revisions("forebay_cluster_served_revision")
-        == {made.status()["revision"]},
+        lambda: (
+            revisions("forebay_cluster_revision")
+            == revisions("forebay_cluster_served_revision")
+            == {made.status()["revision"]}
+        ),
         "all serve the newest revision",
     )
     coordinators = [node for node in made.nodes if value(node, "forebay_cluster_coordinator")]
@@ -214,9 +216,7 @@ def test_a_live_table_whose_nodes_die(made):
             client.set(f"carts:{i}", i)
     for name in ("leaderless_partitions", "ailing_replicas", "silent_replicas"):
         assert found(name) == [0, 0, 0], name
-    wait_for(
-        lambda: found("replica_behind_entries") == [0, 0, 0], "followers have all", 40, STEP_S
-    )
+    wait_for(lambda: found("replica_behind_entries") == [0, 0, 0], "followers have all", 40, STEP_S)
 
     last = made.coordinator()
     first, second = (node for node in made.nodes if node is not last)

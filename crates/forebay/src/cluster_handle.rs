@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_cluster::HostPort;
 use forebay_cluster::catalog::CatalogError;
 use forebay_cluster::client::{ClusterPointers, UnderWay, Watcher};
-use forebay_cluster::model::{LoadStage, Phase, Rebalance, Rollout, TableLoad};
+use forebay_cluster::model::{LoadStage, Phase, Rebalance, Rollout, TableLoad, Wish};
 use forebay_cluster::status::Status;
 use forebay_engine::StoreError;
 use forebay_load::progress::{Progress, Unit};
@@ -117,7 +117,11 @@ impl ToldSteps {
 
     fn rebalance(&mut self, plan: &Rebalance, drawing: &Drawing) {
         if self.moved.is_none() {
-            drawing.stage("moving", Some(plan.copied_bytes), Unit::Bytes);
+            let what = match plan.wish {
+                Wish::Insert { .. } => "cutting and moving partitions",
+                _ => "moving",
+            };
+            drawing.stage(what, Some(plan.copied_bytes), Unit::Bytes);
             self.moved = Some((plan.request.to_string(), 0));
         }
         self.moved_so_far(plan.done_bytes, drawing);

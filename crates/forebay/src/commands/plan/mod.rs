@@ -33,7 +33,7 @@ pub struct Plan {
 
 #[derive(Debug, Subcommand)]
 pub enum Planner {
-    Insert(insert_args::Insert),
+    Insert(Box<insert_args::Insert>),
     Replicas(replicas::Replicas),
     Place(place::Place),
     Workload(workload::Workload),
@@ -41,7 +41,7 @@ pub enum Planner {
 
 pub fn run(args: Plan, context: &Context) -> anyhow::Result<Outcome> {
     match args.planner {
-        Planner::Insert(args) => insert::run(args, context),
+        Planner::Insert(args) => insert::run(*args, context),
         Planner::Replicas(args) => replicas::run(&args, context),
         Planner::Place(args) => place::run(&args, context),
         Planner::Workload(args) => workload::run(&args, context),
