@@ -4,7 +4,7 @@
 //! Every replica of a partition takes in what is loaded, so each counts as one that is inserted
 //! into, on a node of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use forebay_engine::live::PartitionSize;
 use forebay_engine::{Bound, Bounds, PartitionId, TableName};
@@ -123,8 +123,10 @@ impl<'m> KnownTable<'m> {
         let machines = model.all_nodes().filter(|node| {
             holds(&node.id) || (node.is_up() && !model.work.drained.contains(&node.id))
         });
+        let mut machines: Vec<&NodeEntry> = machines.collect();
+        machines.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Self {
-            machines: machines.collect(),
+            machines,
             groups,
             sizes,
             drained,
@@ -201,7 +203,7 @@ impl<'m> KnownTable<'m> {
             let table = table.clone();
             Some(SplitChange { table, at })
         });
-        let splits: Vec<SplitChange> = splits.collect();
+        let splits = by_halves(splits.collect());
         let mut batches = Vec::new();
         if !splits.is_empty() {
             batches.push(MoveBatch {
@@ -276,6 +278,21 @@ impl<'m> KnownTable<'m> {
     }
 }
 
+/// Cuts in such an order that what one cuts off can be cut while the rest is: the middle first,
+/// then those of both halves.
+fn by_halves(mut splits: Vec<SplitChange>) -> Vec<SplitChange> {
+    splits.sort_by(|a, b| a.at.cmp(&b.at));
+    let mut ordered = Vec::with_capacity(splits.len());
+    let mut parts = VecDeque::from([&splits[..]]);
+    while let Some(part) = parts.pop_front() {
+        if let Some((middle, after)) = part[part.len() / 2..].split_first() {
+            ordered.push(middle.clone());
+            parts.extend([&part[..part.len() / 2], after]);
+        }
+    }
+    ordered
+}
+
 /// A place of a table's order as the planner's key.
 fn key_of(bound: &Bound) -> Key {
     match bound {
@@ -289,5 +306,30 @@ fn bound_of(key: &Key) -> Option<Bound> {
         (_, Some(bytes)) => Some(Bound::Key(bytes.to_vec())),
         (Key::Integer(slot), _) => u16::try_from(*slot).ok().map(Bound::Slot),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_of_a_partition_begin_in_its_middle() {
+        let split = |slot: u16| SplitChange {
+            table: TableName::new("t").unwrap(),
+            at: Bound::Slot(slot),
+        };
+        for count in 0..40 {
+            let ordered = by_halves((0..count).rev().map(split).collect());
+            let mut slots: Vec<Bound> = ordered.into_iter().map(|split| split.at).collect();
+            if count > 2 {
+                assert_eq!(slots[0], Bound::Slot(count / 2));
+            }
+            slots.sort();
+            assert!(slots.into_iter().eq((0..count).map(Bound::Slot)));
+        }
+        let order = by_halves((0..7).map(split).collect()).into_iter();
+        let order: Vec<Bound> = order.map(|split| split.at).collect();
+        assert_eq!(order, [3, 1, 5, 0, 2, 4, 6].map(Bound::Slot));
     }
 }
