@@ -203,6 +203,29 @@ def test_what_cannot_be_planned_is_refused_with_what_to_do(skewed, tmp_path, sto
     assert "no plan of forebay plan insert" in refuse("load", *source, "--plan", other)
     empty = tmp_path / "empty.csv"
     empty.write_text("id,v\n")
-    assert "no rows" in refuse("plan", "insert", "t", empty, "--key", "{id}", code=2)
+    assert "no rows" in refuse("plan", "insert", "t", empty, "--key", "{id}")
+    bad = tmp_path / "bad.csv"
+    bad.write_text("id,v\n" + "".join(f"{'' if i % 100 == 0 else i},x\n" for i in range(1000)))
+    words = ["plan", "insert", "t", bad, "--key", "{id}"]
+    assert "10 bad rows" in refuse(*words) and "--bad-rows skip" in refuse(*words)
+    assert made.store.json(*words, "--bad-rows", "skip")["rejected"] == 10
+    assert "a plan writes no rows" in refuse(*words, "--bad-rows", tmp_path / "rows", code=2)
+    other.write_text(
+        json.dumps(
+            {
+                "wish": {"insert": {"table": "t"}},
+                "batches": [
+                    {
+                        "copied_bytes": 0,
+                        "lists": [],
+                        "splits": [{"table": "u", "at": {"key": "k5"}}],
+                    }
+                ],
+                "copies": {},
+            }
+        )
+    )
+    words = refuse("load", *source, "--plan", other)
+    assert "cuts table u, which is not what it is for" in words
     assert "--input" in refuse("plan", "insert", "--input", other, "--key", "{id}", code=2)
     assert partitions(made) == 3

@@ -8,7 +8,7 @@ use forebay_run::hash::SLOTS;
 use super::Step;
 use super::groups::GroupWatch;
 use super::requests::Refusal;
-use crate::model::{GroupEntry, HalfIds, PeerEntry, PeerState, SplitChange, fresh_id};
+use crate::model::{GroupEntry, HalfIds, PeerEntry, PeerState, SplitChange, Wish, fresh_id};
 use crate::time::BEAT_LOST;
 
 impl Step<'_> {
@@ -19,9 +19,14 @@ impl Step<'_> {
         all.any(|group| group.splits_off.is_some())
     }
 
-    /// Whether a table can be cut there; whether it can be now shows later.
-    pub fn check_split(&self, split: &SplitChange) -> Result<(), String> {
+    /// Whether a plan may cut a table there; whether it can be now shows later.
+    pub fn check_split(&self, wish: &Wish, split: &SplitChange) -> Result<(), String> {
         let SplitChange { table, at } = split;
+        if !matches!(wish, Wish::Insert { table: planned } if planned == table) {
+            return Err(format!(
+                "the plan cuts table {table}, which is not what it is for: make it anew"
+            ));
+        }
         let Some(groups) = self.model.groups.get(table) else {
             return Err(format!("the cluster has no live table {table}"));
         };
@@ -144,6 +149,9 @@ fn check_place(table: &TableName, order: Option<&Bound>, at: &Bound) -> Result<(
         (Some(Bound::Key(_)), Bound::Slot(_)) => {
             Err(format!("table {table} is ordered: it is cut at a key"))
         }
+        (_, Bound::Key(key)) if key.is_empty() => Err(format!(
+            "table {table} begins with the empty key: it is cut at a later one"
+        )),
         (_, Bound::Key(key)) if key.len() > MAX_KEY_BYTES => Err(format!(
             "a key of {} bytes: keys have up to {MAX_KEY_BYTES}",
             key.len()

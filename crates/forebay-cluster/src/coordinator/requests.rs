@@ -327,7 +327,7 @@ impl Step<'_> {
         for batch in &plan.batches {
             fits(&self.model, batch)?;
             let mut splits = batch.splits.iter();
-            splits.try_for_each(|split| self.check_split(split))?;
+            splits.try_for_each(|split| self.check_split(&plan.wish, split))?;
         }
         let mut after = self.model.clone();
         for batch in &plan.batches {

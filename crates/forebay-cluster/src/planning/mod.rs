@@ -115,7 +115,7 @@ pub enum PlanningError {
     Moving,
     #[error(
         "how much {count} of the partitions of table {table} hold is not known: they have no leader, or it was elected \
-         just now; ask again in some seconds (forebay cluster status)"
+         just now; ask again in some seconds, and if that lasts, start the nodes that are down (forebay cluster status)"
     )]
     Unsurveyed { table: TableName, count: usize },
     #[error("table {table} has {count} replicas already")]

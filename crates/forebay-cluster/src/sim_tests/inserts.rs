@@ -313,6 +313,6 @@ mod tests {
             table: TableName::new("other").unwrap(),
             at: Bound::Slot(5),
         };
-        assert!(refused(nobodys).contains("has no live table other"));
+        assert!(refused(nobodys).contains("table other, which is not what it is for"));
     }
 }

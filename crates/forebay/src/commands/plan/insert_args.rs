@@ -27,8 +27,8 @@ use crate::commands::reading::{SourceArgs, WorkArgs};
 ///
 /// Prints what the plan costs, what no moves would cost, what no plan comes below, and a drawing of
 /// it. With --json one object {dest, moves, cost, cost_no_moves, lower_bound, s_max, o_max, splits,
-/// partitions, plan}, and of a table also {table, rows, bytes, exact, partition_bytes,
-/// copied_bytes}.
+/// partitions, plan}, and of a table also {table, rows, bytes, exact, rejected,
+/// partition_bytes, copied_bytes}.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Insert {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use anyhow::bail;
 use forebay_engine::TableName;
 use forebay_load::encode::Verb;
 use forebay_load::load::{LoadRequest, LoadSample, Sampler, sample};
+use forebay_load::push::BadRows;
 use forebay_load::sort::Duplicates;
 use forebay_plan::draw::text;
 use serde::Serialize;
@@ -29,6 +31,8 @@ struct ToldInsert<'a> {
     bytes: u64,
     /// Whether rows and bytes are counts.
     exact: bool,
+    /// Bad rows among those that were read.
+    rejected: u64,
     partition_bytes: u64,
     copied_bytes: u64,
     #[serde(flatten)]
@@ -59,11 +63,22 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
     let (draw, sources) = (args.draw.take(), std::mem::take(&mut args.sources));
     let sampler = args.of_table.sampler.unwrap_or(Sampler::Split);
     let request = request(&table, sources, args.of_table, context)?;
+    if !matches!(request.bad_rows, BadRows::Fail | BadRows::Skip) {
+        wrong!(
+            "--bad-rows FILE is for forebay load: a plan writes no rows; skip leaves them out here"
+        );
+    }
     let machine = (&context.clock, &*context.random);
     let sampled = sample(&request, &live.options, sampler, machine, &**drawing)?;
     context.stop_drawing(drawing);
+    let advice =
+        "--bad-rows skip plans without them, and forebay load says what is wrong with each";
+    if sampled.rejected > 0 && matches!(request.bad_rows, BadRows::Fail) {
+        let bad = human::counted(sampled.rejected, "bad row");
+        bail!("{bad} among those that were read, which a load would stop at: {advice}");
+    }
     if sampled.rows == 0 {
-        wrong!("the sources have no rows that could be loaded: there is nothing to plan");
+        bail!("the sources have no rows that could be loaded: there is nothing to plan");
     }
     let search = Search { mode, time };
     let (_, made) = plan_insert(&cluster, &table, &sampled, &planning, search, context)?;
@@ -79,6 +94,7 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         rows: sampled.rows,
         bytes: sampled.bytes,
         exact: sampled.is_exact,
+        rejected: sampled.rejected,
         partition_bytes: made.partition_bytes,
         copied_bytes: made.proposal.copied_bytes(),
         insert: &serde_json::to_value(&made.insert)?,

@@ -89,7 +89,7 @@ pub fn apply(args: &Apply, context: &Context) -> anyhow::Result<Outcome> {
     let bytes = context.disk.read(&args.file);
     let bytes = bytes.with_context(|| format!("cannot read {path}"))?;
     let plan: MovePlan = serde_json::from_slice(&bytes)
-        .with_context(|| format!("{path} is no plan of forebay cluster plan --output"))?;
+        .with_context(|| format!("{path} is no plan of forebay cluster plan or plan insert"))?;
     let drawing: Drawing = Drawing::new(context.progress());
     let cluster = context.cluster_drawn(&drawing)?;
     let (_, model) = cluster.client().model()?;
