@@ -101,8 +101,8 @@ pub struct Load {
     pub ttl_column: Option<String>,
 
     /// In a cluster, what is done before rows come: auto cuts and moves the table's partitions so
-    /// that all nodes take part alike, by the rows that were read (`forebay plan insert`); FILE is
-    /// of `forebay plan insert --output`; none leaves them where they are
+    /// that all nodes take part alike, by the rows that were read (forebay plan insert); FILE is
+    /// a plan that this wrote; none leaves them where they are
     #[arg(
         long,
         value_name = "auto|none|FILE",
