@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use forebay_engine::live::{DiskRoom, FoundRoom};
 use forebay_engine::replica_log::{ReplicaLog, SEGMENT_BYTES};
+use parking_lot::Mutex;
 use tracing::debug;
 
 use crate::outside::WriteError;
@@ -26,6 +27,8 @@ const LEAST_NEEDED_BYTES: u64 = 256 << 10;
 const LEAST_SEGMENT_BYTES: u64 = 64 << 10;
 /// What is free divided by this is what the log may need, and as much what it may keep.
 const SHARE: u64 = 4;
+/// While nothing is written and the disk was not short, a look holds for so many trims.
+const TAKEN_TRIMS: u32 = 16;
 /// What is free divided by this is a segment.
 const SEGMENT_SHARE: u64 = 32;
 
@@ -42,6 +45,15 @@ pub(crate) struct LogRoom {
     asked_bytes: AtomicU64,
     is_short: AtomicBool,
     is_refusing: AtomicBool,
+    seen: Mutex<Option<SeenRoom>>,
+}
+
+/// What a look came to, when so much was written, and how often it was taken for true since.
+#[derive(Debug, Clone, Copy)]
+struct SeenRoom {
+    written_bytes: u64,
+    allowed: Allowed,
+    taken: u32,
 }
 
 /// What the log may do at a moment.
@@ -120,6 +132,10 @@ impl LogRoom {
 
     /// What the log may do now; `None` where nothing is known of the disk.
     pub fn look(&self, log: &ReplicaLog, wished_bytes: u64) -> Option<Allowed> {
+        let written_bytes = self.written_bytes.load(Ordering::Relaxed);
+        if let Some(allowed) = self.known(written_bytes) {
+            return Some(allowed);
+        }
         let found = self.disk.as_ref()?.look()?;
         let (needed, all) = (log.needed_bytes(), log.size_bytes());
         let allowed = Allowed::of(found, needed, wished_bytes);
@@ -137,7 +153,24 @@ impl LogRoom {
                 needed, kept, "the log of replicas is short, or is not any more"
             );
         }
+        *self.seen.lock() = Some(SeenRoom {
+            written_bytes,
+            allowed,
+            taken: 0,
+        });
         Some(allowed)
+    }
+
+    /// Of a thousand idle groups each asks every second.
+    fn known(&self, written_bytes: u64) -> Option<Allowed> {
+        let mut seen = self.seen.lock();
+        let is_short = self.is_short();
+        let holds = |seen: &&mut SeenRoom| {
+            seen.written_bytes == written_bytes && seen.taken < TAKEN_TRIMS && !is_short
+        };
+        let seen = seen.as_mut().filter(holds)?;
+        seen.taken += 1;
+        Some(seen.allowed)
     }
 
     /// Whether the table is to be written to runs that was found to have to be: not for each

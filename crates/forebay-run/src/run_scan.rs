@@ -71,7 +71,7 @@ impl RunScan {
     }
 
     /// Compares the checksum of each page that the scan comes to, also of those that were compared
-    /// before: for whoever writes on what the scan reads. Some percent of what a merge takes.
+    /// before: for whoever writes on what the scan reads.
     pub fn comparing(mut self) -> Self {
         self.comparing = true;
         self

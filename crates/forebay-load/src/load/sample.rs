@@ -15,8 +15,7 @@ use crate::push::looking::Looking;
 use crate::push::read::Read;
 use crate::sort::{Duplicates, key_samples};
 
-/// Which rows of the sources are drawn: the samplers of the Planned Bulk paper's implementation
-/// (section 4.1).
+/// Which rows of the sources are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampler {
     /// The first rows of many parts of the sources, 100,000 at most. Soon done; of parts that are
