@@ -19,6 +19,7 @@ use crate::live::part::{PartFound, PartView};
 use crate::live::run::LiveRun;
 use crate::live::shape::{KeyPlace, PartTime};
 use crate::live::shared::LiveShared;
+use crate::live::traffic::SampledRead;
 
 /// Some keys as they were at one moment, those of one partition together: no write lies between
 /// two of them. Made by [`LiveTable::snapshot_keys`](crate::live::LiveTable::snapshot_keys); it
@@ -37,6 +38,8 @@ struct LiveRoute<'k> {
     newest: Option<CowOperation<'static>>,
     view: Arc<PartView>,
     time: PartTime,
+    /// Its length counts.
+    sampled: Option<SampledRead>,
 }
 
 impl LiveRoute<'_> {
@@ -58,7 +61,11 @@ impl KeySnapshot<'_, '_> {
         let route = &self.routes[index];
         let newest = route.newest.clone();
         let (view, shape) = (&route.view, (&*self.table.shape, route.time));
-        view.stored(shape, route.place, route.key, newest, wait)
+        let found = view.stored(shape, route.place, route.key, newest, wait)?;
+        if let Some(Some(stored)) = &found {
+            self.table.count_length(route.sampled, Some(&stored.value));
+        }
+        Ok(found)
     }
 }
 
@@ -73,7 +80,9 @@ impl LiveShared {
             let only = |route| LiveRoute::only_run(route).map(|run| (&*run.run, route.place.hash));
             look_ahead(routes.iter().map(only), &mut ahead);
             for (route, ahead) in routes.iter().zip(ahead) {
-                values.push(self.finish(route, ahead)?);
+                let value = self.finish(route, ahead)?;
+                self.count_length(route.sampled, value.as_deref());
+                values.push(value);
             }
         }
         Ok(values)
@@ -125,7 +134,7 @@ impl LiveShared {
         let mut routes: Vec<Option<LiveRoute<'k>>> = Vec::new();
         routes.resize_with(keys.len(), || None);
         for of_partition in placed.chunk_by(|a, b| a.0 == b.0) {
-            let part = match self.lock_to_read(of_partition[0].0, wait) {
+            let mut part = match self.lock_to_read(of_partition[0].0, wait) {
                 Attempt::Done(part) => part,
                 Attempt::Moved => return Attempt::Moved,
                 Attempt::Waits => return Attempt::Waits,
@@ -138,7 +147,16 @@ impl LiveShared {
                     newest: part.memtable.get(place, key).map(|found| found.to_owned()),
                     view: Arc::clone(&part.view),
                     time: part.time(),
+                    sampled: None,
                 });
+            }
+            let sampled = part
+                .traffic
+                .read_many(of_partition.len() as u64, of_partition[0].0);
+            if let Some((_, index, _)) = of_partition.last()
+                && let Some(route) = &mut routes[*index]
+            {
+                route.sampled = sampled;
             }
             let view = Arc::clone(&part.view);
             drop(part);

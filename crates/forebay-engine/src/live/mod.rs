@@ -17,7 +17,7 @@
 //! | `write`, `transact`, `batch`, `commit`, `log` | the way of a write                      |
 //! | `applied`, `entry`, `entry_load`, `copies` | partitions as replicas: applying what was decided, copies |
 //! | `removal`, `removed` | deleting ranges of keys by one record                         |
-//! | `snapshot`, `many`, `scan`, `watch` | reading; hearing of writes                        |
+//! | `snapshot`, `many`, `scan`, `watch`, `traffic` | reading; hearing of writes; counting both |
 //! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
 //! | `pause`          | holding up the writes to some partitions                                |
 //! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
@@ -31,8 +31,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
-//! # let dir = dir.path();
-//! let store = forebay_engine::open(dir)?;
+//! let store = forebay_engine::open(dir.path())?;
 //! let budget = Budget::new(256 << 20);
 //! let draft = LiveDraft::hashed()
 //!     .delta(DeltaKind::AddI64)
@@ -102,6 +101,7 @@ mod stored;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod transact;
 mod turns;
 mod watch;
@@ -138,6 +138,7 @@ pub use self::snapshot::{LiveLookup, Snapshot};
 pub use self::split::DecidedCut;
 pub use self::stats::LiveStats;
 pub use self::stored::LiveInfo;
+pub use self::traffic::PartitionTraffic;
 pub use self::transact::LockedKeys;
 pub use self::watch::KeyWatch;
 pub use self::write::MAX_VALUE_BYTES;
@@ -570,8 +571,7 @@ impl LiveTable {
     }
 
     /// How to write such a run, of at most so many records, with so many bytes of keys and values;
-    /// see also
-    /// [`RunOptions::for_keys_of`].
+    /// see also [`RunOptions::for_keys_of`].
     pub fn run_options(&self, records: u64, bytes: u64) -> RunOptions {
         self.shared().ingest_options(records, bytes)
     }

@@ -28,6 +28,7 @@ use crate::live::mini::MiniRun;
 use crate::live::removed::{KeyRange, Removed, cursors_of};
 use crate::live::run::LiveRun;
 use crate::live::shape::{KeyPlace, PartTime, Shape};
+use crate::live::traffic::PartitionTraffic;
 use crate::live::watch::Watchers;
 
 /// How many sorted buffers are merged into one run in memory, by the writer that filled the last
@@ -68,6 +69,7 @@ pub(crate) struct LivePart {
     pub scratch: Vec<u8>,
     pub watchers: Watchers,
     pub access: Access,
+    pub traffic: PartitionTraffic,
     /// Of a replicated partition: boxed, as others have none.
     pub applied: Option<Box<Applied>>,
 }

@@ -18,6 +18,7 @@ use crate::live::part::{LivePart, PartFound, PartView, SnapshotPart};
 use crate::live::scan::LiveScan;
 use crate::live::shape::{KeyPlace, PartTime, Shape};
 use crate::live::shared::LiveShared;
+use crate::live::traffic::SampledRead;
 use crate::live::watch::KeyWatch;
 use crate::route::Router;
 
@@ -42,6 +43,9 @@ pub struct Snapshot {
 
 type Newest = (Option<CowOperation<'static>>, Arc<PartView>, PartTime);
 
+/// The same, and whether the read's length is to be told.
+type CountedNewest = (Newest, Option<SampledRead>);
+
 impl LiveShared {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
         match self.look_up(key, true)? {
@@ -61,26 +65,34 @@ impl LiveShared {
     #[inline]
     fn look_up(&self, key: &[u8], wait: bool) -> Result<PartFound, LiveError> {
         let place = self.shape.place(key);
-        let Some((newest, view, time)) = self.newest_or_wait(place, key, wait)? else {
+        let Some(((newest, view, time), sampled)) = self.newest_or_wait(place, key, wait)? else {
             return Ok(PartFound::Waits);
         };
-        view.get((&self.shape, time), place, key, newest, wait)
+        let found = view.get((&self.shape, time), place, key, newest, wait)?;
+        if let PartFound::Value(value) = &found {
+            self.count_length(sampled, value.as_deref());
+        }
+        Ok(found)
     }
 
     /// See [`LiveTable::stored`](crate::live::LiveTable::stored).
     #[inline]
     pub fn stored(&self, key: &[u8], wait: bool) -> Result<Option<Option<Stored>>, LiveError> {
         let place = self.shape.place(key);
-        let Some((newest, view, time)) = self.newest_or_wait(place, key, wait)? else {
+        let Some(((newest, view, time), sampled)) = self.newest_or_wait(place, key, wait)? else {
             return Ok(None);
         };
-        view.stored((&self.shape, time), place, key, newest, wait)
+        let found = view.stored((&self.shape, time), place, key, newest, wait)?;
+        if let Some(Some(stored)) = &found {
+            self.count_length(sampled, Some(&stored.value));
+        }
+        Ok(found)
     }
 
     /// `None` where it would have to wait and may not.
     pub fn expires_ms(&self, key: &[u8], wait: bool) -> Result<Option<Option<u64>>, LiveError> {
         let place = self.shape.place(key);
-        let Some((newest, view, time)) = self.newest_or_wait(place, key, wait)? else {
+        let Some(((newest, view, time), _)) = self.newest_or_wait(place, key, wait)? else {
             return Ok(None);
         };
         let resolved = view.resolve(&self.shape, place, key, newest, wait)?;
@@ -110,11 +122,14 @@ impl LiveShared {
         place: KeyPlace,
         key: &[u8],
         wait: bool,
-    ) -> Result<Option<Newest>, LiveError> {
+    ) -> Result<Option<CountedNewest>, LiveError> {
         loop {
             let partition = self.partition_at(place, key)?;
             match self.lock_to_read(partition, wait) {
-                Attempt::Done(part) => return Ok(Some(self.newest_in(part, place, key))),
+                Attempt::Done(mut part) => {
+                    let sampled = part.traffic.read(partition);
+                    return Ok(Some((self.newest_in(part, place, key), sampled)));
+                }
                 Attempt::Moved => {}
                 Attempt::Waits => return Ok(None),
             }

@@ -28,6 +28,7 @@ use crate::live::record;
 use crate::live::settle::settle;
 use crate::live::shape::KeyPlace;
 use crate::live::shared::{GATE_FULL, LiveShared};
+use crate::live::traffic::operand_bytes;
 
 /// The longest value, in bytes, and the most bytes of a batch.
 pub const MAX_VALUE_BYTES: usize = 512 << 20;
@@ -67,6 +68,7 @@ impl LiveShared {
             }
         };
         part.memtable.add(&self.shape, place, key, operation)?;
+        part.traffic.wrote(1, key.len() + operand_bytes(operation));
         part.watchers.written(key);
         part.wrote(bound);
         self.finish_write(part, partition, lsn)
@@ -161,6 +163,7 @@ impl LiveShared {
                 freeze = Some(part.seal(&self.memory) | freeze.unwrap_or(false));
             }
         }
+        part.traffic.wrote(batch.len() as u64, batch.bytes().len());
         part.wrote(bound);
         if let Some(grown) = part.count_buffer(&self.memory) {
             freeze = Some(grown | freeze.unwrap_or(false));

@@ -17,6 +17,7 @@ mod removal;
 mod replicas;
 mod split;
 mod together;
+mod traffic;
 mod unwaiting;
 
 use std::collections::BTreeMap;
