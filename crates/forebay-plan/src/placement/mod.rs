@@ -6,11 +6,13 @@
 //! - [`routing`]: what a placement can carry, by maximum flow.
 //! - [`measure`]: a placement's figures.
 //! - [`migrate`]: the least data shipped from the current placement to a good enough one.
+//! - [`leaders`]: placement of partitions that one of their replicas answers for.
 //! - [`report`]: all of it for one input, and the drawing.
 //! - [`workload`] and [`simulate`]: the paper's workloads, and requests routed to a placement.
 
 pub mod cluster;
 pub mod layout;
+pub mod leaders;
 pub mod measure;
 pub mod migrate;
 pub mod replicas;

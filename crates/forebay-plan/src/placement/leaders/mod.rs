@@ -1,0 +1,142 @@
+//! Placement of partitions that one of their replicas, the leader, answers for.
+//!
+//! In the paper's model (`migrate`) whoever holds a partition takes a part of its load. Here the
+//! load on a partition lies on its leader, and its followers have what they apply of writes. So
+//! there are two ways to relieve a node, and the one that copies nothing comes first:
+//!
+//! 1. Another replica leads: one partition at a time, as long as the sum of the squares of the
+//!    nodes' loads falls; then two at once for the hottest node, by which leaders are exchanged or
+//!    passed on over a third node.
+//! 2. A replica goes to another node, which may lead from then on: the one that lowers the sum
+//!    most. Then 1 again, as often as copies are allowed and the hottest node is above what is
+//!    wanted.
+//!
+//! Of the states after each copy the first is taken whose hottest node is within 0.5% of the best.
+
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+use state::LedState;
+
+/// A node, by its number.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LedNode {
+    /// Replicas in different zones stay so.
+    pub zone: u32,
+    /// Whether it may get replicas.
+    pub takes: bool,
+    /// Whether it may come to lead.
+    pub may_lead: bool,
+    /// Load that is none of these partitions'.
+    pub other_load: f64,
+}
+
+/// A partition, by its number.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LedPartition {
+    /// The nodes that hold it, the one that is to lead first.
+    pub holders: Vec<u32>,
+    /// What it costs the node that leads, and each of the others: no more than that.
+    pub leader_load: f64,
+    pub follower_load: f64,
+    pub bytes: u64,
+}
+
+/// What is planned for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LedCluster {
+    pub nodes: Vec<LedNode>,
+    pub partitions: Vec<LedPartition>,
+}
+
+/// How far a plan goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LeaderLimits {
+    /// Replicas that are copied at most.
+    pub most_copies: usize,
+    /// Nothing more is copied once the bound is this share of the hottest node's load.
+    pub share: f64,
+}
+
+/// Who is to hold what, and what comes of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeaderPlan {
+    /// Of each partition the nodes that are to hold it, the one that is to lead first.
+    pub lists: Vec<Vec<u32>>,
+    /// Of each node.
+    pub before: Vec<f64>,
+    pub after: Vec<f64>,
+    /// The mean load of the nodes that may get replicas or have a load.
+    pub mean: f64,
+    /// No placement of these partitions has a less loaded hottest node.
+    pub bound: f64,
+    /// Partitions that come to be led by another node.
+    pub handed_over: usize,
+    /// Replicas that are copied, and their bytes.
+    pub copies: usize,
+    pub copied_bytes: u64,
+}
+
+impl LeaderPlan {
+    /// The hottest node's load before and afterwards.
+    pub fn hottest(&self) -> (f64, f64) {
+        (most(&self.before), most(&self.after))
+    }
+}
+
+fn most(loads: &[f64]) -> f64 {
+    loads.iter().copied().fold(0.0, f64::max)
+}
+
+/// Plans. REQUIRES: holders are numbers of nodes, and of a partition distinct.
+pub fn place_leaders(cluster: &LedCluster, limits: LeaderLimits) -> LeaderPlan {
+    let mut state = LedState::of(cluster);
+    let (before, mean) = (state.loads().to_vec(), state.mean());
+    let bound = bound(cluster, mean);
+    state.hand_over();
+    let mut found = vec![state.clone()];
+    let wanted = bound / limits.share.max(f64::MIN_POSITIVE);
+    while found.len() <= limits.most_copies && state.hottest() > wanted && state.copy_one() {
+        state.hand_over();
+        found.push(state.clone());
+    }
+    let best = found
+        .iter()
+        .map(LedState::hottest)
+        .fold(f64::INFINITY, f64::min);
+    let good = |state: &&LedState<'_>| state.hottest() <= best * 1.005;
+    let chosen = found.iter().find(good).unwrap_or(&state);
+    let lists = chosen.lists().to_vec();
+    let known = cluster.partitions.iter().zip(&lists);
+    let handed_over = known
+        .clone()
+        .filter(|(known, list)| known.holders.first() != list.first());
+    let new = known.clone().map(|(known, list)| {
+        let is_new = |node: &&u32| !known.holders.contains(node);
+        (known.bytes, list.iter().filter(is_new).count())
+    });
+    let new: Vec<(u64, usize)> = new.collect();
+    LeaderPlan {
+        handed_over: handed_over.count(),
+        copies: new.iter().map(|(_, copies)| copies).sum(),
+        copied_bytes: new
+            .iter()
+            .map(|(bytes, copies)| bytes * *copies as u64)
+            .sum(),
+        after: chosen.loads().to_vec(),
+        before,
+        mean,
+        bound,
+        lists,
+    }
+}
+
+/// Someone leads the hottest partition, and someone has at least the mean.
+fn bound(cluster: &LedCluster, mean: f64) -> f64 {
+    let partitions = cluster.partitions.iter();
+    let hottest = partitions.map(|partition| partition.leader_load);
+    let others = cluster.nodes.iter().map(|node| node.other_load);
+    hottest.chain(others).fold(mean, f64::max)
+}
