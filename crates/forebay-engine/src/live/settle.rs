@@ -68,10 +68,15 @@ impl LiveShared {
         Some(stamped)
     }
 
+    /// Whether inserts are settled when they are written.
+    #[inline]
+    pub fn settles(&self) -> bool {
+        self.options.expiry != Expiry::Never
+    }
+
     /// Whether a batch has inserts that must be settled by reading.
     pub fn must_settle(&self, batch: &Batch) -> bool {
-        self.options.expiry != Expiry::Never
-            && batch.records().any(|(_, operation)| is_insert(&operation))
+        self.settles() && batch.records().any(|(_, operation)| is_insert(&operation))
     }
 }
 

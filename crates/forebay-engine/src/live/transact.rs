@@ -3,7 +3,6 @@
 //! [`LiveTable::transact`] reads all keys before it asks what is to be written. Here each value is
 //! read when it is asked for, under the same lock, and whoever asks lets go of it when it likes.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_run::operation::CowOperation;
@@ -15,6 +14,7 @@ use crate::live::commit::Commit;
 use crate::live::error::LiveError;
 use crate::live::expiry::Stored;
 use crate::live::part::{LivePart, PartFound};
+use crate::live::shape::KeyPlace;
 use crate::live::shared::LiveShared;
 
 /// So many bytes of values at most are brought into memory before the lock is taken.
@@ -79,13 +79,13 @@ impl LiveShared {
         let Some(&first) = keys.first() else {
             return Ok(None);
         };
-        let (partition, mut part) = loop {
-            let partition = self.partition_of_all(first, keys)?;
+        let (located, mut part) = loop {
+            let (located, places) = self.locate_all(first, keys)?;
             if by.wait == Wait::AsNeeded {
-                self.warm(partition, keys)?;
+                self.warm(located.partition, &places, keys)?;
             }
-            match self.lock_to_write(partition, by)? {
-                Attempt::Done(part) => break (partition, part),
+            match self.lock_to_write(located.partition, by)? {
+                Attempt::Done(part) => break (located, part),
                 Attempt::Moved => {}
                 Attempt::Waits => return Ok(None),
             }
@@ -96,22 +96,19 @@ impl LiveShared {
             part: &part,
             waits: by.wait == Wait::AsNeeded,
         });
-        let known = HashMap::new();
-        let decided = (&batch, by.bound);
-        let commit = self.write_decided(part, (partition, first), known, decided)?;
+        let commit = self.write_decided(part, located, &[], (&batch, by.bound))?;
         Ok(Some((commit, outcome)))
     }
 
     /// Brings the pages of keys into memory, while others write.
-    fn warm(&self, partition: usize, keys: &[&[u8]]) -> Result<(), LiveError> {
+    fn warm(&self, partition: usize, places: &[KeyPlace], keys: &[&[u8]]) -> Result<(), LiveError> {
         let (view, time) = {
             let part = self.parts.at(partition).lock();
             (Arc::clone(&part.view), part.time())
         };
         let shape = (&*self.shape, time);
         let mut bytes = 0;
-        for key in keys {
-            let place = self.shape.place(key);
+        for (&place, key) in places.iter().zip(keys) {
             let found = view.get(shape, place, key, None::<CowOperation<'_>>, true)?;
             if let PartFound::Value(Some(value)) = found {
                 bytes += value.len();

@@ -26,9 +26,10 @@ use crate::live::log::{LogError, Lsn};
 use crate::live::part::LivePart;
 use crate::live::record;
 use crate::live::settle::settle;
-use crate::live::shape::KeyPlace;
+use crate::live::shape::{KeyPlace, Shape};
 use crate::live::shared::{GATE_FULL, LiveShared};
 use crate::live::traffic::operand_bytes;
+use crate::route::Router;
 
 /// The longest value, in bytes, and the most bytes of a batch.
 pub const MAX_VALUE_BYTES: usize = 512 << 20;
@@ -38,6 +39,26 @@ const LOG_FACTOR: u64 = 4;
 
 /// What some keys hold.
 type Values = Vec<Option<Stored>>;
+
+/// A key, where it lies, and the place of its partition: worked out once, as hashing costs a write
+/// of one key more than anything else.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LocatedKey<'k> {
+    key: &'k [u8],
+    place: KeyPlace,
+    pub partition: usize,
+}
+
+impl LocatedKey<'_> {
+    /// Where a key lies, which may be this one.
+    #[inline]
+    fn place_of(&self, shape: &Shape, key: &[u8]) -> KeyPlace {
+        match key == self.key {
+            true => self.place,
+            false => shape.place(key),
+        }
+    }
+}
 
 impl LiveShared {
     /// Waits as needed.
@@ -91,15 +112,15 @@ impl LiveShared {
         by: Writing<'_>,
     ) -> Result<Option<Commit<'_>>, LiveError> {
         loop {
-            let Some((partition, _)) = self.check_batch(batch)? else {
+            let Some(first) = self.check_batch(batch, None)? else {
                 return Ok(Some(Commit::nothing(self)));
             };
             if self.must_settle(batch) {
                 return self.write_settled(batch, by);
             }
-            match self.lock_to_write(partition, by)? {
+            match self.lock_to_write(first.partition, by)? {
                 Attempt::Done(part) => {
-                    return self.apply_batch(part, partition, batch, by.bound).map(Some);
+                    return self.apply_batch(part, first, batch, by.bound).map(Some);
                 }
                 Attempt::Moved => {}
                 Attempt::Waits => return Ok(None),
@@ -107,26 +128,47 @@ impl LiveShared {
         }
     }
 
-    /// The partition of all keys of a batch, and the first of them; `None` of an empty one.
-    fn check_batch<'b>(&self, batch: &'b Batch) -> Result<Option<(usize, &'b [u8])>, LiveError> {
-        let router = self.parts.routing();
-        let mut first: Option<(usize, &[u8])> = None;
+    /// The first key of a batch, whose partition is that of all; `None` of an empty one. `known`
+    /// may be one of them: its partition is locked.
+    fn check_batch<'k>(
+        &self,
+        batch: &'k Batch,
+        known: Option<LocatedKey<'k>>,
+    ) -> Result<Option<LocatedKey<'k>>, LiveError> {
+        let mut router = None;
+        let mut first: Option<LocatedKey<'_>> = None;
         for (key, operation) in batch.records() {
             self.check(key, &operation)?;
-            let partition = self.partition_by(&router, self.shape.place(key), key)?;
+            let located = match known.filter(|known| known.key == key) {
+                Some(known) => known,
+                None => {
+                    let router = router.get_or_insert_with(|| self.parts.routing());
+                    self.locate(router, key)?
+                }
+            };
             match first {
-                None => first = Some((partition, key)),
-                Some((other, first)) if other != partition => {
-                    return Err(self.across(first, key));
+                None => first = Some(located),
+                Some(first) if first.partition != located.partition => {
+                    return Err(self.across(first.key, key));
                 }
                 Some(_) => {}
             }
         }
         if batch.bytes().len() > MAX_BATCH_BYTES {
-            let (_, key) = first.unwrap_or_default();
+            let key = first.map_or(&[][..], |first| first.key);
             return Err(self.too_large(key, batch.bytes().len(), MAX_BATCH_BYTES));
         }
         Ok(first)
+    }
+
+    fn locate<'k>(&self, router: &Router, key: &'k [u8]) -> Result<LocatedKey<'k>, LiveError> {
+        let place = self.shape.place(key);
+        let partition = self.partition_by(router, place, key)?;
+        Ok(LocatedKey {
+            key,
+            place,
+            partition,
+        })
     }
 
     fn across(&self, first: &[u8], second: &[u8]) -> LiveError {
@@ -137,11 +179,11 @@ impl LiveShared {
         }
     }
 
-    /// REQUIRES: the batch passed [`LiveShared::check_batch`] and is of this partition.
+    /// REQUIRES: the batch passed [`LiveShared::check_batch`], which found this first key.
     fn apply_batch<'a>(
         &'a self,
         mut part: MutexGuard<'_, LivePart>,
-        partition: usize,
+        first: LocatedKey<'_>,
         batch: &Batch,
         bound: Option<&BoundEntry>,
     ) -> Result<Commit<'a>, LiveError> {
@@ -156,7 +198,7 @@ impl LiveShared {
         };
         let mut freeze = None;
         for (key, operation) in batch.records() {
-            let place = self.shape.place(key);
+            let place = first.place_of(&self.shape, key);
             part.memtable.add(&self.shape, place, key, operation)?;
             part.watchers.written(key);
             if part.memtable.is_full() {
@@ -172,7 +214,7 @@ impl LiveShared {
             return Ok(Commit::new(self, lsn));
         };
         drop(part);
-        self.after_seal(partition, freeze, batch.bytes().len());
+        self.after_seal(first.partition, freeze, batch.bytes().len());
         Ok(Commit::new(self, lsn))
     }
 
@@ -212,57 +254,70 @@ impl LiveShared {
             let written = self.write_batch(&batch, by)?;
             return Ok(written.map(|commit| (commit, outcome)));
         };
-        let places: Vec<KeyPlace> = keys.iter().map(|key| self.shape.place(key)).collect();
-        let (partition, (part, values)) = loop {
-            let partition = self.partition_of_all(first, keys)?;
-            match self.lock_and_read(partition, &places, keys, by)? {
-                Attempt::Done(read) => break (partition, read),
+        let (located, (part, values)) = loop {
+            let (located, places) = self.locate_all(first, keys)?;
+            match self.lock_and_read(located.partition, &places, keys, by)? {
+                Attempt::Done(read) => break (located, read),
                 Attempt::Moved => {}
                 Attempt::Waits => return Ok(None),
             }
         };
-        let present = values.iter().map(Option::is_some);
-        let present = keys.iter().copied().zip(present).collect();
+        let present = match self.settles() {
+            true => keys
+                .iter()
+                .copied()
+                .zip(values.iter().map(Option::is_some))
+                .collect(),
+            false => Vec::new(),
+        };
         let (batch, outcome) = decide(values);
-        let decided = (&batch, by.bound);
-        let commit = self.write_decided(part, (partition, first), present, decided)?;
+        let commit = self.write_decided(part, located, &present, (&batch, by.bound))?;
         Ok(Some((commit, outcome)))
     }
 
-    /// The one partition that keys lie in, of which `first` is one.
-    pub(super) fn partition_of_all(
+    /// Where keys of one partition lie, of which `first` is the first.
+    pub(super) fn locate_all<'k>(
         &self,
-        first: &[u8],
+        first: &'k [u8],
         keys: &[&[u8]],
-    ) -> Result<usize, LiveError> {
+    ) -> Result<(LocatedKey<'k>, Vec<KeyPlace>), LiveError> {
         let router = self.parts.routing();
-        let partition = self.partition_by(&router, self.shape.place(first), first)?;
-        for other in keys {
-            if self.partition_by(&router, self.shape.place(other), other)? != partition {
-                return Err(self.across(first, other));
+        let located = self.locate(&router, first)?;
+        let mut places = Vec::with_capacity(keys.len());
+        for &key in keys {
+            if key == first {
+                places.push(located.place);
+                continue;
             }
+            let other = self.locate(&router, key)?;
+            if other.partition != located.partition {
+                return Err(self.across(first, key));
+            }
+            places.push(other.place);
         }
-        Ok(partition)
+        Ok((located, places))
     }
 
-    /// Writes what was decided with the partition of `key` locked; `present` tells of keys that
-    /// were read.
+    /// Writes what was decided with the partition of a key locked; `present` tells of keys that
+    /// were read, where inserts are settled.
     pub(super) fn write_decided<'a>(
         &'a self,
         part: MutexGuard<'_, LivePart>,
-        (partition, key): (usize, &[u8]),
-        present: HashMap<&[u8], bool>,
+        located: LocatedKey<'_>,
+        present: &[(&[u8], bool)],
         (batch, bound): (&Batch, Option<&BoundEntry>),
     ) -> Result<Commit<'a>, LiveError> {
-        match self.check_batch(batch)? {
+        match self.check_batch(batch, Some(located))? {
             None => Ok(Commit::nothing(self)),
-            Some((other, first)) if other != partition => Err(self.across(key, first)),
-            Some(_) => {
+            Some(first) if first.partition != located.partition => {
+                Err(self.across(located.key, first.key))
+            }
+            Some(first) => {
                 let settled = self.settled_batch(&part, present, batch)?;
                 let batch = settled.as_ref().unwrap_or(batch);
                 match batch.is_empty() {
                     true => Ok(Commit::nothing(self)),
-                    false => self.apply_batch(part, partition, batch, bound),
+                    false => self.apply_batch(part, first, batch, bound),
                 }
             }
         }
@@ -273,12 +328,13 @@ impl LiveShared {
     fn settled_batch<'k>(
         &self,
         part: &LivePart,
-        mut present: HashMap<&'k [u8], bool>,
+        present: &[(&'k [u8], bool)],
         batch: &'k Batch,
     ) -> Result<Option<Batch>, LiveError> {
         if !self.must_settle(batch) {
             return Ok(None);
         }
+        let mut present: HashMap<&[u8], bool> = present.iter().copied().collect();
         let time = part.time();
         for (key, _) in batch.records() {
             if !present.contains_key(key) {

@@ -31,7 +31,20 @@ impl Held<'_> {
     }
 
     /// What a key holds; `None` where that is not held.
+    #[inline]
     pub fn stored(
+        self,
+        source: Source<'_>,
+        key: &[u8],
+        may_wait: bool,
+    ) -> Result<Option<Option<Stored>>, CommandError> {
+        match self.is_nothing() {
+            true => Ok(None),
+            false => self.stored_in(source, key, may_wait),
+        }
+    }
+
+    fn stored_in(
         self,
         source: Source<'_>,
         key: &[u8],

@@ -55,6 +55,7 @@ impl<'a> Args<'a> {
     }
 
     /// Whether the argument at `index` is this word, whatever its case.
+    #[inline]
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.get(index).eq_ignore_ascii_case(word.as_bytes())
     }
