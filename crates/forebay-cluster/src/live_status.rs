@@ -11,6 +11,7 @@ use crate::ids::NodeId;
 use crate::lost_majority::LostPartition;
 use crate::model::{GroupEntry, Model, PeerEntry, PeerState, TableEntry};
 use crate::time::Now;
+use crate::traffic_status::TrafficStatus;
 
 /// A group without a leader for so long is told of.
 const LEADERLESS: Duration = Duration::from_secs(5);
@@ -37,6 +38,9 @@ pub struct LiveStatus {
     /// The first of those without a majority, and what is left of each.
     #[serde(default)]
     pub lost: Vec<LostPartition>,
+    /// How much is done where.
+    #[serde(default)]
+    pub traffic: TrafficStatus,
 }
 
 /// How the partitions of one table stand.
@@ -116,6 +120,7 @@ impl LiveStatus {
                 }
             }
         }
+        status.traffic = TrafficStatus::of(model, heard);
         (status.partitions > 0).then_some(status)
     }
 

@@ -12,6 +12,7 @@ use forebay_replica::{GroupId, Membership, PeerId};
 use serde::{Deserialize, Serialize};
 
 use crate::time::Now;
+use crate::traffic::ReplicaTraffic;
 
 /// How many groups a heartbeat tells of at most.
 pub const MOST_REPORTS: usize = 128;
@@ -40,6 +41,9 @@ pub struct GroupReport {
     /// How far it is with the load that is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadSaid>,
+    /// How much is done there; none: nothing, for long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<ReplicaTraffic>,
 }
 
 /// How far a replica is with a load.
@@ -114,8 +118,14 @@ impl GroupReport {
         self.problem.is_some() || self.ails
     }
 
+    /// How much is done there, as far as it is news: below a request a second nothing is.
+    fn requests_roughly(&self) -> u32 {
+        let minute = self.traffic.map_or(0, |traffic| traffic.minute.requests());
+        minute.saturating_add(60).ilog2()
+    }
+
     /// Whether another one is no news: how far a voter is behind changes with each write, and how
-    /// much a partition holds, too.
+    /// much a partition holds, and is asked, too.
     fn is_like(&self, other: &Self) -> bool {
         let shape = |report: &Self| {
             let lead = report.leads.as_ref();
@@ -132,7 +142,8 @@ impl GroupReport {
             let stranded = report.stranded.clone();
             let load = report.load.clone();
             let problem = (report.problem, report.ails);
-            (report.term, problem, behind, size, stranded, load)
+            let state = (report.term, problem, report.requests_roughly());
+            (state, behind, size, stranded, load)
         };
         let members = |report: &Self| report.leads.as_ref().map(|lead| lead.members.clone());
         shape(self) == shape(other) && members(self) == members(other)
@@ -211,6 +222,7 @@ impl Reporting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::TrafficRate;
 
     fn now(seconds: u64) -> Now {
         Now {
@@ -229,6 +241,7 @@ mod tests {
             leads: None,
             stranded: None,
             load: None,
+            traffic: None,
         }
     }
 
@@ -293,6 +306,24 @@ mod tests {
             !one.is_like(&lead(vec![(three, 1000)])),
             "it does not answer"
         );
+    }
+
+    #[test]
+    fn traffic_is_news_where_it_has_doubled() {
+        let asked = |reads: u64| GroupReport {
+            traffic: Some(ReplicaTraffic {
+                minute: TrafficRate {
+                    reads,
+                    ..TrafficRate::default()
+                },
+                ..ReplicaTraffic::default()
+            }),
+            ..report(1, 1)
+        };
+        assert!(report(1, 1).is_like(&asked(3)));
+        assert!(asked(70_000).is_like(&asked(90_000)));
+        assert!(!asked(70_000).is_like(&asked(140_000)));
+        assert!(!asked(70_000).is_like(&report(1, 1)));
     }
 
     #[test]

@@ -6,8 +6,10 @@ use forebay_engine::live::PartitionSize;
 use forebay_engine::{PartitionId, TableName};
 
 use super::{HeardSoFar, Step};
+use crate::ids::NodeId;
 use crate::live_status::LiveStatus;
-use crate::model::Survey;
+use crate::model::{GroupEntry, Survey, SurveyedPartition};
+use crate::traffic::ReplicaTraffic;
 
 /// How many marks are told in all: of many partitions fewer each.
 const MOST_MARKS: usize = 8192;
@@ -33,7 +35,7 @@ impl Step<'_> {
         let partitions: usize = survey.values().map(BTreeMap::len).sum();
         let most = MOST_MARKS / partitions.max(1);
         let sizes = survey.values_mut().flat_map(BTreeMap::values_mut);
-        sizes.for_each(|size| thin(size, most));
+        sizes.for_each(|one| thin(&mut one.size, most));
         Ok(survey)
     }
 
@@ -47,14 +49,27 @@ impl Step<'_> {
     fn survey_one(
         &self,
         table: &TableName,
-    ) -> Result<BTreeMap<PartitionId, PartitionSize>, String> {
+    ) -> Result<BTreeMap<PartitionId, SurveyedPartition>, String> {
         let groups = self.model.groups.get(table);
         let groups = groups.ok_or_else(|| format!("the cluster has no live table {table}"))?;
         let told = groups.all().filter_map(|group| {
             let leading = self.groups.leading(group.group)?;
-            Some((group.partition, leading.lead.size.clone()?))
+            let told = SurveyedPartition {
+                size: leading.lead.size.clone()?,
+                leader: Some(leading.node),
+                traffic: self.traffic_of(group),
+            };
+            Some((group.partition, told))
         });
         Ok(told.collect())
+    }
+
+    fn traffic_of(&self, group: &GroupEntry) -> Vec<(NodeId, ReplicaTraffic)> {
+        let told = group.staying().filter_map(|peer| {
+            let report = self.groups.report(group.group, peer)?;
+            Some((peer.node, report.traffic?))
+        });
+        told.collect()
     }
 }
 

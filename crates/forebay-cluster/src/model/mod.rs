@@ -39,7 +39,7 @@ pub use rebalance::{
 };
 pub use rollout::{Aim, OnFailure, Phase, Proof, Rollout, RolloutOptions, RolloutTable};
 pub use tables::{TableEntry, TablesPage};
-pub use work::{Answered, Outcome, Survey, WorkPage};
+pub use work::{Answered, Outcome, Survey, SurveyedPartition, WorkPage};
 
 use std::collections::{BTreeMap, BTreeSet};
 

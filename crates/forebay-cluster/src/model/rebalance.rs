@@ -40,6 +40,9 @@ pub enum Wish {
     /// A live table is made ready for a bulk insert: its partitions are cut, and moved so that all
     /// nodes take part alike.
     Insert { table: TableName },
+    /// The load on a live table comes to lie evenly on the nodes: others lead its partitions, or
+    /// hold them.
+    Place { table: TableName },
 }
 
 /// What is moved together: the next batch begins when this one is done, or nothing more.

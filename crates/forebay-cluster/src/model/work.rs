@@ -11,6 +11,7 @@ use super::names::{RequestId, RolloutId};
 use super::rebalance::Rebalance;
 use super::rollout::Rollout;
 use crate::ids::NodeId;
+use crate::traffic::ReplicaTraffic;
 
 /// See the module's text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +45,21 @@ fn is_zero(number: &u64) -> bool {
 
 /// About how much partitions of live tables hold, as their leaders told last. Those of which nobody
 /// told are not in it.
-pub type Survey = BTreeMap<TableName, BTreeMap<PartitionId, PartitionSize>>;
+pub type Survey = BTreeMap<TableName, BTreeMap<PartitionId, SurveyedPartition>>;
+
+/// What is known of a partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurveyedPartition {
+    #[serde(flatten)]
+    pub size: PartitionSize,
+    /// Who leads it; none: a coordinator of the version before does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<NodeId>,
+    /// How much is done there, by the nodes of its replicas; those that told of nothing are not in
+    /// it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<(NodeId, ReplicaTraffic)>,
+}
 
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -107,7 +107,10 @@ impl<'m> KnownTable<'m> {
         if model.work.moving().is_some() {
             return Err(PlanningError::Moving);
         }
-        let sizes = survey.get(table).cloned().unwrap_or_default();
+        let told = survey.get(table).into_iter().flatten();
+        let sizes: BTreeMap<PartitionId, PartitionSize> = told
+            .map(|(partition, told)| (*partition, told.size.clone()))
+            .collect();
         let unknown = groups
             .iter()
             .filter(|(group, _)| !sizes.contains_key(&group.partition));

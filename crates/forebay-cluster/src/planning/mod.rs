@@ -10,6 +10,7 @@ mod fits;
 mod insert;
 mod live_lists;
 mod picture;
+mod place;
 mod places;
 mod price;
 mod surveyed;
@@ -30,6 +31,10 @@ use crate::version::VersionSummary;
 pub use fits::fits;
 pub use insert::{BulkInsert, InsertProposal, propose_insert};
 pub use live_lists::check_live_lists;
+pub use place::{
+    FOLLOWED_WRITE, LED_WRITE, MeasuredLoads, PlaceByLoad, PlaceProposal, PlacedPartition,
+    loads_of, propose_place,
+};
 use places::Places;
 pub use price::carry_out;
 use price::price;

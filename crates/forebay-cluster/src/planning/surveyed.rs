@@ -8,7 +8,7 @@ use forebay_run::content::ContentSum;
 use forebay_run::hash::SLOTS;
 
 use super::Summaries;
-use crate::model::{GroupEntry, Model, MoveBatch, Survey};
+use crate::model::{GroupEntry, Model, MoveBatch, Survey, SurveyedPartition};
 use crate::version::{PartitionSummary, VersionSummary};
 
 /// The live tables of which something was told, with the partitions that batches cut them into.
@@ -35,11 +35,13 @@ pub fn surveyed(model: &Model, survey: &Survey, batches: &[MoveBatch]) -> Summar
 /// A partition, or what cuts make of it.
 fn pieces(
     group: &GroupEntry,
-    sizes: &BTreeMap<PartitionId, PartitionSize>,
+    told: &BTreeMap<PartitionId, SurveyedPartition>,
     cuts: &[&Bound],
 ) -> Vec<PartitionSummary> {
     let unknown = PartitionSize::default();
-    let size = sizes.get(&group.partition).unwrap_or(&unknown);
+    let size = told
+        .get(&group.partition)
+        .map_or(&unknown, |told| &told.size);
     let inner = cuts
         .iter()
         .filter(|cut| group.bounds.lower < ***cut && group.bounds.holds(cut));

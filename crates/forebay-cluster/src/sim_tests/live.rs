@@ -13,6 +13,7 @@ use forebay_replica::{
     Change, GroupId, Membership, PeerId, SplitEntry, Standing, next_change, next_leader,
 };
 
+use super::placed::traffic_of;
 use super::world::{Life, MS, SECOND, World};
 use crate::live::{ReplicaOrder, ReplicaOrders};
 use crate::node::FollowerEvent;
@@ -469,6 +470,7 @@ impl World {
                 stranded: stranded.filter(|_| lead.is_none() && problem.is_none()),
                 leads: lead,
                 load,
+                traffic: traffic_of(order.group, leads),
             });
         }
         reports

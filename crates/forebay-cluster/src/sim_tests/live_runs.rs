@@ -60,7 +60,7 @@ fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     world.outcome()
 }
 
-fn live(draft: LiveDraft) -> Box<LiveEntry> {
+pub fn live(draft: LiveDraft) -> Box<LiveEntry> {
     Box::new(LiveEntry {
         options: draft.options,
         replication: Replication::Leader,

@@ -20,6 +20,7 @@ mod lost;
 mod matrix;
 mod moving_checks;
 mod net;
+mod placed;
 mod plans;
 mod read_only;
 mod reads;

@@ -185,6 +185,7 @@ mod tests {
             leads: None,
             stranded: None,
             load: None,
+            traffic: None,
         }
     }
 

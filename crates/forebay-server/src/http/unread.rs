@@ -77,6 +77,8 @@ fn hide_live(live: &mut LiveStatus, hidden: &BTreeSet<String>) {
     let is_hidden = |table: &str| hidden.contains(table);
     live.tables.retain(|table, _| !is_hidden(table.as_str()));
     live.lost.retain(|lost| !is_hidden(lost.table.as_str()));
+    let hottest = &mut live.traffic.hottest;
+    hottest.retain(|hot| !is_hidden(hot.table.as_str()));
     for partitions in [
         &mut live.unfounded,
         &mut live.without_leader,

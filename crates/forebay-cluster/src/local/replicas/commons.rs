@@ -18,6 +18,7 @@ use super::settling::Settling;
 use super::shelf::CopyShelf;
 use super::sizes::SizesSeen;
 use super::staged_files::StagedFiles;
+use super::traffic::TrafficSeen;
 use super::{OpenLiveTables, ReplicaParts};
 use crate::live::ReplicaOrder;
 use crate::reports::ReplicaProblem;
@@ -69,6 +70,7 @@ pub struct ReplicaCommons {
     pub bell: Arc<Bell>,
     pub settling: Settling,
     pub sizes: SizesSeen,
+    pub traffic: TrafficSeen,
     pub clock: Arc<dyn Clock>,
     /// What keeps tables from being as they are to be.
     pub troubles: Mutex<BTreeMap<TableName, String>>,
@@ -98,6 +100,7 @@ impl ReplicaCommons {
             bell: Arc::default(),
             settling: Settling::new(Arc::clone(cache.clock())),
             sizes: SizesSeen::default(),
+            traffic: TrafficSeen::default(),
             clock: Arc::clone(cache.clock()),
             troubles: Mutex::default(),
         }

@@ -10,6 +10,7 @@ use crate::reports::{GroupReport, Lead, ReplicaProblem, Stranded};
 impl ReplicaCommons {
     /// Of all that are ordered and of which something is known.
     pub fn reports(&self) -> Vec<GroupReport> {
+        self.look_at_traffic();
         let standings = self.standings.lock().clone();
         let reports = standings.iter();
         reports
@@ -27,6 +28,7 @@ impl ReplicaCommons {
             leads: None,
             stranded: None,
             load: None,
+            traffic: None,
         };
         let log = match standing {
             ReplicaStanding::Made { term } => return plain(*term, None),
@@ -48,6 +50,7 @@ impl ReplicaCommons {
         let missed = self.has_missed(group).then_some(ReplicaProblem::Missed);
         GroupReport {
             load: self.load_said(group),
+            traffic: self.traffic.of(group),
             ails: facts.ails.is_some(),
             leads: lead(&facts).map(|lead| Lead {
                 size: self.size_of(group),

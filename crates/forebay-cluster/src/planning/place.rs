@@ -1,0 +1,334 @@
+//! Plans that have the load on a live table lie evenly on the nodes, by what nodes measured.
+//!
+//! Reads and writes of a partition go to the replica that leads it. So the plan changes first who
+//! leads, which copies nothing, and then where replicas are (`forebay_plan::placement::leaders`).
+//! Lists keep their lengths: a partition is on as many nodes as its table says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::{Bound, PartitionId, TableName};
+use forebay_plan::placement::leaders::{
+    LeaderLimits, LeaderPlan, LedCluster, LedNode, LedPartition, place_leaders,
+};
+use forebay_run::hash::SLOTS;
+
+use super::{PlanningError, Proposal, Summaries, price, surveyed, thinned};
+use crate::ids::{NodeId, Zone};
+use crate::model::{
+    GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, Survey, SurveyedPartition,
+    Wish,
+};
+use crate::traffic::{TrafficRate, TrafficWindow};
+
+/// What requests cost a node's processors, where a key that is read costs 1: a write costs its
+/// leader so much, and each follower that applies it so much. Measured; see
+/// docs/decisions/planners.md.
+pub const LED_WRITE: f64 = 4.0;
+pub const FOLLOWED_WRITE: f64 = 2.0;
+/// A partition that has so many times the mean load of the nodes is too hot for any.
+const TOO_HOT: f64 = 1.1;
+
+/// What is planned by.
+#[derive(Debug, Clone, Copy)]
+pub struct PlaceByLoad<'a> {
+    pub table: &'a TableName,
+    pub window: TrafficWindow,
+    pub limits: LeaderLimits,
+}
+
+/// A plan, as the planner sees it and as the cluster carries it out.
+#[derive(Debug)]
+pub struct PlaceProposal {
+    pub placed: LeaderPlan,
+    /// By the planner's numbers.
+    pub nodes: Vec<NodeId>,
+    pub partitions: Vec<PlacedPartition>,
+    pub proposal: Proposal,
+}
+
+/// A partition, and where it is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacedPartition {
+    pub partition: PartitionId,
+    /// What is done in it in a minute; writes count once.
+    pub rate: TrafficRate,
+    pub bytes: u64,
+    /// The nodes that hold it, the one that is to lead first.
+    pub before: Vec<NodeId>,
+    pub after: Vec<NodeId>,
+    /// Where its data divides evenly, if it is too hot for any node.
+    pub cut_at: Option<Bound>,
+}
+
+/// Makes a plan. `summaries` are of the batch tables, `survey` of all live ones.
+pub fn propose_place(
+    (model, summaries, survey): (&Model, &Summaries, &Survey),
+    by: &PlaceByLoad<'_>,
+    most_batch_bytes: u64,
+) -> Result<PlaceProposal, PlanningError> {
+    let known = LoadedTable::of(model, survey, by.table, by.window)?;
+    let placed = place_leaders(&known.cluster(model, survey, by), by.limits);
+    let partitions = known.partitions(&placed);
+    let batches = batches(model, by.table, &known, &partitions);
+    let mut held = surveyed(model, survey, &[]);
+    held.extend(summaries.clone());
+    let priced = price(model, &held, batches, Some(most_batch_bytes));
+    let wish = Wish::Place {
+        table: by.table.clone(),
+    };
+    Ok(PlaceProposal {
+        nodes: known.nodes.iter().map(|node| node.id).collect(),
+        partitions,
+        placed,
+        proposal: Proposal {
+            plan: priced.plan(wish),
+            nodes: priced.nodes,
+            copies: priced.copies,
+            thinned: thinned(model, &priced.after),
+        },
+    })
+}
+
+/// The load on the partitions of a table, in requests a minute.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasuredLoads {
+    /// How many nodes may hold it.
+    pub nodes: usize,
+    pub replicas: usize,
+    pub loads: Vec<f64>,
+}
+
+/// As nodes told.
+pub fn loads_of(
+    (model, survey): (&Model, &Survey),
+    table: &TableName,
+    window: TrafficWindow,
+) -> Result<MeasuredLoads, PlanningError> {
+    let known = LoadedTable::of(model, survey, table, window)?;
+    let rates = known.rates.iter();
+    Ok(MeasuredLoads {
+        nodes: known.nodes.len(),
+        replicas: model.table(table).map_or(0, |entry| entry.replicas),
+        loads: rates.map(|rate| rate.requests() as f64).collect(),
+    })
+}
+
+/// A live table as the cluster has it.
+struct LoadedTable<'m> {
+    groups: Vec<(&'m GroupEntry, &'m [NodeId])>,
+    told: Vec<&'m SurveyedPartition>,
+    rates: Vec<TrafficRate>,
+    nodes: Vec<&'m NodeEntry>,
+}
+
+impl<'m> LoadedTable<'m> {
+    fn of(
+        model: &'m Model,
+        survey: &'m Survey,
+        table: &TableName,
+        window: TrafficWindow,
+    ) -> Result<Self, PlanningError> {
+        let groups = model.wanted_groups(table);
+        if groups.is_empty() {
+            return Err(PlanningError::NoLiveTable(table.clone()));
+        }
+        if model.work.moving().is_some() {
+            return Err(PlanningError::Moving);
+        }
+        let of_table = survey.get(table);
+        let told = groups.iter().filter_map(|(group, _)| {
+            let told = of_table?.get(&group.partition)?;
+            Some(told)
+        });
+        let told: Vec<&SurveyedPartition> = told.collect();
+        if told.len() < groups.len() {
+            return Err(PlanningError::Unsurveyed {
+                table: table.clone(),
+                count: groups.len() - told.len(),
+            });
+        }
+        let holders: BTreeSet<NodeId> = groups
+            .iter()
+            .flat_map(|(_, list)| list.iter().copied())
+            .collect();
+        let nodes = model.all_nodes().filter(|node| {
+            holders.contains(&node.id) || (node.is_up() && !model.work.drained.contains(&node.id))
+        });
+        let mut nodes: Vec<&NodeEntry> = nodes.collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        if let Some(down) = nodes.iter().find(|node| !node.is_up()) {
+            return Err(PlanningError::Planner(format!(
+                "node {}, which has replicas of {table}, is down, and others do its work: start it, or put another \
+                 in its place (forebay cluster replace), then ask again",
+                down.name
+            )));
+        }
+        let rates: Vec<TrafficRate> = told.iter().map(|told| rate(told, window)).collect();
+        if rates.iter().all(|rate| rate.requests() == 0) {
+            return Err(PlanningError::Planner(format!(
+                "no node told of reads or writes of {table} in that time: nodes count from their start on, look every \
+                 10 s, and tell the coordinator within a minute (forebay cluster status shows what it knows)"
+            )));
+        }
+        Ok(Self {
+            groups,
+            told,
+            rates,
+            nodes,
+        })
+    }
+
+    fn number(&self, node: NodeId) -> Option<u32> {
+        let place = self.nodes.iter().position(|known| known.id == node);
+        place.map(|place| place as u32)
+    }
+
+    /// As the planner is to see it.
+    fn cluster(&self, model: &Model, survey: &Survey, by: &PlaceByLoad<'_>) -> LedCluster {
+        let mut zones: BTreeMap<&Zone, u32> = BTreeMap::new();
+        let others = other_loads(model, survey, by);
+        let nodes = self.nodes.iter().map(|node| {
+            let next = zones.len() as u32;
+            let is_drained = model.work.drained.contains(&node.id);
+            LedNode {
+                zone: *zones.entry(&node.zone).or_insert(next),
+                takes: node.is_up() && !is_drained,
+                may_lead: node.is_up(),
+                other_load: others.get(&node.id).copied().unwrap_or(0.0),
+            }
+        });
+        let nodes = nodes.collect();
+        let groups = self.groups.iter().zip(&self.told).zip(&self.rates);
+        let partitions = groups.map(|(((_, list), told), rate)| LedPartition {
+            holders: list.iter().filter_map(|node| self.number(*node)).collect(),
+            leader_load: rate.reads as f64 + LED_WRITE * rate.writes as f64,
+            follower_load: FOLLOWED_WRITE * rate.writes as f64,
+            bytes: told.size.bytes,
+        });
+        LedCluster {
+            partitions: partitions.collect(),
+            nodes,
+        }
+    }
+
+    fn partitions(&self, placed: &LeaderPlan) -> Vec<PlacedPartition> {
+        let too_hot = TOO_HOT * placed.mean;
+        let groups = self.groups.iter().zip(&self.told).zip(&self.rates);
+        let partitions = groups.zip(&placed.lists);
+        let placed = partitions.map(|((((group, list), told), rate), new)| {
+            let load = rate.reads as f64 + LED_WRITE * rate.writes as f64;
+            PlacedPartition {
+                partition: group.partition,
+                rate: *rate,
+                bytes: told.size.bytes,
+                before: list.to_vec(),
+                after: new
+                    .iter()
+                    .map(|number| self.nodes[*number as usize].id)
+                    .collect(),
+                cut_at: (load > too_hot).then(|| middle(group, told)).flatten(),
+            }
+        });
+        placed.collect()
+    }
+}
+
+/// What is done in a partition, whoever leads it. Reads are counted where they are done, and a
+/// mean over some time is of all who led meanwhile; writes are done by each replica.
+fn rate(told: &SurveyedPartition, window: TrafficWindow) -> TrafficRate {
+    let mut rate = TrafficRate::default();
+    for (_, traffic) in &told.traffic {
+        let one = traffic.over(window);
+        rate.reads += one.reads;
+        rate.read_bytes += one.read_bytes;
+        rate.writes = rate.writes.max(one.writes);
+        rate.written_bytes = rate.written_bytes.max(one.written_bytes);
+    }
+    rate
+}
+
+/// What nodes do for other live tables.
+fn other_loads(model: &Model, survey: &Survey, by: &PlaceByLoad<'_>) -> BTreeMap<NodeId, f64> {
+    let mut loads = BTreeMap::new();
+    for (table, _) in model.live_tables().filter(|(table, _)| *table != by.table) {
+        for told in survey.get(table).into_iter().flat_map(BTreeMap::values) {
+            for (node, traffic) in &told.traffic {
+                let rate = traffic.over(by.window);
+                let write = match told.leader == Some(*node) {
+                    true => LED_WRITE,
+                    false => FOLLOWED_WRITE,
+                };
+                *loads.entry(*node).or_insert(0.0) +=
+                    rate.reads as f64 + write * rate.writes as f64;
+            }
+        }
+    }
+    loads
+}
+
+/// Where about half of a partition's data lies below.
+fn middle(group: &GroupEntry, told: &SurveyedPartition) -> Option<Bound> {
+    let marks = &told.size.marks;
+    match (&group.bounds.lower, &group.bounds.upper) {
+        (Bound::Key(_), _) => marks.get(marks.len() / 2).cloned(),
+        (Bound::Slot(lower), upper) => {
+            let upper = match upper {
+                Some(Bound::Slot(upper)) => u32::from(*upper),
+                _ => SLOTS,
+            };
+            let middle = u32::from(*lower).midpoint(upper);
+            (middle > u32::from(*lower)).then_some(Bound::Slot(middle as u16))
+        }
+    }
+}
+
+/// Who only comes to lead goes first: nothing is copied for it.
+fn batches(
+    model: &Model,
+    table: &TableName,
+    known: &LoadedTable<'_>,
+    partitions: &[PlacedPartition],
+) -> Vec<MoveBatch> {
+    let layout = LayoutName::Table(table.clone());
+    let (mut led, mut moved) = (MoveBatch::default(), Vec::new());
+    for ((group, _), placed) in known.groups.iter().zip(partitions) {
+        let ranges = model.layouts.get(&layout);
+        let range = ranges.and_then(|ranges| ranges.within(&group.bounds).next());
+        let Some(range) = range.filter(|_| placed.before != placed.after) else {
+            continue;
+        };
+        let change = ListChange {
+            layout: layout.clone(),
+            bounds: group.bounds.clone(),
+            old: range.list.clone(),
+            new: changed(&range.list, &placed.after),
+        };
+        let has_same = |node: &NodeId| placed.before.contains(node);
+        match placed.after.iter().all(has_same) {
+            true => led.lists.push(change),
+            false => moved.push(MoveBatch {
+                lists: vec![change],
+                ..MoveBatch::default()
+            }),
+        }
+    }
+    let led = (!led.lists.is_empty()).then_some(led);
+    led.into_iter().chain(moved).collect()
+}
+
+/// A list that begins with these nodes. Whom they drive out take their places further back.
+fn changed(list: &[NodeId], first: &[NodeId]) -> Vec<NodeId> {
+    let mut out = list[..first.len().min(list.len())]
+        .iter()
+        .filter(|node| !first.contains(node));
+    let rest = list.iter().skip(first.len());
+    let rest = rest.filter_map(|node| match first.contains(node) {
+        true => out.next().copied(),
+        false => Some(*node),
+    });
+    first.iter().copied().chain(rest).collect()
+}
+
+#[cfg(test)]
+#[path = "place_tests.rs"]
+mod tests;

@@ -1,0 +1,108 @@
+//! Plans by the load on partitions, carried out in the simulator.
+
+use forebay_replica::GroupId;
+
+use crate::traffic::{ReplicaTraffic, TrafficRate};
+
+/// What a replica tells: groups are asked unlike each other, and only where they are led.
+pub fn traffic_of(group: GroupId, leads: bool) -> Option<ReplicaTraffic> {
+    let minute = TrafficRate {
+        reads: 600 * (group.0 % 7 + 1) * u64::from(leads),
+        writes: 60 * (group.0 % 3),
+        ..TrafficRate::default()
+    };
+    Some(ReplicaTraffic {
+        minute,
+        hour: minute,
+        day: minute,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use forebay_plan::placement::leaders::LeaderLimits;
+
+    use forebay_engine::live::LiveDraft;
+    use forebay_engine::{Bound, TableName};
+
+    use super::super::live_runs::{carts_on, live};
+    use super::super::world::World;
+    use crate::model::{Outcome, Survey};
+    use crate::planning::{PlaceByLoad, PlaceProposal, propose_place};
+    use crate::request::Request;
+    use crate::traffic::TrafficWindow;
+
+    fn wide() -> TableName {
+        TableName::new("wide").unwrap()
+    }
+
+    /// Five nodes have a table of two partitions, and one of twelve.
+    fn two_tables(seed: u64) -> World {
+        let mut world = carts_on(5, seed);
+        world.submit(Request::MakeLive {
+            table: wide(),
+            live: live(LiveDraft::hashed()),
+            lowers: (0..12).map(|at| Bound::Slot(at * 1300)).collect(),
+            replicas: Some(3),
+        });
+        world.go_on_for_s(40);
+        world
+    }
+
+    fn survey(world: &mut World) -> Survey {
+        let carts = TableName::new("carts").unwrap();
+        let asked = world.submit(Request::Survey {
+            tables: [carts, wide()].into(),
+        });
+        world.go_on_for_s(20);
+        let model = world.store.current();
+        match &model.work.answers[&world.ops[asked].id].outcome {
+            Outcome::Survey(survey) => survey.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn placed(world: &mut World) -> PlaceProposal {
+        let survey = survey(world);
+        let by = PlaceByLoad {
+            table: &wide(),
+            window: TrafficWindow::Hour,
+            limits: LeaderLimits {
+                most_copies: 20,
+                share: 0.99,
+            },
+        };
+        let model = world.store.current();
+        propose_place((model, &Default::default(), &survey), &by, 1 << 30).unwrap()
+    }
+
+    #[test]
+    fn leaders_and_replicas_go_where_the_load_wants_them() {
+        let mut moved = 0;
+        for seed in 0..10 {
+            let mut world = two_tables(seed);
+            let made = placed(&mut world);
+            let (before, after) = made.placed.hottest();
+            assert!(after <= before, "seed {seed}");
+            moved += made.placed.handed_over + made.placed.copies;
+            let plan = Box::new(made.proposal.plan);
+            world.submit(Request::Rebalance { plan });
+            world.go_on_for_s(120);
+            assert_eq!(world.unsettled_live(), None, "seed {seed}");
+            assert_eq!(world.checks.violation, None, "seed {seed}");
+            let wanted: BTreeSet<_> = made.partitions.iter().map(|one| &one.after[..]).collect();
+            let model = world.store.current().clone();
+            let groups = model.wanted_groups(&wide());
+            let lists: BTreeSet<_> = groups.iter().map(|(_, list)| *list).collect();
+            assert_eq!(lists, wanted, "seed {seed}");
+            let told = survey(&mut world);
+            for (group, list) in groups {
+                let told = &told[&wide()][&group.partition];
+                assert_eq!(told.leader, list.first().copied(), "seed {seed}");
+            }
+        }
+        assert!(moved > 0);
+    }
+}

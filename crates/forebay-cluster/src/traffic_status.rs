@@ -1,0 +1,96 @@
+//! How much is done on which node, and in which partitions most, for people and their programs.
+
+use std::collections::BTreeMap;
+
+use forebay_engine::{PartitionId, TableName};
+use serde::{Deserialize, Serialize};
+
+use crate::coordinator::HeardSoFar;
+use crate::model::{GroupEntry, Model};
+use crate::traffic::TrafficRate;
+
+/// So many partitions are told one by one.
+const MOST_HOT: usize = 8;
+
+/// What nodes told of the last minute, each about once a minute.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficStatus {
+    /// Of nodes that have replicas of live tables.
+    pub nodes: BTreeMap<String, NodeTraffic>,
+    /// The partitions with the most requests, the hottest first.
+    pub hottest: Vec<HotPartition>,
+}
+
+/// What a node does in a minute.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeTraffic {
+    /// Partitions that it leads.
+    pub leads: usize,
+    /// In partitions that it leads.
+    pub led: TrafficRate,
+    /// In others: reads after READONLY, and writes that it applies.
+    pub followed: TrafficRate,
+}
+
+/// What is done in a minute in a partition, by the node that leads it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotPartition {
+    pub table: TableName,
+    pub partition: PartitionId,
+    pub node: String,
+    pub led: TrafficRate,
+}
+
+impl TrafficStatus {
+    pub fn of(model: &Model, heard: HeardSoFar<'_>) -> Self {
+        let mut status = Self::default();
+        for (table, _) in model.live_tables() {
+            for (group, _) in model.wanted_groups(table) {
+                status.count(model, heard, (table, group));
+            }
+        }
+        let hot = &mut status.hottest;
+        hot.sort_by_key(|hot| std::cmp::Reverse(hot.led.requests()));
+        hot.truncate(MOST_HOT);
+        status
+    }
+
+    fn count(
+        &mut self,
+        model: &Model,
+        heard: HeardSoFar<'_>,
+        (table, group): (&TableName, &GroupEntry),
+    ) {
+        let leading = heard.groups.leading(group.group);
+        for peer in group.staying() {
+            let name = model.node_name(peer.node);
+            let node = self.nodes.entry(name.clone()).or_default();
+            let leads = leading.is_some_and(|leading| leading.node == peer.node);
+            node.leads += usize::from(leads);
+            let report = heard.groups.report(group.group, peer);
+            let Some(traffic) = report.and_then(|report| report.traffic) else {
+                continue;
+            };
+            let minute = traffic.minute;
+            match leads {
+                false => node.followed.add(&minute),
+                true => node.led.add(&minute),
+            }
+            if leads && minute.requests() > 0 {
+                self.hottest.push(HotPartition {
+                    table: table.clone(),
+                    partition: group.partition,
+                    node: name,
+                    led: minute,
+                });
+            }
+        }
+    }
+
+    /// Whether anybody told that anything is done.
+    pub fn is_quiet(&self) -> bool {
+        let quiet = TrafficRate::default();
+        let mut nodes = self.nodes.values();
+        nodes.all(|node| node.led == quiet && node.followed == quiet)
+    }
+}
