@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use forebay_cluster::LoadStatus;
 use forebay_cluster::client::ClusterClient;
 use forebay_cluster::model::{LoadStage, Model, MoveStage};
 use forebay_cluster::status::{PlanStatus, Status, TableMode, TableStatus};
+use forebay_cluster::{LoadStatus, TrafficStatus};
 use forebay_run::error::without_controls;
 
 use crate::cluster_handle::told_by;
@@ -17,13 +17,16 @@ use crate::render::Columns;
 
 /// How many nodes are asked.
 const TRIED: usize = 4;
+/// How many of the hottest partitions are shown.
+const SHOWN_HOT: usize = 3;
 
 /// Say how the cluster is, what is wrong, and what to do
 ///
 /// With --json one object {cluster, healthy, problems, notes, format, revision, term, coordinator,
 /// catalog_lost, nodes, tables, plan, loads}; nodes is a list of {name, zone, state, listen,
 /// serves, holds, free_bytes, problems}, tables one of {table, version, previous, replicas,
-/// replicas_wanted, rollout}; loads, where there are any, one of {request, table, stage, rows,
+/// replicas_wanted, rollout, live}; live.traffic has what is asked of nodes and partitions of live
+/// tables in a minute; loads, where there are any, one of {request, table, stage, rows,
 /// bytes, progress}.
 #[derive(Debug, Args)]
 pub struct StatusArgs {}
@@ -121,10 +124,51 @@ pub fn text(status: &Status) -> String {
             rollout(table),
         ]);
     }
+    if let Some(live) = &status.live {
+        text += &busy(&live.traffic);
+    }
     if let Some(coordinator) = &status.coordinator {
         text += &format!("coordinator: {coordinator}\n");
     }
     format!("{text}\n{nodes}\n{tables}")
+}
+
+/// How much is asked of nodes, and of which partitions most.
+fn busy(traffic: &TrafficStatus) -> String {
+    if traffic.is_quiet() {
+        return String::new();
+    }
+    let mut nodes = Columns::new([
+        "live tables on",
+        "leads",
+        "reads/s",
+        "writes/s",
+        "follows/s",
+    ]);
+    let second = |minute: u64| human::count(minute.div_ceil(60));
+    for (name, node) in &traffic.nodes {
+        nodes.row([
+            name.clone(),
+            node.leads.to_string(),
+            second(node.led.reads),
+            second(node.led.writes),
+            second(node.followed.requests()),
+        ]);
+    }
+    let hottest = traffic.hottest.iter().take(SHOWN_HOT).map(|hot| {
+        format!(
+            "partition {} of {} on {}, {} a second",
+            hot.partition,
+            hot.table,
+            hot.node,
+            second(hot.led.requests())
+        )
+    });
+    let hottest: Vec<String> = hottest.collect();
+    match hottest.is_empty() {
+        true => format!("\n{nodes}\n"),
+        false => format!("\n{nodes}hottest: {}\n\n", hottest.join("; ")),
+    }
 }
 
 /// A plan that is carried out, on a line.

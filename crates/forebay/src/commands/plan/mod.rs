@@ -1,10 +1,12 @@
 //! `forebay plan`: the planners, one module a subcommand. They read a JSON file, and touch no
-//! store; `plan insert` of a table looks at its cluster, and changes nothing there.
+//! store; of a table they look at its cluster, and change nothing there.
 
+mod from_load;
 pub mod insert;
 pub mod insert_args;
 mod insert_table;
 pub mod place;
+mod place_table;
 pub mod replicas;
 pub mod workload;
 

@@ -4,25 +4,41 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
+use forebay_cluster::planning::loads_of;
+use forebay_cluster::traffic::TrafficWindow;
+use forebay_engine::TableName;
 use forebay_plan::draw::{Picture, Stage, svg, text};
 use forebay_plan::placement::cluster::{Cluster, Input};
 use forebay_plan::placement::replicas::{Objective, objective_value};
 use serde_json::json;
 
+use super::from_load::{measured, parse_window};
 use crate::context::Context;
 use crate::exit::Outcome;
 
 /// Plan how many replicas each partition gets, from the load on them
 ///
-/// Reads the same JSON object as `plan place` (docs/plan.md), of which nodes and load are enough
-/// beside total, the number of all replicas, and max, the most of one partition. With --json one
-/// object {R, objective}: the replicas of each partition, and the hottest load per replica (minmax)
-/// or the paper's sum of differences of shares (l1).
+/// Of a live table of a cluster by what its nodes measured, with as many replicas in all as it has.
+/// It shows where the load is: a live table keeps as many replicas of each partition as its
+/// `cluster replicas` says, and one of them answers, so that `plan place` is what relieves nodes.
+///
+/// With --input it reads the same JSON object as `plan place` (docs/plan.md), of which nodes and
+/// load are enough beside total, the number of all replicas, and max, the most of one partition.
+/// With --json one object {R, objective}: the replicas of each partition, and the hottest load per
+/// replica (minmax) or the paper's sum of differences of shares (l1).
 #[derive(Debug, Args)]
 pub struct Replicas {
-    /// The JSON file; - is standard input
-    #[arg(long, value_name = "FILE")]
-    pub input: PathBuf,
+    /// A live table of the cluster
+    #[arg(required_unless_present = "input", requires = "from_load")]
+    pub table: Option<TableName>,
+
+    /// Of the table the load of the last minute, hour or day: 1m, 1h or 24h
+    #[arg(long, value_name = "WINDOW", value_parser = parse_window, requires = "table")]
+    pub from_load: Option<TrafficWindow>,
+
+    /// In place of a table a JSON file; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "table")]
+    pub input: Option<PathBuf>,
 
     /// What is to be least: minmax, the hottest load per replica; l1, the paper's sum of |R_i / S -
     /// load_i / load|
@@ -35,21 +51,39 @@ pub struct Replicas {
 }
 
 pub fn run(args: &Replicas, context: &Context) -> anyhow::Result<Outcome> {
-    super::check_drawing(&args.input, args.draw.as_deref())?;
-    let file = || args.input.display().to_string();
-    let input: Input = super::read(&args.input, context)?;
-    let cluster = input.check().with_context(file)?;
+    let input = args.input.clone().unwrap_or_default();
+    super::check_drawing(&input, args.draw.as_deref())?;
+    let (read, name): (Input, String) = match (&args.table, args.from_load) {
+        (Some(table), Some(window)) => (loads(table, window, context)?, table.to_string()),
+        _ => (super::read(&input, context)?, input.display().to_string()),
+    };
+    let file = || name.clone();
+    let cluster = read.check().with_context(file)?;
     let replicas = cluster
         .replicas(&cluster.loads, args.objective)
         .with_context(file)?;
     let value = objective_value(&cluster.loads, &replicas, args.objective);
     let picture = picture(&cluster, &replicas);
     if let Some(path) = &args.draw {
-        super::write(&args.input, &[(path.clone(), svg(&picture))])?;
+        super::write(&input, &[(path.clone(), svg(&picture))])?;
     }
     let object = json!({"R": replicas, "objective": value});
     context.print(&object, || text(&picture, super::WIDTH))?;
     Ok(Outcome::Done)
+}
+
+/// The nodes and the partitions of a table, as they are.
+fn loads(table: &TableName, window: TrafficWindow, context: &Context) -> anyhow::Result<Input> {
+    let (model, survey) = measured(table, context)?;
+    let rates = loads_of((&model, &survey), table, window)?;
+    let partitions = rates.loads.len();
+    Ok(Input {
+        name: Some(table.to_string()),
+        nodes: rates.nodes,
+        load: rates.loads,
+        total: Some(partitions * rates.replicas),
+        ..Input::default()
+    })
 }
 
 fn picture(cluster: &Cluster, replicas: &[usize]) -> Picture {

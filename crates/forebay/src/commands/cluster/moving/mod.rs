@@ -88,8 +88,9 @@ pub fn apply(args: &Apply, context: &Context) -> anyhow::Result<Outcome> {
     let path = args.file.display();
     let bytes = context.disk.read(&args.file);
     let bytes = bytes.with_context(|| format!("cannot read {path}"))?;
-    let plan: MovePlan = serde_json::from_slice(&bytes)
-        .with_context(|| format!("{path} is no plan of forebay cluster plan or plan insert"))?;
+    let plan: MovePlan = serde_json::from_slice(&bytes).with_context(|| {
+        format!("{path} is no plan of forebay cluster plan, plan insert or plan place")
+    })?;
     let drawing: Drawing = Drawing::new(context.progress());
     let cluster = context.cluster_drawn(&drawing)?;
     let (_, model) = cluster.client().model()?;
