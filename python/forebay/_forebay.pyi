@@ -172,6 +172,46 @@ class DistributedPush:
     def abandon(self) -> None:
         """Gives the lock back and removes what tasks wrote. After `commit` it does nothing."""
 
+class DistributedLoad:
+    """A load into a live table of a cluster whose rows tasks bring, where its driver runs.
+
+    It holds the lock of loads into the table.
+    """
+
+    def __new__(cls, words: list[str], schema: Any, name: str) -> Self:
+        """Takes the words of `forebay load` without sources, and the rows' Arrow schema."""
+
+    @property
+    def by_age(self) -> bool:
+        """Whether which of two rows of a key came first matters."""
+
+    @property
+    def planned(self) -> bool:
+        """Whether `make_ready` is to be called before rows are encoded."""
+
+    @property
+    def needs_samples(self) -> bool:
+        """Whether that takes samples."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the table has."""
+
+    def make_ready(self, samples: Any | None, rows: int, listener: Drawing | None = None) -> None:
+        """Has the table's partitions cut and moved as the plan says.
+
+        It may be made by what `TaskEncoder.sample` gave, a batch or a table, of so many rows.
+        """
+
+    def recipe(self) -> bytes:
+        """What tasks need to know; before `make_ready`, for `TaskEncoder.sample` only."""
+
+    def commit(self, reports: list[str], listener: Drawing | None = None) -> str:
+        """Has the cluster add what the reports tell of; gives the result as JSON."""
+
+    def abandon(self) -> None:
+        """Gives the lock back and removes what tasks wrote. After `commit` it does nothing."""
+
 class TaskEncoder:
     """Turns the rows of one part of the source into records; `source` is that part's number."""
 

@@ -61,6 +61,11 @@ def load(data: Data, table: str, *, key: str, **options: Unpack[LoadOptions]) ->
     given: dict[str, Any] = {"key": key, **options}
     progress = given.pop("progress", None)
     _, text, _ = run_with("load", table, data, given, progress)
+    return outcome(text)
+
+
+def outcome(text: str) -> LoadResult:
+    """What the extension module tells of a load."""
     answer = json.loads(text)
     applied = Applied(*(answer.pop(n) for n in ("updates", "inserts", "deletes", "deltas")))
     lossy = losses(answer.pop("lossy"))

@@ -88,8 +88,8 @@ class PushOptions(KeyOption, VersionOptions, ReadingOptions, total=False):
     onto: Literal["current"] | int | None
 
 
-class LoadOptions(ReadingOptions, total=False):
-    """Those of `forebay.load`, beside the key."""
+class IntoLiveOptions(TypedDict, total=False):
+    """What rows do in a live table, and what is done before they come."""
 
     as_: Literal["update", "insert", "delta"] | None
     deadline: str | None
@@ -97,6 +97,17 @@ class LoadOptions(ReadingOptions, total=False):
     partition_bytes: int | str | None
     move_price: float | None
     batch: int | str | None
+
+
+class LoadOptions(ReadingOptions, IntoLiveOptions, total=False):
+    """Those of `forebay.load`, beside the key."""
+
+
+class TaskLoadOptions(RowOptions, IntoLiveOptions, total=False):
+    """Those of `forebay.spark.load` and `forebay.ray.load`, beside the key."""
+
+    op: str | None
+    bad_rows: Literal["fail", "skip"] | None
 
 
 class ClusterOptions(VersionOptions, total=False):

@@ -1,8 +1,8 @@
-"""What the tasks of a push from a cluster do: batches in, batches out.
+"""What the tasks of a push or a load from a cluster do: batches in, batches out.
 
 The engine that runs them (Spark, Ray) sends the records from the ones to the others; see
-`_forebay.DistributedPush` for the whole. These functions run in the engine's workers, which have
-this package too.
+`_forebay.DistributedPush` and `DistributedLoad` for the whole. These functions run in the engine's
+workers, which have this package too.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def error_of(report: str) -> errors.Error | None:
     return getattr(errors, told["error"])(told["message"])
 
 
-def failure(engine: str, report: str, summary: str) -> errors.Error:
-    """What an engine's failure means, in the words of this package."""
+def failure(engine: str, what: str, report: str, summary: str) -> errors.Error:
+    """What an engine's failure of a push or a load means, in the words of this package."""
     told = error_of(report)
     if told is not None:
         return told
-    return errors.Error(f"{engine} has given the push up: {summary}; nothing was published")
+    return errors.Error(f"{engine} has given the {what} up: {summary}; nothing of it is visible")
 
 
 def _telling(task: Callable[_P, Iterator[_T]]) -> Callable[_P, Iterator[_T]]:
@@ -63,7 +63,7 @@ def _telling(task: Callable[_P, Iterator[_T]]) -> Callable[_P, Iterator[_T]]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One part of what is pushed."""
+    """One part of what is pushed or loaded."""
 
     recipe: bytes
     number: int
@@ -127,7 +127,7 @@ def written(
 
 
 def of_no_rows(recipe: bytes) -> Iterator[str]:
-    """The reports of a push whose source has no parts at all."""
+    """The reports where the source has no parts at all."""
 
     def nobody(rows: int) -> None: ...
 

@@ -1,18 +1,21 @@
-"""Publishing a dataset of Ray: `forebay.ray.push`.
+"""Datasets of Ray: `forebay.ray.push` publishes one, `forebay.ray.load` loads one.
 
 Tasks of the cluster encode the dataset's blocks and write the table's runs straight into the store;
 this process, the driver, gets samples of the keys and one report for each partition, checks that
-together they are the whole dataset, and commits. See docs/ray.md.
+together they are the whole dataset, and commits, or has a cluster of Forebay's add them to a live
+table. See docs/ray.md.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from ._driving import check_sampler, drive
+from ._driving import check_sampler, drive, drive_load
 from ._errors import DataError, Error
-from ._options import ClusterOptions, takes
+from ._load import LoadResult
+from ._options import ClusterOptions, TaskLoadOptions, takes
 from ._progress import Drawing, drawing
 from ._push import PushResult
 from ._sampling import Sampler
@@ -22,8 +25,9 @@ from ._watching import POLL_S
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-__all__ = ["push"]
+__all__ = ["load", "push"]
 
+_T = TypeVar("_T")
 _BATCH_ROWS = 10_000
 
 
@@ -46,31 +50,66 @@ def push(
     The dataset is computed once. Samples, where boundaries are to be found, are taken from its
     blocks.
     """
+    _check(dataset)
+    check_sampler(sampler)
+    draws = drawing(options.pop("progress", None), table)
+
+    def work() -> PushResult:
+        job = _Job(dataset, draws)
+        return drive(job, table, {"key": key, **options}, "ray.data.Dataset", sampler, seed, draws)
+
+    return _telling("push", work)
+
+
+@takes(TaskLoadOptions)
+def load(
+    dataset: Dataset, table: str, *, key: str, **options: Unpack[TaskLoadOptions]
+) -> LoadResult:
+    """Loads a dataset of Ray into a live table of a cluster, by the tasks of Ray.
+
+    The options are those of `forebay.load` and `forebay.spark.load`, which says how it goes; so are
+    result and exceptions. `store` is a URL, or a directory that all machines share; tasks find its
+    credentials in their own environment. `memory` is of each task that writes.
+
+    The dataset is computed once, with `plan="auto"` too.
+    """
+    _check(dataset)
+    draws = drawing(options.pop("progress", None), table)
+
+    def work() -> LoadResult:
+        return drive_load(_Job(dataset, draws), table, key, options, "ray.data.Dataset", draws)
+
+    return _telling("load", work)
+
+
+def _check(dataset: Any) -> None:
     if not isinstance(dataset, importlib.import_module("ray.data").Dataset):
         raise TypeError(
             f"{type(dataset).__module__}.{type(dataset).__name__} is no dataset of Ray; "
-            "forebay.push takes data frames, and whatever else speaks Arrow"
+            "forebay.push and forebay.load take data frames, and whatever else speaks Arrow"
         )
-    check_sampler(sampler)
-    draws = drawing(options.pop("progress", None), table)
+
+
+def _telling(what: str, work: Callable[[], _T]) -> _T:
+    """Does the work of a push or a load; what Ray fails with comes in the words of this package."""
     errors: Any = importlib.import_module("ray.exceptions")
     try:
-        job = _Job(dataset, draws, in_order=options.get("duplicates") in ("first", "last"))
-        return drive(job, table, {"key": key, **options}, "ray.data.Dataset", sampler, seed, draws)
+        return work()
     except errors.RayError as error:
         # A task's traceback comes as text. What was raised stands first below the indented lines.
         lines = str(error).splitlines() or [type(error).__name__]
         below = lines[1:] if isinstance(error, errors.RayTaskError) else []
         summary = next((line for line in below if line[:1].strip()), lines[0])
-        raise failure("Ray", str(error), summary) from error
+        raise failure("Ray", what, str(error), summary) from error
 
 
 class _Job:
-    """What Ray does for a push."""
+    """What Ray does for a push or a load."""
 
-    def __init__(self, dataset: Any, draws: Drawing | None, in_order: bool) -> None:
+    def __init__(self, dataset: Any, draws: Drawing | None) -> None:
         self._ray: Any = importlib.import_module("ray")
-        self._draws, self._in_order = draws, in_order
+        self._draws = draws
+        self.by_age = False
         self._blocks: list[Any] | None = None
         self._rows = 0
         self._dataset, self.schema = dataset, _schema(dataset)
@@ -86,7 +125,7 @@ class _Job:
         if self._blocks is None:
             options = self._dataset.context.execution_options
             before = options.preserve_order
-            options.preserve_order = before or self._in_order
+            options.preserve_order = before or self.by_age
             try:
                 bundles = list(self._dataset.iter_internal_ref_bundles())
             finally:
@@ -115,7 +154,7 @@ class _Job:
         counts = self._results("encoding", [counted for counted, *_ in refs])
         rows = sum(rows for _, rows in counts)
         if rows != self._rows:
-            raise Error(f"Ray told of {self._rows} rows and gave {rows}; nothing was published")
+            raise Error(f"Ray told of {self._rows} rows and gave {rows}; nothing of it is visible")
         # Partition by partition; its pieces in the order of the blocks.
         pieces = zip(*(parts for _, *parts in refs), strict=True)
         task = self._ray.remote(_write)

@@ -1,8 +1,9 @@
-"""Publishing a data frame of Spark: `forebay.spark.push`.
+"""Data frames of Spark: `forebay.spark.push` publishes one, `forebay.spark.load` loads one.
 
 The tasks of the cluster sort the rows and write the table's runs straight into the store; this
 process, the driver, gets samples of the keys and one report for each partition, checks that
-together they are the whole data frame, and commits. See docs/spark.md.
+together they are the whole data frame, and commits, or has a cluster of Forebay's add them to a
+live table. See docs/spark.md.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ._driving import check_sampler, drive
+from ._driving import check_sampler, drive, drive_load
 from ._errors import Error, UsageError
-from ._options import ClusterOptions, takes
+from ._load import LoadResult
+from ._options import ClusterOptions, TaskLoadOptions, takes
 from ._progress import Drawing, drawing
 from ._push import PushResult
 from ._sampling import Sampler
@@ -26,7 +28,7 @@ from ._watching import Stage, watched
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["push"]
+__all__ = ["load", "push"]
 
 _SAMPLES = "key binary, bytes long, rows long"
 _RECORDS = "partition int, key binary, record binary, source long, row long"
@@ -58,36 +60,61 @@ def push(
     The data frame has to be the same rows each time it is computed; where it is not, the push fails
     rather than mix them.
     """
-    _check(df, sampler, options.get("partitions"))
-    draws = drawing(options.pop("progress", None), table)
-    job = _Job(df, draws, by_age=options.get("duplicates") in ("first", "last"))
-    return drive(job, table, {"key": key, **options}, "spark.DataFrame", sampler, seed, draws)
-
-
-def _check(df: Any, sampler: str, partitions: int | None) -> None:
-    if type(df).__module__.startswith("pyspark.sql.connect"):
-        raise UsageError(
-            "the data frame is one of Spark Connect, whose jobs cannot be watched and stopped from "
-            "here: push from the driver of the cluster"
-        )
-    if not hasattr(df, "repartitionById"):
-        raise TypeError(
-            f"{type(df).__module__}.{type(df).__name__} is no data frame of Spark 4.1 or later; "
-            "forebay.push takes those of pandas and polars, and whatever else speaks Arrow"
-        )
+    _check(df)
     check_sampler(sampler)
-    if sampler == "split" and partitions is None:
+    if sampler == "split" and options.get("partitions") is None:
         raise UsageError(
             "sampler='split' does not read all rows, so that their number is not known: give "
             "partitions, or take another sampler"
         )
+    draws = drawing(options.pop("progress", None), table)
+    job = _Job(df, draws, "push")
+    return drive(job, table, {"key": key, **options}, "spark.DataFrame", sampler, seed, draws)
+
+
+@takes(TaskLoadOptions)
+def load(df: DataFrame, table: str, *, key: str, **options: Unpack[TaskLoadOptions]) -> LoadResult:
+    """Loads a data frame of Spark into a live table of a cluster, by the tasks of Spark.
+
+    The options are those of `forebay.load`, and so are result and exceptions. The tasks write a run
+    for each partition that the table has, and stage it in `store`, the store of the cluster; when
+    all are there and add up, its nodes bring them, and each partition adds its own at one moment.
+    `store` is a URL, or a directory that all machines share; tasks find its credentials in their
+    own environment. `memory` is of each task that writes. Rows of one key are composed in the order
+    of the data frame.
+
+    Where a partition was cut meanwhile the cluster refuses the load, and says so: give it again.
+    `plan="auto"` has the partitions cut and moved before, by a sample of the keys, for which the
+    data frame is read once more.
+
+    The data frame has to be the same rows each time it is computed; where it is not, the load fails
+    rather than mix them.
+    """
+    _check(df)
+    draws = drawing(options.pop("progress", None), table)
+    return drive_load(_Job(df, draws, "load"), table, key, options, "spark.DataFrame", draws)
+
+
+def _check(df: Any) -> None:
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        raise UsageError(
+            "the data frame is one of Spark Connect, whose jobs cannot be watched and stopped from "
+            "here: push or load from the driver of the cluster"
+        )
+    if not hasattr(df, "repartitionById"):
+        raise TypeError(
+            f"{type(df).__module__}.{type(df).__name__} is no data frame of Spark 4.1 or later; "
+            "forebay.push and forebay.load take those of pandas and polars, and whatever else "
+            "speaks Arrow"
+        )
 
 
 class _Job:
-    """What Spark does for a push."""
+    """What Spark does for a push or a load."""
 
-    def __init__(self, df: Any, draws: Drawing | None, by_age: bool) -> None:
-        self._df, self._draws, self._by_age = df, draws, by_age
+    def __init__(self, df: Any, draws: Drawing | None, what: str) -> None:
+        self._df, self._draws, self._what = df, draws, what
+        self.by_age = False
         self._context = df.sparkSession.sparkContext
         self._tag = f"forebay-{uuid.uuid4().hex}"
         self.schema: Any = df.limit(0).toArrow().schema
@@ -123,7 +150,7 @@ class _Job:
 
         records = self._df.mapInArrow(encode, _RECORDS)
         records = records.repartitionById(partitions, "partition")
-        if self._by_age:
+        if self.by_age:
             # Which of two rows is the first is told by the places that they come from.
             records = records.sortWithinPartitions("source", "row")
         stages = (
@@ -151,7 +178,7 @@ class _Job:
             self._quietly(cancel)
             if _was_interrupted(error):
                 raise KeyboardInterrupt from error
-            told = _told(error)
+            told = _told(error, self._what)
             if told is None:
                 raise
             raise told from error
@@ -173,15 +200,15 @@ def _was_interrupted(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _told(error: BaseException) -> Error | None:
-    """What a failure of Spark means, in the words of this package."""
+def _told(error: BaseException, what: str) -> Error | None:
+    """What a failure of Spark means for a push or a load, in the words of this package."""
     errors: Any = importlib.import_module("pyspark.errors")
     java: Any = importlib.import_module("py4j.protocol")
     if not isinstance(error, errors.PySparkException | java.Py4JError):
         return None
     report = str(error)
     lines = [line.strip() for line in report.splitlines() if line.strip()]
-    return failure("Spark", report, " ".join(lines[:2]))
+    return failure("Spark", what, report, " ".join(lines[:2]))
 
 
 def _part() -> int:

@@ -1,4 +1,5 @@
-//! A push that tasks of another engine build: the driver's part, and the two kinds of tasks.
+//! Pushes and loads that tasks of another engine build: the driver's part, and the two kinds of
+//! tasks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,12 @@ use crate::listener::Listener;
 #[pyclass(frozen, module = "forebay._forebay")]
 pub struct DistributedPush {
     push: Mutex<Option<distributed::DistributedPush>>,
+}
+
+/// A load into a live table of a cluster whose rows tasks bring; ended by `commit` or `abandon`.
+#[pyclass(frozen, module = "forebay._forebay")]
+pub struct DistributedLoad {
+    load: Mutex<Option<distributed::DistributedLoad>>,
 }
 
 /// Turns the rows of one part of the source into records.
@@ -58,6 +65,31 @@ fn with_last<T: Send, R: Send>(
         .map_err(|error| of_anyhow(py, &error))
 }
 
+/// What `work` gives, and what it said, unless the listener raised something.
+fn heard_by<R>(
+    py: Python<'_>,
+    listener: Option<Py<PyAny>>,
+    work: impl FnOnce(Arc<Listener>) -> PyResult<R>,
+) -> PyResult<(R, Vec<String>)> {
+    let listener = Arc::new(Listener::new(listener));
+    let result = work(Arc::clone(&listener));
+    match (result, listener.take_raised()) {
+        (Ok(result), None) => Ok((result, listener.take_messages())),
+        (_, Some(raised)) => Err(raised),
+        (Err(error), None) => {
+            py.check_signals()?;
+            Err(error)
+        }
+    }
+}
+
+fn not_begun(py: Python<'_>, error: CommandError) -> PyErr {
+    match error {
+        CommandError::Words(text) => usage(py, text),
+        CommandError::Failed(error) => of_anyhow(py, &error),
+    }
+}
+
 fn ended(py: Python<'_>) -> PyErr {
     usage(py, "it has ended already")
 }
@@ -88,13 +120,8 @@ impl DistributedPush {
     ) -> PyResult<Self> {
         let schema = Arc::new(Schema::from_pyarrow_bound(schema)?);
         let begun = py.detach(|| distributed::DistributedPush::begin(&words, schema, name));
-        match begun {
-            Ok(push) => Ok(Self {
-                push: Mutex::new(Some(push)),
-            }),
-            Err(CommandError::Words(text)) => Err(usage(py, text)),
-            Err(CommandError::Failed(error)) => Err(of_anyhow(py, &error)),
-        }
+        let push = Mutex::new(Some(begun.map_err(|error| not_begun(py, error))?));
+        Ok(Self { push })
     }
 
     #[getter]
@@ -131,19 +158,11 @@ impl DistributedPush {
         reports: Vec<String>,
         listener: Option<Py<PyAny>>,
     ) -> PyResult<(bool, String, Vec<String>)> {
-        let listener = Arc::new(Listener::new(listener));
-        let heard = Arc::clone(&listener);
-        let result = with_last(py, &self.push, |push| push.commit(&reports, heard));
-        match (result, listener.take_raised()) {
-            (Ok((outcome, text)), None) => {
-                Ok((outcome == Outcome::Held, text, listener.take_messages()))
-            }
-            (_, Some(raised)) => Err(raised),
-            (Err(error), None) => {
-                py.check_signals()?;
-                Err(error)
-            }
-        }
+        let (result, messages) = heard_by(py, listener, |heard| {
+            with_last(py, &self.push, |push| push.commit(&reports, heard))
+        })?;
+        let (outcome, text) = result;
+        Ok((outcome == Outcome::Held, text, messages))
     }
 
     /// Gives the lock back and removes what tasks wrote; after a commit there is nothing to do.
@@ -151,6 +170,87 @@ impl DistributedPush {
         py.detach(|| {
             let push = self.push.lock().take();
             drop(push);
+        });
+    }
+}
+
+#[pymethods]
+impl DistributedLoad {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        words: Vec<String>,
+        schema: &Bound<'_, PyAny>,
+        name: &str,
+    ) -> PyResult<Self> {
+        let schema = Arc::new(Schema::from_pyarrow_bound(schema)?);
+        let begun = py.detach(|| distributed::DistributedLoad::begin(&words, schema, name));
+        let load = Mutex::new(Some(begun.map_err(|error| not_begun(py, error))?));
+        Ok(Self { load })
+    }
+
+    #[getter]
+    fn by_age(&self, py: Python<'_>) -> PyResult<bool> {
+        with(py, &self.load, |load| Ok(load.is_by_age()))
+    }
+
+    #[getter]
+    fn planned(&self, py: Python<'_>) -> PyResult<bool> {
+        with(py, &self.load, |load| Ok(load.is_planned()))
+    }
+
+    #[getter]
+    fn needs_samples(&self, py: Python<'_>) -> PyResult<bool> {
+        with(py, &self.load, |load| Ok(load.needs_samples()))
+    }
+
+    #[getter]
+    fn partitions(&self, py: Python<'_>) -> PyResult<usize> {
+        with(py, &self.load, |load| Ok(load.partitions()))
+    }
+
+    /// Has the plan carried out.
+    #[pyo3(signature = (samples, rows, listener=None))]
+    fn make_ready(
+        &self,
+        py: Python<'_>,
+        samples: Option<&Bound<'_, PyAny>>,
+        rows: u64,
+        listener: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let samples = samples.map(batches_of).transpose()?.unwrap_or_default();
+        heard_by(py, listener, |heard| {
+            with(py, &self.load, |load| {
+                load.make_ready(&samples, rows, heard)
+            })
+        })?;
+        Ok(())
+    }
+
+    /// What tasks need to know.
+    fn recipe(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
+        with(py, &self.load, |load| load.recipe())
+    }
+
+    /// Has the cluster add the load; gives what `command` gives of one.
+    #[pyo3(signature = (reports, listener=None))]
+    fn commit(
+        &self,
+        py: Python<'_>,
+        reports: Vec<String>,
+        listener: Option<Py<PyAny>>,
+    ) -> PyResult<String> {
+        let (text, _) = heard_by(py, listener, |heard| {
+            with_last(py, &self.load, |load| load.commit(&reports, heard))
+        })?;
+        Ok(text)
+    }
+
+    /// Gives the lock back and removes what tasks wrote; after a commit there is nothing to do.
+    fn abandon(&self, py: Python<'_>) {
+        py.detach(|| {
+            let load = self.load.lock().take();
+            drop(load);
         });
     }
 }

@@ -29,6 +29,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scan::RawScan>()?;
     module.add_class::<scan::RawRecords>()?;
     module.add_class::<distributed::DistributedPush>()?;
+    module.add_class::<distributed::DistributedLoad>()?;
     module.add_class::<distributed::TaskEncoder>()?;
     module.add_class::<distributed::PartWriter>()?;
     module.add("version", env!("CARGO_PKG_VERSION"))?;

@@ -46,6 +46,19 @@ def sparks(tmp_path_factory):
     found.close()
 
 
+@pytest.fixture(scope="module")
+def live_cluster(tmp_path_factory):
+    """Three nodes over a store in a directory."""
+    from live_cluster import LiveCluster
+
+    made = LiveCluster(tmp_path_factory.mktemp("live_cluster"))
+    try:
+        yield made.start()
+    finally:
+        made.end()
+    made.check_logs()
+
+
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory):
     from object_store import S3Server

@@ -276,7 +276,7 @@ def test_what_gets_lost_on_the_way_is_missed(ray, path, monkeypatch):
     given = {"key": "{id}", "partitions": 3, "store": path}
     real = forebay.ray._Job.reports
     monkeypatch.setattr(forebay.ray._Job, "reports", lambda *words: real(*words)[1:])
-    with pytest.raises(forebay.Error, match="has 0 reports instead of one.*nothing was published"):
+    with pytest.raises(forebay.Error, match="has 0 reports instead of one.*nothing of it is"):
         forebay.ray.push(numbers(ray, 1000), "t", **given)
     monkeypatch.undo()
     whole = forebay.ray._encode

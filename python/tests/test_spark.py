@@ -216,7 +216,7 @@ def test_wrong_options_are_told_before_anything_runs(spark, path):
     wrong("give partitions, or take another sampler", sampler="split", order="ordered")
     wrong("do not rise", forebay.Error, order="ordered", boundaries=["b", "a"])
     wrong("cannot be used with", boundaries=["b"], partitions=3)
-    with pytest.raises(TypeError, match="no data frame of Spark 4.1 or later; forebay.push takes"):
+    with pytest.raises(TypeError, match="no data frame of Spark 4.1 or later; forebay.push and"):
         forebay.spark.push(pa.table({"id": [1]}), "t", key="{id}", store=path)
 
 
@@ -344,7 +344,7 @@ def test_reports_that_are_not_all_there_are_refused(spark, path, monkeypatch, ch
 
     monkeypatch.setattr(forebay.spark._Job, "reports", changed)
     forebay.spark.push(df, "u", key="{id}", partitions=3, store=path)
-    with pytest.raises(forebay.Error, match=f"{words}.*nothing was published"):
+    with pytest.raises(forebay.Error, match=f"{words}.*nothing of it is visible"):
         forebay.spark.push(df, "t", key="{id}", partitions=3, store=path)
     with forebay.open(path) as store:
         assert "t" not in store

@@ -318,6 +318,15 @@ pub(crate) fn remove_table_dir(store: &Store, files: &TableFiles) {
     }
 }
 
+/// In object storage, gives up files of a table that somebody began to send and will not finish.
+pub(crate) fn remove_uploads(disk: &dyn Disk, files: &TableFiles) -> Result<(), StoreError> {
+    let uploads = files.uploads();
+    match disk.remove_dir_all(&uploads) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.at("remove", &uploads),
+    }
+}
+
 /// Removes a file; that it is gone already is as good.
 pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
     match disk.remove(path) {

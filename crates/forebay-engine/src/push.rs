@@ -15,7 +15,6 @@
 //! them the version consists of is said by the manifest alone; when the push is dropped, after its
 //! commit or without one, all runs go that no manifest names.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::cleanup::remove_if_there;
+use crate::cleanup::{remove_if_there, remove_uploads};
 use crate::error::{At, PushError, ReadError, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::layout::{TableFiles, tables_dir};
@@ -300,7 +299,7 @@ impl Push {
         if self.shared {
             let _lock = self.table.lock_pointer("the end of a push")?;
             self.table.sweep(&self.kept)?;
-            return remove_uploads(&self.table);
+            return remove_uploads(disk, &self.table.files);
         }
         let started = self.started.lock();
         for id in started.iter().filter(|id| !self.kept.contains(id)) {
@@ -322,15 +321,6 @@ impl Drop for Push {
             let (table, version) = (self.table.name(), self.version);
             warn!(%table, version, %error, "an ended push left files; the next push removes them");
         }
-    }
-}
-
-/// In object storage, gives up runs that somebody began to send and will not finish.
-fn remove_uploads(table: &Table) -> Result<(), StoreError> {
-    let uploads = table.files.uploads();
-    match table.disk().remove_dir_all(&uploads) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed.at("remove", &uploads),
     }
 }
 

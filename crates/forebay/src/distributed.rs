@@ -1,5 +1,6 @@
 //! A push that tasks of another engine build, for the program that runs them: begun by the words of
-//! `forebay push`, carried on in tasks by the recipe alone.
+//! `forebay push`, carried on in tasks by the recipe alone. The tasks of a load
+//! (`distributed_load`) are the same.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::cli::{Cli, Command};
 use crate::commands::push;
 use crate::commands::push_in_cluster::PushInCluster;
 use crate::commands::pushed::{held, notes, summary};
+use crate::commands::reading::WorkArgs;
 use crate::context::{Context, Listener};
 use crate::embed::{CommandError, plain};
 use crate::exit::Outcome;
@@ -44,22 +46,13 @@ pub struct DistributedPush {
 impl DistributedPush {
     /// Takes the words of `forebay push` without sources; `name` says what the rows come from.
     pub fn begin(words: &[String], schema: SchemaRef, name: &str) -> Result<Self, CommandError> {
-        let line = ["forebay", "--json"].map(str::to_owned);
-        // Something has to stand where files would.
-        let line = line.iter().chain(words).cloned().chain(["data".to_owned()]);
-        let cli = Cli::try_parse_from(line).map_err(|error| CommandError::Words(plain(&error)))?;
+        let cli = parse(words)?;
         let Command::Push(mut args) = cli.command else {
             return Err(CommandError::Words(
                 "these are no words of a push".to_owned(),
             ));
         };
-        if args.work.threads.is_some() {
-            let text = "--threads is not for a push that tasks build: each runs on one core";
-            return Err(CommandError::Words(text.to_owned()));
-        }
-        args.work.threads = Some(1);
-        args.work.memory.get_or_insert(TASK_MEMORY_BYTES);
-        forebay_io::raw::raise_open_files_limit();
+        for_tasks(&mut args.work)?;
         let context = Context::embedded(&cli.global, Arc::new(Silent));
         Self::open(args, context, schema, name).map_err(CommandError::Failed)
     }
@@ -140,6 +133,26 @@ impl DistributedPush {
     }
 }
 
+/// Takes words without sources.
+pub(crate) fn parse(words: &[String]) -> Result<Cli, CommandError> {
+    let line = ["forebay", "--json"].map(str::to_owned);
+    // Something has to stand where files would.
+    let line = line.iter().chain(words).cloned().chain(["data".to_owned()]);
+    forebay_io::raw::raise_open_files_limit();
+    Cli::try_parse_from(line).map_err(|error| CommandError::Words(plain(&error)))
+}
+
+/// Settles how much one task may take.
+pub(crate) fn for_tasks(work: &mut WorkArgs) -> Result<(), CommandError> {
+    if work.threads.is_some() {
+        let text = "--threads is not for what tasks build: each runs on one core";
+        return Err(CommandError::Words(text.to_owned()));
+    }
+    work.threads = Some(1);
+    work.memory.get_or_insert(TASK_MEMORY_BYTES);
+    Ok(())
+}
+
 /// The task of one part of the source; see [`RowTask`].
 pub fn row_task(recipe: &[u8], source: i64) -> anyhow::Result<RowTask> {
     Ok(RowTask::new(Recipe::parse(recipe)?, source)?)
@@ -188,7 +201,7 @@ fn open(recipe: &Recipe, scratch: &Path) -> anyhow::Result<(Store, Option<Joined
         return Ok((context.open_store()?, None));
     }
     let (store, disk) = context.open_remote(Patience::Long, false)?;
-    let table = recipe.ticket.table.as_str();
+    let table = recipe.ticket.table().as_str();
     let joined = disk.join(table, "a task of a push");
     let joined = joined.with_context(|| format!("cannot work in {}", work_dir.display()))?;
     Ok((store, Some(joined)))

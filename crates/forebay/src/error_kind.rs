@@ -130,6 +130,7 @@ fn of_push(error: &PushError) -> ErrorKind {
 fn of_distributed(error: &DistributedError) -> ErrorKind {
     match error {
         DistributedError::Push(error) => of_push(error),
+        DistributedError::Load(error) => of_load(error),
         DistributedError::Option { .. }
         | DistributedError::NoBoundaries
         | DistributedError::Recipe(_)
@@ -144,7 +145,7 @@ fn of_distributed(error: &DistributedError) -> ErrorKind {
         | DistributedError::Reports { .. }
         | DistributedError::Sources { .. }
         | DistributedError::Total { .. } => ErrorKind::Data,
-        DistributedError::Scratch { .. } => ErrorKind::Other,
+        DistributedError::Scratch { .. } | DistributedError::Gap { .. } => ErrorKind::Other,
     }
 }
 

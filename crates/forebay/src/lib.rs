@@ -67,6 +67,7 @@ mod clustered;
 mod commands;
 mod context;
 mod distributed;
+mod distributed_load;
 mod embed;
 mod error_kind;
 mod exit;
@@ -122,6 +123,7 @@ pub mod command_line {
     /// Pushes that tasks of another engine build.
     pub mod distributed {
         pub use crate::distributed::*;
+        pub use crate::distributed_load::DistributedLoad;
     }
 
     /// Runs the command line that the process was started with.

@@ -7,18 +7,17 @@ use arrow_schema::SchemaRef;
 use forebay_engine::{Push, PushOptions, Store};
 use forebay_run::Order;
 
-use super::control::Whole;
-use super::recipe::{Choice, Recipe};
-use super::report::Report;
+use super::DistributedError;
+use super::recipe::{Choice, PlacedLoss, Recipe};
+use super::settle::{Expected, Settled, losses_of, lossy};
+use super::ticket::TaskTicket;
 use super::wire::samples_of;
-use super::{DistributedError, Sources, Sum};
-use crate::convert::{Loss, Lossy};
 use crate::encode::RowEncoder;
 use crate::progress::Progress;
 use crate::push::partitions::{at_cuts, by_size};
 use crate::push::rows::{Counted, PushRows};
 use crate::push::{BadRows, PushError, PushReport, PushRequest, Ready, conclude};
-use crate::sort::{Boundaries, Duplicates};
+use crate::sort::Boundaries;
 use crate::sources::{Batches, Input};
 use crate::types::row_schema;
 
@@ -135,10 +134,10 @@ impl DistributedPush {
         Ok(Recipe {
             forebay_recipe: Recipe::FORMAT,
             store: store.to_owned(),
-            ticket: self.push.ticket().clone(),
+            ticket: TaskTicket::Push(self.push.ticket().clone()),
             source: request.sources.to_string(),
             columns: columns.map_err(|error| DistributedError::BadRecipe(error.to_string()))?,
-            losses: self.losses(),
+            losses: losses_of(&request.source_options),
             key: self.encoder.template().to_string(),
             value: self.rows.value.clone(),
             delta: self.rows.delta,
@@ -146,16 +145,11 @@ impl DistributedPush {
             order: request.order,
             compression: request.compression,
             page_bytes: request.page_bytes,
-            duplicates: match request.duplicates {
-                Duplicates::First => Choice::First,
-                Duplicates::Last => Choice::Last,
-                Duplicates::Fail | Duplicates::Compose(_) | Duplicates::ComposeInAnyOrder(_) => {
-                    Choice::Fail
-                }
-            },
+            duplicates: Choice::of(request.duplicates),
             skip_bad_rows: request.bad_rows == BadRows::Skip,
             memory_bytes: request.memory_bytes,
             partitions: partitions.unwrap_or_default(),
+            load: None,
         })
     }
 
@@ -168,20 +162,17 @@ impl DistributedPush {
     ) -> Result<PushReport, DistributedError> {
         let boundaries = self.boundaries()?;
         self.push.confirm()?;
-        let reports = self.read(reports, boundaries.len())?;
-        let whole = self.settle(&reports)?;
-        let mut kept = Sum::default();
-        let mut duplicates = 0;
-        for report in &reports {
-            let sum = report.kept().and_then(|part| kept.plus(part));
-            kept = sum.unwrap_or(kept);
-            duplicates += report.dropped.records;
-        }
-        if kept.records == 0 && whole.rejected > 0 {
-            return Err(PushError::NothingLeft.into());
-        }
+        let ticket = TaskTicket::Push(self.push.ticket().clone());
+        let losses = losses_of(&self.request.source_options);
+        let expected = self.expected(&ticket, &losses);
+        let Settled {
+            runs,
+            kept,
+            duplicates,
+            whole,
+        } = expected.settle(reports, boundaries.len())?;
         let counted = Counted {
-            runs: reports.into_iter().map(|report| report.run).collect(),
+            runs,
             records: kept.records,
             nulls: &whole.nulls,
         };
@@ -196,7 +187,7 @@ impl DistributedPush {
             applied: None,
             bytes: kept.bytes,
             rejected: whole.rejected,
-            lossy: self.lossy(&whole),
+            lossy: lossy(losses, &whole),
             duplicates,
         };
         let (request, store, push) = (&self.request, &self.store, self.push);
@@ -210,87 +201,12 @@ impl DistributedPush {
         )?)
     }
 
-    /// Places of the columns that are needed, and what may be lost there.
-    fn losses(&self) -> Vec<(String, Loss)> {
-        let given = self.request.source_options.columns.iter();
-        let lossy = given.filter(|given| given.loss != Loss::None);
-        lossy
-            .map(|given| (given.path.clone(), given.loss))
-            .collect()
-    }
-
-    fn lossy(&self, whole: &Whole) -> Vec<Lossy> {
-        let counted = self.losses().into_iter().zip(&whole.lossy);
-        let lossy = counted.map(|((column, how), values)| Lossy {
-            column,
-            how,
-            values: *values,
-        });
-        lossy.collect()
-    }
-
-    /// The reports, one for each partition, in their order.
-    fn read(&self, texts: &[String], partitions: usize) -> Result<Vec<Report>, DistributedError> {
-        let of = texts.len();
-        let mut found: Vec<Option<Report>> = (0..partitions).map(|_| None).collect();
-        let mut counts = vec![0; partitions];
-        for (index, text) in texts.iter().enumerate() {
-            let bad = |problem| DistributedError::Report {
-                number: index + 1,
-                of,
-                problem,
-            };
-            let report = Report::parse(text).map_err(bad)?;
-            let ticket = self.push.ticket();
-            let checked = report.check(ticket, partitions, self.request.duplicates);
-            checked.map_err(bad)?;
-            if report.whole.lossy.len() != self.losses().len() {
-                return Err(bad("it counts losses of other columns".to_owned()));
-            }
-            if report.whole.nulls.len() != self.encoder.batch_schema().fields().len() {
-                return Err(bad("it counts nulls of other columns".to_owned()));
-            }
-            let partition = report.partition as usize;
-            counts[partition] += 1;
-            found[partition] = Some(report);
-        }
-        let reports: Vec<Report> = found.into_iter().flatten().collect();
-        match counts.iter().position(|count| *count != 1) {
-            None => Ok(reports),
-            Some(partition) => Err(DistributedError::Reports {
-                partition: partition as u32,
-                found: counts[partition],
-                reports: of,
-                partitions,
-            }),
-        }
-    }
-
-    /// What the sources sent, when all partitions were built from the same ones, and nothing was
-    /// lost.
-    fn settle(&self, reports: &[Report]) -> Result<Whole, DistributedError> {
-        let (mut whole, mut sources) = (Whole::default(), Sources::default());
-        let mut came = Some(Sum::default());
-        for report in reports {
-            if report.partition == 0 {
-                (whole, sources) = (report.whole.clone(), report.sources);
-            }
-            if (&report.whole, report.sources) != (&whole, sources) {
-                return Err(DistributedError::Sources {
-                    partition: report.partition,
-                    found: report.sources,
-                    other: 0,
-                    others: sources,
-                });
-            }
-            came = came.and_then(|sum| sum.plus(report.came));
-        }
-        match came {
-            Some(came) if came == whole.sent => Ok(whole),
-            came => Err(DistributedError::Total {
-                sent: whole.sent,
-                came: came.unwrap_or_default(),
-            }),
+    fn expected<'a>(&'a self, ticket: &'a TaskTicket, losses: &'a [PlacedLoss]) -> Expected<'a> {
+        Expected {
+            ticket,
+            duplicates: self.request.duplicates,
+            losses,
+            columns: self.encoder.batch_schema().fields().len(),
         }
     }
 }
@@ -304,13 +220,22 @@ fn refuse(request: &PushRequest) -> Result<(), DistributedError> {
             "it makes a version whole; push changes by forebay push --onto",
         );
     }
-    if matches!(request.bad_rows, BadRows::File(_)) {
+    refuse_for_tasks(&request.bad_rows, request.rate_bytes)
+}
+
+/// The same of options that loads have, too.
+pub(super) fn refuse_for_tasks(
+    bad_rows: &BadRows,
+    rate_bytes: Option<u64>,
+) -> Result<(), DistributedError> {
+    let option = |option, reason| Err(DistributedError::Option { option, reason });
+    if matches!(bad_rows, BadRows::File(_)) {
         return option(
             "--bad-rows FILE",
             "tasks are on several machines: give fail or skip",
         );
     }
-    if request.rate_bytes.is_some() {
+    if rate_bytes.is_some() {
         return option("--rate", "how fast tasks go is the engine's affair");
     }
     Ok(())

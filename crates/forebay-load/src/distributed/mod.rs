@@ -19,37 +19,49 @@
 //! reports that the engine hands over say which one counts, and the others are removed with the end
 //! of the push. The encoder, the sort and the writer are those of a push, so that the runs are the
 //! same, byte for byte.
+//!
+//! A load into a live table of a cluster ([`DistributedLoad`]) is built in the same way: its
+//! partitions are those of the table, its runs are staged (`forebay_engine::live::Load`), and what
+//! it comes to is for the cluster to add.
 
 mod control;
 mod driver;
+mod load;
 mod part;
 mod recipe;
 mod report;
 mod rows;
+mod settle;
+mod ticket;
 mod wire;
 
 pub use driver::DistributedPush;
+pub use load::DistributedLoad;
 pub use part::PartTask;
 pub use recipe::Recipe;
 pub use rows::RowTask;
+pub use ticket::TaskTicket;
 pub use wire::record_schema;
 
 use std::path::PathBuf;
 
-use forebay_engine::DocumentError;
+use forebay_engine::{DocumentError, TableName};
 use forebay_run::content::ContentSum;
 use serde::{Deserialize, Serialize};
 
+use crate::load::LoadError;
 use crate::push::PushError;
 use crate::sort::{SortError, Tally};
 
-/// Why a push that tasks build did not come to its end, or a task did not. Nothing of it is
-/// visible.
+/// Why a push or a load that tasks build did not come to its end, or a task did not. Nothing of it
+/// is visible.
 #[derive(Debug, thiserror::Error)]
 pub enum DistributedError {
     #[error(transparent)]
     Push(#[from] PushError),
-    #[error("{option} is not for a push that tasks build: {reason}")]
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("{option} is not for a push or a load that tasks build: {reason}")]
     Option {
         option: &'static str,
         reason: &'static str,
@@ -64,10 +76,15 @@ pub enum DistributedError {
         rows: u64,
         problem: &'static str,
     },
-    #[error("the recipe of the push cannot be used: {0}")]
+    #[error("the recipe of the tasks cannot be used: {0}")]
     Recipe(DocumentError),
-    #[error("the recipe of the push contradicts itself: {0}")]
+    #[error("the recipe of the tasks contradicts itself: {0}")]
     BadRecipe(String),
+    #[error(
+        "the catalog of the cluster has no partition of table {table} from {begins} on, so that a load cannot be cut \
+         by it: look at forebay cluster status, then load again"
+    )]
+    Gap { table: TableName, begins: String },
     #[error("source {source_number}: {problem}")]
     Source { source_number: i64, problem: String },
     #[error(
@@ -92,7 +109,7 @@ pub enum DistributedError {
     },
     #[error("partition {partition}: {problem}; nothing was written of it")]
     Control { partition: u32, problem: String },
-    #[error("report {number} of {of}: {problem}; nothing was published")]
+    #[error("report {number} of {of}: {problem}; nothing of it is visible")]
     Report {
         number: usize,
         of: usize,
@@ -100,7 +117,7 @@ pub enum DistributedError {
     },
     #[error(
         "partition {partition} has {found} reports instead of one, of {reports} reports for {partitions} \
-         partitions; nothing was published"
+         partitions; nothing of it is visible"
     )]
     Reports {
         partition: u32,
@@ -110,7 +127,7 @@ pub enum DistributedError {
     },
     #[error(
         "partition {partition} was built from {found} and partition {other} from {others}: the runs of a \
-         source differed, or one was lost; nothing was published. Push again, from rows that are the same each time \
+         source differed, or one was lost; nothing of it is visible. Give it again, from rows that are the same each time \
          they are read"
     )]
     Sources {
@@ -120,7 +137,7 @@ pub enum DistributedError {
         others: Sources,
     },
     #[error(
-        "all partitions together got {came}, and the sources sent {sent}; nothing was published"
+        "all partitions together got {came}, and the sources sent {sent}; nothing of it is visible"
     )]
     Total { sent: Sum, came: Sum },
 }

@@ -16,9 +16,10 @@ use super::control::{Control, Controls};
 use super::recipe::Recipe;
 use super::report::Report;
 use super::wire::{Arrived, CONTROL_ROW, WireRecord};
+use crate::load::wants_filters;
 use crate::progress::Silent;
 use crate::push::build::{BuildJob, Outputs};
-use crate::sort::{AsTheyAre, Boundaries, Collector, Duplicates, SortPlan, Tally};
+use crate::sort::{AsTheyAre, Boundaries, Collector, SortPlan, Tally};
 use forebay_io::Throttle;
 
 /// See the module's text. Dropped before it has finished, it removes what it wrote.
@@ -102,8 +103,8 @@ impl PartTask {
     fn control(&mut self, partition: u32, record: &WireRecord<'_>) -> Result<(), DistributedError> {
         let bad = |problem: String| DistributedError::Control { partition, problem };
         let control = Control::parse(record.record).map_err(bad)?;
-        if control.stamp != self.recipe.ticket.stamp {
-            return Err(bad("a control row of another push".to_owned()));
+        if control.stamp != self.recipe.ticket.stamp() {
+            return Err(bad("a control row of another push or load".to_owned()));
         }
         if i64::from(control.source) != record.source {
             let (source, said) = (record.source, control.source);
@@ -129,6 +130,12 @@ impl PartTask {
             }
             true => {
                 let (operation, payload) = operation_of(record.record)?;
+                if self.recipe.load.is_none() && !matches!(operation.plain(), Operation::Update(_))
+                {
+                    return Err(DistributedError::Batch(
+                        "a record: it is no update".to_owned(),
+                    ));
+                }
                 collector.push_operation(key, operation)?;
                 payload
             }
@@ -139,7 +146,7 @@ impl PartTask {
 
     /// Notes where a record stands, as far as age decides.
     fn place(&mut self, source: i64, row: i64) -> Result<(), DistributedError> {
-        if self.plan.duplicates == Duplicates::Fail {
+        if !self.recipe.duplicates.is_by_age() {
             return Ok(());
         }
         let number = u32::try_from(source).map_err(|_| {
@@ -186,8 +193,7 @@ impl PartTask {
             let mut report = Report::new(ticket, partition, *sources, whole.clone());
             report.came = part.came.into();
             report.run = outputs.runs[partition as usize].take();
-            let dropped = report.kept().and_then(|kept| report.came.minus(kept));
-            report.dropped = dropped.unwrap_or_default();
+            report.note_dropped(self.plan.duplicates);
             left_out += report.dropped.records;
             let checked = report.check(ticket, self.boundaries.len(), self.plan.duplicates);
             let text = checked.and_then(|()| report.to_text());
@@ -207,9 +213,12 @@ impl PartTask {
             Some(collector) => vec![collector.finish()?],
             None => Vec::new(),
         };
+        // A version has one run a partition. Those of a live table lie beside others.
+        let filters =
+            self.recipe.load.is_some() && wants_filters(&collected, self.recipe.memory_bytes);
         let job = BuildJob {
             plan: &self.plan,
-            finish: &AsTheyAre { filters: false },
+            finish: &AsTheyAre { filters },
             throttle: &Throttle::new(None, Arc::clone(self.store.clock())),
             progress: &Silent,
         };
@@ -266,15 +275,12 @@ fn check(parts: &BTreeMap<u32, TaskPart>) -> Result<(), DistributedError> {
     Ok(())
 }
 
-/// A record of rows that expire: its tag, then its payload.
+/// A record that carries an operation: its tag, then its payload.
 fn operation_of(bytes: &[u8]) -> Result<(Operation<'_>, &[u8]), DistributedError> {
     let bad = |problem: &str| DistributedError::Batch(format!("a record: {problem}"));
     let (tag, payload) = bytes.split_first().ok_or_else(|| bad("it is empty"))?;
     let operation = record::decode(*tag, payload).map_err(bad)?;
-    match operation.plain() {
-        Operation::Update(_) => Ok((operation, payload)),
-        _ => Err(bad("it is no update")),
-    }
+    Ok((operation, payload))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -1,10 +1,11 @@
-//! What tasks need to know of a push, as a document that may travel anywhere. It holds no secrets:
+//! What tasks need to know of a push or a load, as a document that may travel anywhere. It holds no secrets:
 //! a task finds the credentials of the store in its own environment.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay_engine::{Bound, MAX_PARTITIONS, Ticket, Ttl, seal, unseal};
+use arrow_schema::Schema as ArrowSchema;
+use forebay_engine::{Bound, MAX_PARTITIONS, Ttl, seal, unseal};
 use forebay_io::Disk;
 use forebay_run::operation::DeltaKind;
 use forebay_run::row::Schema;
@@ -12,12 +13,16 @@ use forebay_run::{Compression, Order, RunOptions};
 use serde::{Deserialize, Serialize};
 
 use super::DistributedError;
+use super::ticket::TaskTicket;
 use crate::convert::Loss;
-use crate::encode::{RowEncoder, ValueChoice};
+use crate::encode::{OperationChoice, RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::push::rows::PushRows;
 use crate::sort::{Boundaries, Duplicates, SortPlan, SortSpace};
 use crate::types::{arrow_schema, row_schema};
+
+/// A place in the columns, and what may be lost there.
+pub(super) type PlacedLoss = (String, Loss);
 
 /// See the module's text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,13 +31,13 @@ pub struct Recipe {
     pub(super) forebay_recipe: u64,
     /// The URL or the whole path of the store.
     pub store: String,
-    pub ticket: Ticket,
+    pub ticket: TaskTicket,
     /// What the rows come from, for messages.
     pub source: String,
     /// The columns that the table needs of the rows.
     pub(super) columns: Schema,
     /// Places in these columns, and what may be lost there.
-    pub(super) losses: Vec<(String, Loss)>,
+    pub(super) losses: Vec<PlacedLoss>,
     pub(super) key: String,
     pub(super) value: ValueChoice,
     pub(super) delta: Option<DeltaKind>,
@@ -46,24 +51,57 @@ pub struct Recipe {
     pub(super) memory_bytes: u64,
     /// Where partitions begin; none before that is settled.
     pub(super) partitions: Vec<Bound>,
+    /// What is more of a load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) load: Option<LoadRows>,
 }
 
-/// Which of two records of one key stays.
+/// What rows of a load become.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LoadRows {
+    /// So many of the columns are those of the table, and come first.
+    pub stored: usize,
+    pub operations: OperationChoice,
+    /// Whether records carry operations.
+    pub with_operations: bool,
+}
+
+/// Which of two records of one key stays, or that they become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Choice {
     Fail,
     First,
     Last,
+    Compose(DeltaKind),
+    ComposeInAnyOrder(DeltaKind),
 }
 
 impl Choice {
+    pub fn of(duplicates: Duplicates) -> Self {
+        match duplicates {
+            Duplicates::Fail => Self::Fail,
+            Duplicates::First => Self::First,
+            Duplicates::Last => Self::Last,
+            Duplicates::Compose(kind) => Self::Compose(kind),
+            Duplicates::ComposeInAnyOrder(kind) => Self::ComposeInAnyOrder(kind),
+        }
+    }
+
     pub fn duplicates(self) -> Duplicates {
         match self {
             Self::Fail => Duplicates::Fail,
             Self::First => Duplicates::First,
             Self::Last => Duplicates::Last,
+            Self::Compose(kind) => Duplicates::Compose(kind),
+            Self::ComposeInAnyOrder(kind) => Duplicates::ComposeInAnyOrder(kind),
         }
+    }
+
+    /// Whether the order of two records of one key decides what comes of them.
+    pub fn is_by_age(self) -> bool {
+        !matches!(self, Self::Fail | Self::ComposeInAnyOrder(_))
     }
 }
 
@@ -116,7 +154,7 @@ impl Recipe {
             value: self.value.clone(),
             delta: self.delta,
             ttl: self.ttl.clone(),
-            now_ms: self.ticket.created_unix_ms,
+            now_ms: self.ticket.created_unix_ms(),
         })
     }
 
@@ -126,7 +164,20 @@ impl Recipe {
         // Columns that contradict each other are found there.
         let bad = |problem: String| DistributedError::BadRecipe(problem);
         row_schema(&arrow).map_err(|error| bad(error.to_string()))?;
-        let encoder = self.rows()?.encoder(&arrow);
+        let rows = self.rows()?;
+        let encoder = match &self.load {
+            None => rows.encoder(&arrow),
+            Some(load) => {
+                let columns = arrow.fields().split_at_checked(load.stored);
+                let (stored, extra) = columns.ok_or_else(|| {
+                    let (stored, all) = (load.stored, arrow.fields().len());
+                    bad(format!("{stored} columns of {all} are stored"))
+                })?;
+                let stored = Arc::new(ArrowSchema::new(stored.to_vec()));
+                let choice = Some(&load.operations);
+                RowEncoder::beside(&stored, extra.to_vec(), &rows.key, &rows.value, choice)
+            }
+        };
         encoder.map_err(|error| bad(error.to_string()))
     }
 
@@ -142,7 +193,7 @@ impl Recipe {
         let run = RunOptions::new(
             self.order,
             self.compression,
-            &self.ticket.table.wire_prefix(),
+            &self.ticket.table().wire_prefix(),
         );
         let space = SortSpace {
             disk,
@@ -162,6 +213,7 @@ impl Recipe {
 
     /// Whether records carry operations, as in [`crate::sort::SortPlan`].
     pub(super) fn with_operations(&self) -> bool {
-        self.ttl.is_some()
+        let load = self.load.as_ref();
+        load.map_or(self.ttl.is_some(), |load| load.with_operations)
     }
 }

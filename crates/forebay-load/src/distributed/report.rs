@@ -1,9 +1,10 @@
 //! What the writer of a partition reports to the driver: a sealed document.
 
-use forebay_engine::{RunRef, Ticket, seal, unseal};
+use forebay_engine::{RunRef, seal, unseal};
 use serde::{Deserialize, Serialize};
 
 use super::control::Whole;
+use super::ticket::TaskTicket;
 use super::{Sources, Sum};
 use crate::sort::Duplicates;
 
@@ -15,7 +16,7 @@ const REPORT_FORMAT: u64 = 1;
 #[serde(deny_unknown_fields)]
 pub(super) struct Report {
     forebay_report: u64,
-    pub ticket: Ticket,
+    pub ticket: TaskTicket,
     pub partition: u32,
     /// The sources that sent something, if only that they had nothing.
     pub sources: Sources,
@@ -30,7 +31,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub fn new(ticket: &Ticket, partition: u32, sources: Sources, whole: Whole) -> Self {
+    pub fn new(ticket: &TaskTicket, partition: u32, sources: Sources, whole: Whole) -> Self {
         Self {
             forebay_report: REPORT_FORMAT,
             ticket: ticket.clone(),
@@ -68,29 +69,31 @@ impl Report {
         })
     }
 
-    /// Whether it fits the push and itself; the text says what does not.
+    /// Notes what of all that came is not in the run: of composed records only how many, since
+    /// their content is another one then.
+    pub fn note_dropped(&mut self, duplicates: Duplicates) {
+        let kept = self.kept();
+        let dropped = kept.and_then(|kept| match composes(duplicates) {
+            true => Some(Sum {
+                records: self.came.records.checked_sub(kept.records)?,
+                ..Sum::default()
+            }),
+            false => self.came.minus(kept),
+        });
+        self.dropped = dropped.unwrap_or_default();
+    }
+
+    /// Whether it fits the push or load and itself; the text says what does not.
     pub fn check(
         &self,
-        ticket: &Ticket,
+        ticket: &TaskTicket,
         partitions: usize,
         duplicates: Duplicates,
     ) -> Result<(), String> {
         let partition = self.partition;
-        let of = |ticket: &Ticket| {
-            let Ticket {
-                table,
-                version,
-                stamp,
-                ..
-            } = ticket;
-            format!("version {version} of table {table}, push {stamp:016x}")
-        };
         if self.ticket != *ticket {
-            return Err(format!(
-                "it is one of {}, and this is {}",
-                of(&self.ticket),
-                of(ticket)
-            ));
+            let of = &self.ticket;
+            return Err(format!("it is one of {of}, and this is {ticket}"));
         }
         if partition as usize >= partitions {
             return Err(format!(
@@ -107,8 +110,9 @@ impl Report {
             return bad(format!("{} were left out, and none may be", self.dropped));
         }
         let kept = self.kept();
+        let composes = composes(duplicates);
         match kept.and_then(|kept| kept.plus(self.dropped)) {
-            Some(sum) if sum == self.came => Ok(()),
+            Some(sum) if sum == self.came || composes && sum.records == self.came.records => Ok(()),
             _ => bad(format!(
                 "{} came, and {} are in its run, {} were left out",
                 self.came,
@@ -117,4 +121,11 @@ impl Report {
             )),
         }
     }
+}
+
+fn composes(duplicates: Duplicates) -> bool {
+    matches!(
+        duplicates,
+        Duplicates::Compose(_) | Duplicates::ComposeInAnyOrder(_)
+    )
 }

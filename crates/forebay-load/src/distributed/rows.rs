@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use arrow_array::RecordBatch;
 use arrow_array::builder::{BinaryBuilder, Int64Builder};
-use arrow_schema::Fields;
+use arrow_schema::{Fields, SchemaRef};
 use forebay_run::hash::KeyHasher;
 use forebay_run::operation::Operation;
 use forebay_run::record;
@@ -15,6 +15,8 @@ use super::wire::{CONTROL_ROW, WireRecords, sample_batch};
 use super::{DistributedError, Sum};
 use crate::convert::{Loss, Lossy};
 use crate::encode::{Encoded, RowEncoder};
+use crate::push::fit::loose;
+use crate::push::looking::of_table;
 use crate::push::read::count_nulls;
 use crate::push::rejects::Rejects;
 use crate::sort::{Boundaries, Tally};
@@ -43,6 +45,8 @@ struct Router {
 #[derive(Debug)]
 struct RowReader {
     encoder: RowEncoder,
+    /// How batches come to it.
+    arranged: SchemaRef,
     /// Whence the rows come, for messages.
     name: String,
     source: u32,
@@ -65,7 +69,7 @@ impl RowTask {
             true => None,
             false => Some(Router {
                 boundaries: recipe.boundaries()?,
-                hasher: KeyHasher::new(&recipe.ticket.table.wire_prefix()),
+                hasher: KeyHasher::new(&recipe.ticket.table().wire_prefix()),
             }),
         };
         Ok(Self {
@@ -76,6 +80,10 @@ impl RowTask {
             router,
             rejects: Rejects::counted(!recipe.skip_bad_rows),
             reader: RowReader {
+                arranged: match recipe.load.is_some() {
+                    true => loose(encoder.batch_schema()),
+                    false => encoder.batch_schema().clone(),
+                },
                 encoder,
                 name: format!("{}, part {source}", recipe.source),
                 source,
@@ -128,6 +136,7 @@ impl RowTask {
         let router = router.as_ref().ok_or(DistributedError::NoBoundaries)?;
         let mut records = WireRecords::new(self.source, batch.num_rows());
         let (mut framed, with_operations) = (Vec::new(), self.recipe.with_operations());
+        let is_load = self.recipe.load.is_some();
         let changed = reader.read(batch, rejects, nulls, |number, key, operation| {
             let partition = router.boundaries.partition_of(key, &router.hasher);
             let (tag, payload) = record::encode(operation);
@@ -139,6 +148,10 @@ impl RowTask {
             framed.push(tag);
             framed.extend_from_slice(&payload);
             records.push(partition, Some(key), &framed, number)
+        });
+        let changed = changed.map_err(|error| match error {
+            DistributedError::Push(error) if is_load => of_table(error).into(),
+            error => error,
         })?;
         for (sum, (path, _)) in lossy.iter_mut().zip(&reader.losses) {
             let of = changed.iter().find(|changed| changed.column == *path);
@@ -162,7 +175,7 @@ impl RowTask {
         };
         let mut records = WireRecords::new(self.source, self.sent.len());
         for (partition, sent) in self.sent.iter().enumerate() {
-            let stamp = self.recipe.ticket.stamp;
+            let stamp = self.recipe.ticket.stamp();
             let control = Control::new(stamp, self.source, Sum::from(*sent), whole.clone());
             records.push(partition, None, &control.to_bytes(), CONTROL_ROW)?;
         }
@@ -214,7 +227,7 @@ impl RowReader {
         let batches = Batches::of_batch(&self.name, batch.clone(), self.rows);
         let options = SourceOptions::for_table(wanted, &self.losses);
         let mut sources = SourceSet::open(&Input::Batches(batches), &options)?;
-        sources.arrange(wanted.clone())?;
+        sources.arrange(self.arranged.clone())?;
         Ok(sources)
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::row::{Datum, Kind, Schema};
 use forebay_run::times::Times;
+use serde::{Deserialize, Serialize};
 
 use super::bad_row::BadRow;
 use super::cells::Cells;
@@ -12,7 +13,8 @@ use super::scalar::scalar;
 use super::{EncodeError, find};
 
 /// How rows become operations, beyond an update for each.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct OperationChoice {
     /// The column that says what a row does: insert, update, delete or delta.
     pub column: Option<String>,
@@ -30,7 +32,8 @@ pub struct OperationChoice {
 }
 
 /// When rows expire.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Expiry {
     #[default]
     Never,
@@ -42,7 +45,8 @@ pub enum Expiry {
 }
 
 /// What a row does, before its value is known.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verb {
     #[default]
     Update,

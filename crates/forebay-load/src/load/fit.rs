@@ -107,7 +107,8 @@ impl<'a> TableFit<'a> {
         sources.map_err(|error| self.lacks(error))
     }
 
-    fn operations(&self) -> Result<OperationChoice, LoadError> {
+    /// What the rows do.
+    pub fn operations(&self) -> Result<OperationChoice, LoadError> {
         let request = self.request;
         if let Some(name) = &request.operation_column
             && self.is_stored(name)

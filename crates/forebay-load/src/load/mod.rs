@@ -7,14 +7,14 @@
 //! runs to the table wherever it is open. There is no gate: nothing is replaced whole, and nothing
 //! can be rolled back.
 
-mod fit;
+pub(crate) mod fit;
 mod here;
 mod sample;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_engine::live::{self, Budget, IngestRun, LiveError, Load};
+use forebay_engine::live::{self, Budget, IngestRun, LiveError, LiveOptions, Load};
 use forebay_engine::{PartitionId, PartitionRange, RunRef, Store, StoreError, TableName, Ttl};
 use forebay_run::filter::BITS_PER_KEY;
 use forebay_run::operation::DeltaKind;
@@ -225,23 +225,28 @@ impl LoadReport {
 }
 
 fn sort_plan(request: &LoadRequest, store: &Store, load: &Load) -> Result<SortPlan, StoreError> {
-    let only_updates = request.operation_column.is_none() && request.verb == Verb::Update;
-    let kind = load.options().delta.unwrap_or(DeltaKind::Append);
-    let expires = load.options().expiry != live::Expiry::Never;
     let space = SortSpace {
         disk: Arc::clone(store.disk()),
         scratch: load.scratch_dir()?,
         memory_bytes: request.memory_bytes,
         threads: request.threads,
     };
+    let (duplicates, with_operations) = composition(request, load.options());
+    let run = load.run_options();
+    Ok(SortPlan::new(space, run, None, duplicates, with_operations))
+}
+
+/// What becomes of records of one key, and whether they carry operations.
+pub(crate) fn composition(request: &LoadRequest, options: &LiveOptions) -> (Duplicates, bool) {
+    let only_updates = request.operation_column.is_none() && request.verb == Verb::Update;
+    let kind = options.delta.unwrap_or(DeltaKind::Append);
+    let expires = options.expiry != live::Expiry::Never;
     let duplicates = match only_updates {
         true => request.duplicates,
         false if commutes(request, kind) => Duplicates::ComposeInAnyOrder(kind),
         false => Duplicates::Compose(kind),
     };
-    let with_operations = expires || !only_updates;
-    let run = load.run_options();
-    Ok(SortPlan::new(space, run, None, duplicates, with_operations))
+    (duplicates, expires || !only_updates)
 }
 
 /// Whether the rows come to the same in whatever order: deltas that commute exactly, which floats
@@ -253,7 +258,7 @@ fn commutes(request: &LoadRequest, kind: DeltaKind) -> bool {
 }
 
 /// Whether the runs get filters: one is kept in memory while its run is written.
-fn wants_filters(collected: &[Collected], memory_bytes: u64) -> bool {
+pub(crate) fn wants_filters(collected: &[Collected], memory_bytes: u64) -> bool {
     let (source, dropped) = tallies(collected);
     let records = source.records - dropped.records;
     records.saturating_mul(BITS_PER_KEY) / 8 <= memory_bytes / 4

@@ -58,6 +58,17 @@ impl LoadSample {
             rejected: read.rejected,
         }
     }
+
+    /// Of keys that were drawn, each with the bytes that it stands for, of so many rows.
+    pub fn of_keys(keys: Vec<(Vec<u8>, u64)>, rows: u64) -> Self {
+        Self {
+            bytes: keys.iter().map(|(_, bytes)| bytes).sum(),
+            keys: evenly(keys),
+            rows,
+            is_exact: false,
+            rejected: 0,
+        }
+    }
 }
 
 /// Of keys that stand for so many bytes each, those that stand for about as many each.

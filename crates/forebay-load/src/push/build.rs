@@ -114,14 +114,6 @@ impl BuildJob<'_> {
 impl Outputs {
     /// What the records of the runs do.
     pub fn applied(&self) -> Applied {
-        let mut applied = Applied::default();
-        for run in self.runs.iter().flatten() {
-            let [updates, inserts, deletes, deltas] = run.counts();
-            applied.updates += updates;
-            applied.inserts += inserts;
-            applied.deletes += deletes;
-            applied.deltas += deltas;
-        }
-        applied
+        Applied::of(self.runs.iter().flatten())
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef, Schema};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::PushError;
 use super::looking::Opened;
@@ -37,11 +37,16 @@ pub fn fit(
 ) -> Result<Opened, PushError> {
     let stored = Arc::new(Schema::new(stored));
     let encoder = RowEncoder::beside(&stored, extra, key, value, Some(choice))?;
-    // Deletes may leave out what other rows need; the encoder holds rows to it one by one.
-    let loose = encoder.batch_schema().fields().iter();
-    let loose = loose.map(|field| field.as_ref().clone().with_nullable(true));
-    sources.arrange(Arc::new(Schema::new(loose.collect::<Vec<Field>>())))?;
+    sources.arrange(loose(encoder.batch_schema()))?;
     Ok((sources, encoder))
+}
+
+/// The columns as batches may have them: deletes may leave out what other rows need; the encoder
+/// holds rows to it one by one.
+pub fn loose(schema: &SchemaRef) -> SchemaRef {
+    let fields = schema.fields().iter();
+    let loose = fields.map(|field| field.as_ref().clone().with_nullable(true));
+    Arc::new(Schema::new(loose.collect::<Vec<Field>>()))
 }
 
 /// The column that says what rows do.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forebay_engine::TableName;
+use forebay_engine::{RunRef, TableName};
 use serde::Serialize;
 
 use crate::convert::Lossy;
@@ -19,6 +19,21 @@ pub struct Applied {
     pub deletes: u64,
     /// Keys whose value was added to.
     pub deltas: u64,
+}
+
+impl Applied {
+    /// What the records of runs do.
+    pub(crate) fn of<'a>(runs: impl Iterator<Item = &'a RunRef>) -> Self {
+        let mut applied = Self::default();
+        for run in runs {
+            let [updates, inserts, deletes, deltas] = run.counts();
+            applied.updates += updates;
+            applied.inserts += inserts;
+            applied.deletes += deletes;
+            applied.deltas += deltas;
+        }
+        applied
+    }
 }
 
 impl fmt::Display for Applied {

@@ -162,7 +162,7 @@ fn carry_out(
 }
 
 impl Load {
-    fn load_plan(&self, context: &Context) -> anyhow::Result<LoadPlan> {
+    pub(crate) fn load_plan(&self, context: &Context) -> anyhow::Result<LoadPlan> {
         if let Some(option) = self.planning.first_given()
             && self.plan != "auto"
         {
@@ -216,7 +216,7 @@ impl Load {
     }
 }
 
-fn summary(report: &LoadReport) -> String {
+pub(crate) fn summary(report: &LoadReport) -> String {
     let (rows, bytes) = (
         human::counted(report.rows, "key"),
         human::bytes(report.bytes),

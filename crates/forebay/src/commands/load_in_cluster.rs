@@ -12,7 +12,7 @@ use forebay_cluster::model::{
 };
 use forebay_cluster::request::Request;
 use forebay_engine::live::{LiveOptions, Load, LoadError};
-use forebay_engine::{PartitionRange, StoreError, TableName};
+use forebay_engine::{PartitionRange, Store, StoreError, TableName};
 use forebay_load::load::{BuiltLoad, LoadReport, LoadRequest, LoadSample, build_load};
 use forebay_plan::insert::Mode;
 
@@ -77,28 +77,53 @@ impl LoadInCluster {
         let started = context.clock.monotonic();
         let store = context.open_to_merge(drawing)?;
         let table = &request.table;
-        let mut groups = self.groups(table)?;
-        let load = store.stage_load(table, &self.options, ranges(&groups))?;
+        let (load, mut groups) = self.begin(table, &store)?;
         let repartition = |sample: LoadSample| -> anyhow::Result<_> {
-            self.make_ready(table, &sample, context, drawing)?;
-            groups = self.groups(table)?;
+            groups = self.make_ready(table, &sample, context, drawing)?;
             Ok(Some(ranges(&groups)))
         };
         let built = build_load(request, &store, load, &***drawing, repartition)?;
-        let draft = self.stage(&built, &groups)?;
-        let BuiltLoad {
-            load, mut report, ..
-        } = built;
-        // Without rows there is nothing that partitions could add.
-        if !draft.partitions.is_empty() {
-            self.submit(table, draft, load)?;
-        }
+        let mut report = self.add(built, &groups)?;
         report.took(context.clock.monotonic() - started);
         Ok(report)
     }
 
-    /// Has the plan carried out, if there is one.
-    fn make_ready(
+    /// Begins to stage a load, cut by the groups that the table has now.
+    pub fn begin(
+        &self,
+        table: &TableName,
+        store: &Store,
+    ) -> anyhow::Result<(Load, Vec<GroupEntry>)> {
+        let groups = self.groups(table)?;
+        let load = store.stage_load(table, &self.options, ranges(&groups))?;
+        Ok((load, groups))
+    }
+
+    /// Has the plan carried out, if there is one; gives the groups that the table has then.
+    pub fn make_ready(
+        &self,
+        table: &TableName,
+        sample: &LoadSample,
+        context: &Context,
+        drawing: &Drawing,
+    ) -> anyhow::Result<Vec<GroupEntry>> {
+        self.carry_out_plan(table, sample, context, drawing)?;
+        self.groups(table)
+    }
+
+    /// Stages what was built for these groups, and has the cluster add it. Returns when all
+    /// partitions have it.
+    pub fn add(&self, built: BuiltLoad, groups: &[GroupEntry]) -> anyhow::Result<LoadReport> {
+        let draft = self.stage(&built, groups)?;
+        let BuiltLoad { load, report, .. } = built;
+        // Without rows there is nothing that partitions could add.
+        if !draft.partitions.is_empty() {
+            self.submit(&report.table, draft, load)?;
+        }
+        Ok(report)
+    }
+
+    fn carry_out_plan(
         &self,
         table: &TableName,
         sample: &LoadSample,
@@ -198,7 +223,8 @@ fn busy(problem: String) -> anyhow::Error {
     StoreError::Refused { problem, is_busy }.into()
 }
 
-fn ranges(groups: &[GroupEntry]) -> Vec<PartitionRange> {
+/// The partitions that groups are of.
+pub fn ranges(groups: &[GroupEntry]) -> Vec<PartitionRange> {
     let range = |group: &GroupEntry| PartitionRange {
         id: group.partition,
         bounds: group.bounds.clone(),

@@ -13,7 +13,7 @@ pub mod export;
 pub mod get;
 mod insert_planning;
 pub mod load;
-mod load_in_cluster;
+pub mod load_in_cluster;
 pub mod man;
 pub mod plan;
 pub mod pull;

@@ -18,11 +18,13 @@
 //! leaves is removed by the next load, or when the table is opened.
 //!
 //! A live table of a cluster is open on its nodes, and the cluster's store has nothing of it. There
-//! a load is only staged (`staged`): the cluster's nodes bring the runs, and its groups decide.
+//! a load is only staged (`staged`): the cluster's nodes bring the runs, and its groups decide. Its
+//! runs may be written by others, who need a `ticket` and no lock.
 
 mod offer;
 mod staged;
 mod take;
+mod ticket;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +35,7 @@ use forebay_run::format::RunOptions;
 use thiserror::Error;
 use tracing::warn;
 
+use crate::cleanup::remove_uploads;
 use crate::error::{At, StoreError};
 use crate::holder::lock_within;
 use crate::layout::TableFiles;
@@ -45,6 +48,7 @@ pub(crate) use offer::kept_for_load;
 use offer::{Offer, OfferState, file_of, staged, sweep};
 pub use staged::{StagedLoad, StagedRun};
 pub use take::Taken;
+pub use ticket::LoadTicket;
 
 /// How long an offer may wait while a process has the table open: a server looks several times a
 /// second.
@@ -91,7 +95,9 @@ pub struct Load {
     partitions: Vec<PartitionRange>,
     /// Its files stay when it is dropped.
     is_left: bool,
-    _lock: Box<dyn Lock>,
+    /// Others write runs of it, too.
+    is_shared: bool,
+    lock: Box<dyn Lock>,
 }
 
 impl Store {
@@ -121,7 +127,8 @@ impl Store {
             partitions: manifest.ranges(),
             options: manifest.options,
             is_left: false,
-            _lock: lock,
+            is_shared: false,
+            lock,
         })
     }
 
@@ -262,7 +269,12 @@ impl Drop for Load {
         if self.is_left {
             return;
         }
-        if let Err(error) = sweep(&**self.store.disk(), &self.files) {
+        let disk = &**self.store.disk();
+        let removed = sweep(disk, &self.files).and_then(|()| match self.is_shared {
+            true => remove_uploads(disk, &self.files),
+            false => Ok(()),
+        });
+        if let Err(error) = removed {
             let table = &self.table;
             warn!(%table, %error, "an ended load left files; the next load removes them");
         }

@@ -106,7 +106,8 @@ impl Store {
             partitions,
             options: options.clone(),
             is_left: false,
-            _lock: lock,
+            is_shared: false,
+            lock,
         })
     }
 

@@ -10,7 +10,7 @@ use forebay_run::RunWriter;
 use forebay_run::operation::Operation;
 
 use super::offer::{OfferState, file_of, staged};
-use super::{Load, LoadError, StagedLoad, Taken};
+use super::{Load, LoadError, LoadTicket, StagedLoad, Taken};
 use crate::live::{Budget, IngestRun, LiveDraft, LiveTable};
 use crate::name::TableName;
 use crate::store::Store;
@@ -327,4 +327,37 @@ fn a_staged_load_is_whole_with_its_document_and_goes_with_its_load_unless_that_l
     store.remove_staged(&name()).unwrap();
     assert_eq!(names(), 0);
     assert!(store.table(&name()).is_err() && !store.is_live(&name()).unwrap());
+}
+
+#[test]
+fn what_others_wrote_for_a_staged_load_goes_with_it_and_is_told_from_that_for_another() {
+    let disk = SimDisk::new();
+    let store = store_on(&disk);
+    let LiveDraft {
+        options,
+        partitions,
+    } = LiveDraft::ordered(Vec::new());
+    let begin = || store.stage_load(&name(), &options, partitions.clone());
+    let mut load = begin().unwrap();
+    let ticket = load.share();
+    let text = serde_json::to_string(&ticket).unwrap();
+    let ticket: LoadTicket = serde_json::from_str(&text).unwrap();
+    let (first, second) = (ticket.new_run(&store, 0), ticket.new_run(&store, 0));
+    assert_ne!(first.id, second.id);
+    assert!(ticket.is_of(&first.id, 0) && !ticket.is_of(&first.id, 1));
+    let runs = || disk.list(Path::new("/s/tables/t/runs")).unwrap();
+    for run in [&first, &second] {
+        let options = load.run_options();
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let mut writer = RunWriter::create(&disk, &run.path, options).unwrap();
+        writer.push(0, b"k", Operation::Update(b"v")).unwrap();
+        writer.finish().unwrap();
+    }
+    ticket.sync(&store).unwrap();
+    load.confirm().unwrap();
+    assert_eq!(runs().len(), 2);
+    drop(load);
+    assert_eq!(runs(), Vec::<String>::new());
+    let mut next = begin().unwrap();
+    assert!(!next.share().is_of(&first.id, 0));
 }

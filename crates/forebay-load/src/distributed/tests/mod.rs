@@ -4,6 +4,7 @@
     reason = "tests look at the files themselves"
 )]
 
+mod loads;
 mod options;
 
 use std::path::Path;
@@ -111,38 +112,16 @@ impl Cluster {
 
     /// What the task of one part of the source sends.
     fn encode(&self, source: i64, rows: &RecordBatch) -> RecordBatch {
-        let mut task = RowTask::new(self.recipe(), source).unwrap();
-        let mut out = Vec::new();
-        for start in (0..rows.num_rows()).step_by(700) {
-            let batch = rows.slice(start, 700.min(rows.num_rows() - start));
-            out.push(task.encode(&batch).unwrap());
-        }
-        out.push(task.finish().unwrap());
-        concat_batches(&record_schema(), &out).unwrap()
+        encode(self.recipe(), source, rows)
     }
 
     /// The rows in so many parts of the source.
     fn encode_all(&self, rows: &RecordBatch, parts: usize) -> RecordBatch {
-        let each = rows.num_rows().div_ceil(parts).max(1);
-        let part = |part: usize| {
-            let start = (part * each).min(rows.num_rows());
-            rows.slice(start, each.min(rows.num_rows() - start))
-        };
-        let sent: Vec<_> = (0..parts)
-            .map(|at| self.encode(at as i64, &part(at)))
-            .collect();
-        concat_batches(&record_schema(), &sent).unwrap()
+        encode_all(&self.recipe(), rows, parts)
     }
 
     fn write(&self, records: &RecordBatch) -> Result<Vec<String>, DistributedError> {
-        let scratch = self.dir.path().join("scratch");
-        let mut task = PartTask::new(self.recipe(), self.store.clone(), &scratch)?;
-        for start in (0..records.num_rows()).step_by(999) {
-            task.add(&records.slice(start, 999.min(records.num_rows() - start)))?;
-        }
-        let reports = task.finish();
-        assert_eq!(std::fs::read_dir(&scratch).unwrap().count(), 0);
-        reports
+        write(self.recipe(), &self.store, self.dir.path(), records)
     }
 
     fn write_all(&self, records: &RecordBatch) -> Vec<String> {
@@ -165,6 +144,48 @@ impl Cluster {
         assert_eq!(runs.count(), 0, "{error}");
         error
     }
+}
+
+/// What the task of one part of the source sends.
+fn encode(recipe: Recipe, source: i64, rows: &RecordBatch) -> RecordBatch {
+    let mut task = RowTask::new(recipe, source).unwrap();
+    let mut out = Vec::new();
+    for start in (0..rows.num_rows()).step_by(700) {
+        let batch = rows.slice(start, 700.min(rows.num_rows() - start));
+        out.push(task.encode(&batch).unwrap());
+    }
+    out.push(task.finish().unwrap());
+    concat_batches(&record_schema(), &out).unwrap()
+}
+
+/// The rows in so many parts of the source.
+fn encode_all(recipe: &Recipe, rows: &RecordBatch, parts: usize) -> RecordBatch {
+    let each = rows.num_rows().div_ceil(parts).max(1);
+    let part = |part: usize| {
+        let start = (part * each).min(rows.num_rows());
+        rows.slice(start, each.min(rows.num_rows() - start))
+    };
+    let sent: Vec<_> = (0..parts)
+        .map(|at| encode(recipe.clone(), at as i64, &part(at)))
+        .collect();
+    concat_batches(&record_schema(), &sent).unwrap()
+}
+
+/// What the task of these records reports.
+fn write(
+    recipe: Recipe,
+    store: &Store,
+    dir: &Path,
+    records: &RecordBatch,
+) -> Result<Vec<String>, DistributedError> {
+    let scratch = dir.join("scratch");
+    let mut task = PartTask::new(recipe, store.clone(), &scratch)?;
+    for start in (0..records.num_rows()).step_by(999) {
+        task.add(&records.slice(start, 999.min(records.num_rows() - start)))?;
+    }
+    let reports = task.finish();
+    assert_eq!(std::fs::read_dir(&scratch).unwrap().count(), 0);
+    reports
 }
 
 /// The shuffle: records of one partition, in the order of source and row.

@@ -1,0 +1,141 @@
+//! The reports of all partitions, held against each other and against what they are reports of.
+
+use forebay_engine::RunRef;
+
+use super::control::Whole;
+use super::recipe::PlacedLoss;
+use super::report::Report;
+use super::ticket::TaskTicket;
+use super::{DistributedError, Sources, Sum};
+use crate::convert::{Loss, Lossy};
+use crate::push::PushError;
+use crate::sort::Duplicates;
+use crate::sources::SourceOptions;
+
+/// What reports have to fit.
+pub(super) struct Expected<'a> {
+    pub ticket: &'a TaskTicket,
+    pub duplicates: Duplicates,
+    pub losses: &'a [PlacedLoss],
+    /// How many the rows have.
+    pub columns: usize,
+}
+
+/// What the reports of all partitions come to.
+pub(super) struct Settled {
+    /// At the index of its partition, if that got any.
+    pub runs: Vec<Option<RunRef>>,
+    /// What the runs hold.
+    pub kept: Sum,
+    /// Rows that were left out, or composed with others.
+    pub duplicates: u64,
+    /// What the sources sent.
+    pub whole: Whole,
+}
+
+/// Places of the columns that are needed, and what may be lost there.
+pub(super) fn losses_of(options: &SourceOptions) -> Vec<PlacedLoss> {
+    let given = options.columns.iter();
+    let lossy = given.filter(|given| given.loss != Loss::None);
+    lossy
+        .map(|given| (given.path.clone(), given.loss))
+        .collect()
+}
+
+/// What was lost there.
+pub(super) fn lossy(losses: Vec<PlacedLoss>, whole: &Whole) -> Vec<Lossy> {
+    let counted = losses.into_iter().zip(&whole.lossy);
+    let lossy = counted.map(|((column, how), values)| Lossy {
+        column,
+        how,
+        values: *values,
+    });
+    lossy.collect()
+}
+
+impl Expected<'_> {
+    /// Takes the reports, one for each partition, all made from the same sources; nothing of what
+    /// these sent is missing.
+    pub fn settle(&self, texts: &[String], partitions: usize) -> Result<Settled, DistributedError> {
+        let reports = self.read(texts, partitions)?;
+        let whole = whole_of(&reports)?;
+        let (mut kept, mut duplicates) = (Sum::default(), 0);
+        for report in &reports {
+            let sum = report.kept().and_then(|part| kept.plus(part));
+            kept = sum.unwrap_or(kept);
+            duplicates += report.dropped.records;
+        }
+        if kept.records == 0 && whole.rejected > 0 {
+            return Err(PushError::NothingLeft.into());
+        }
+        Ok(Settled {
+            runs: reports.into_iter().map(|report| report.run).collect(),
+            kept,
+            duplicates,
+            whole,
+        })
+    }
+
+    /// The reports, one for each partition, in their order.
+    fn read(&self, texts: &[String], partitions: usize) -> Result<Vec<Report>, DistributedError> {
+        let of = texts.len();
+        let mut found: Vec<Option<Report>> = (0..partitions).map(|_| None).collect();
+        let mut counts = vec![0; partitions];
+        for (index, text) in texts.iter().enumerate() {
+            let bad = |problem| DistributedError::Report {
+                number: index + 1,
+                of,
+                problem,
+            };
+            let report = Report::parse(text).map_err(bad)?;
+            let checked = report.check(self.ticket, partitions, self.duplicates);
+            checked.map_err(bad)?;
+            if report.whole.lossy.len() != self.losses.len() {
+                return Err(bad("it counts losses of other columns".to_owned()));
+            }
+            if report.whole.nulls.len() != self.columns {
+                return Err(bad("it counts nulls of other columns".to_owned()));
+            }
+            let partition = report.partition as usize;
+            counts[partition] += 1;
+            found[partition] = Some(report);
+        }
+        let reports: Vec<Report> = found.into_iter().flatten().collect();
+        match counts.iter().position(|count| *count != 1) {
+            None => Ok(reports),
+            Some(partition) => Err(DistributedError::Reports {
+                partition: partition as u32,
+                found: counts[partition],
+                reports: of,
+                partitions,
+            }),
+        }
+    }
+}
+
+/// What the sources sent, when all partitions were built from the same ones, and nothing was lost.
+fn whole_of(reports: &[Report]) -> Result<Whole, DistributedError> {
+    let (mut whole, mut sources) = (Whole::default(), Sources::default());
+    let mut came = Some(Sum::default());
+    for report in reports {
+        if report.partition == 0 {
+            (whole, sources) = (report.whole.clone(), report.sources);
+        }
+        if (&report.whole, report.sources) != (&whole, sources) {
+            return Err(DistributedError::Sources {
+                partition: report.partition,
+                found: report.sources,
+                other: 0,
+                others: sources,
+            });
+        }
+        came = came.and_then(|sum| sum.plus(report.came));
+    }
+    match came {
+        Some(came) if came == whole.sent => Ok(whole),
+        came => Err(DistributedError::Total {
+            sent: whole.sent,
+            came: came.unwrap_or_default(),
+        }),
+    }
+}

@@ -1,0 +1,48 @@
+"""A cluster of three nodes whose live tables are loaded, and all that these tables hold."""
+
+import os
+
+import pyarrow as pa
+from cluster import Cluster
+from harness import Store
+
+import forebay
+
+LIVE = ("--mode", "live", "--replicas", "3", "--durability", "os")
+PARTED = {
+    "hashed": ("--partitions", "3"),
+    "ordered": ("--order", "ordered", "--boundary", "k003", "--boundary", "k012"),
+}
+COLUMNS = ("id:int64", "name:text", "half:float64")
+ROW = ("--value", "row", *(word for column in COLUMNS for word in ("--column", column)))
+PATIENCE_S = 60
+
+
+class LiveCluster(Cluster):
+    def __init__(self, directory, store=None):
+        super().__init__(store or Store(directory / "store"), directory, 3, 3)
+        self.path = str(self.store.path)
+
+    def create(self, table, *words):
+        self.store.json("create", table, *LIVE, *words)
+        return table
+
+    def connect(self):
+        at = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        return forebay.connect(f"redis://{at}", timeout=PATIENCE_S)
+
+    def all_of(self, table):
+        """Every key with its value: of a table of rows a dict of its columns."""
+        with self.connect() as connection:
+            scanned = pa.table(connection[table].scan())
+        keys = scanned["key"].to_pylist()
+        rows = scanned.drop_columns(["key"]).to_pylist()
+        values = [row["value"] if set(row) == {"value"} else row for row in rows]
+        assert len(set(keys)) == len(keys)
+        return dict(zip(keys, values, strict=True))
+
+    def staged(self, table):
+        """The files of loads that lie in the store."""
+        folder = os.path.join(self.path, "tables", table)
+        found = [name for _, _, names in os.walk(folder) for name in names]
+        return [name for name in found if name.startswith("load-")]
