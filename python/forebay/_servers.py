@@ -128,6 +128,8 @@ class Servers:
     def classes_at(self, address: Address) -> list[Class] | None:
         """The same as one server knows it."""
         (rows,) = self.wire.exchange(address, [("CLUSTER", "SLOTS")])
+        if self.wire.is_cut_off(rows):
+            raise Unreached(str(rows))
         if self.wire.is_error(rows):
             if "cluster support disabled" not in str(rows):
                 raise failure(rows)
@@ -244,6 +246,8 @@ class Servers:
             except Broken as error:
                 self._suspect(address)
                 raise uncertain(error) from None
+            if any(self.wire.is_cut_off(reply) for reply in got):
+                self._suspect(address)
             refused |= self._take(commands, places, got, replies)
         targets = {place: self.wire.target(reply) for place, reply in refused.items()}
         return targets, next(iter(refused.values()), None)

@@ -168,9 +168,13 @@ class Wire:
 
     def is_refused(self, reply: Any) -> bool:
         """A server says for certain that nothing was written, and that it may be just now."""
-        if isinstance(reply, self._errors.TryAgainError):
+        if isinstance(reply, (self._errors.TryAgainError, self._errors.ClusterDownError)):
             return _NOTHING_WRITTEN in str(reply)
         return self.is_moved(reply) or (self.is_error(reply) and _is_replicas(reply))
+
+    def is_cut_off(self, reply: Any) -> bool:
+        """The server reaches no other one: another is to be asked."""
+        return isinstance(reply, self._errors.ClusterDownError)
 
     def is_passing(self, reply: Any) -> bool:
         """A read of this answer is to be sent again."""
@@ -185,7 +189,7 @@ class Wire:
         return unknown or (late and not self.is_refused(reply))
 
 
-# What -TRYAGAIN says where it is certain.
+# What -TRYAGAIN and -CLUSTERDOWN say where it is certain.
 _NOTHING_WRITTEN = "nothing was written"
 
 

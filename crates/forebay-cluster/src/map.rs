@@ -45,6 +45,9 @@ pub struct Class {
     pub last: u16,
     /// The available nodes that hold it, the acting primary first; all of them when none is.
     pub nodes: Vec<NodeId>,
+    /// Other nodes of its list, where no other node is available and there are live tables: clients
+    /// are told of them all the same, as this node may be the one that is cut off.
+    pub away: Vec<NodeId>,
     /// Where the acting primary answers for this class.
     pub primary: HostPort,
 }
@@ -104,7 +107,11 @@ impl ClusterMap {
         let of_main = of_main.filter(|(_, table)| table.layout == LayoutName::Main);
         let most = of_main.map(|(_, table)| table.replicas).max();
         let most = most.unwrap_or(usize::MAX);
-        let classes = main.map(|main| classes(&main.ranges, most, &nodes));
+        let is_alone = nodes
+            .values()
+            .all(|node| node.id == me || !node.is_available);
+        let tells_all = is_alone && model.all_tables().any(|(_, table)| table.live.is_some());
+        let classes = main.map(|main| classes(&main.ranges, (most, tells_all), &nodes));
         Self {
             cluster,
             revision,
@@ -251,7 +258,11 @@ impl MapLayout {
 
 /// The classes of a layout of slots. A node answers for each class that it heads at a port of the
 /// class; for those it heads while others are away, at the ports left over.
-fn classes(ranges: &[MapRange], most: usize, nodes: &BTreeMap<NodeId, MapNode>) -> Vec<Class> {
+fn classes(
+    ranges: &[MapRange],
+    (most, tells_all): (usize, bool),
+    nodes: &BTreeMap<NodeId, MapNode>,
+) -> Vec<Class> {
     let mut ends = ranges.iter().skip(1).map(|range| slot(&range.lower));
     let mut classes: Vec<(Class, NodeId)> = ranges
         .iter()
@@ -270,6 +281,7 @@ fn classes(ranges: &[MapRange], most: usize, nodes: &BTreeMap<NodeId, MapNode>) 
             let class = Class {
                 first: slot(&range.lower),
                 last: next.saturating_sub(1),
+                away: away(range, &list, tells_all),
                 nodes: list,
                 primary: HostPort::new("", 0),
             };
@@ -294,6 +306,14 @@ fn classes(ranges: &[MapRange], most: usize, nodes: &BTreeMap<NodeId, MapNode>) 
         }
     }
     classes.into_iter().map(|(class, _)| class).collect()
+}
+
+fn away(range: &MapRange, told: &[NodeId], tells_all: bool) -> Vec<NodeId> {
+    let others = range
+        .list
+        .iter()
+        .filter(|id| tells_all && !told.contains(id));
+    others.copied().collect()
 }
 
 fn slot(bound: &Bound) -> u16 {

@@ -1,5 +1,7 @@
+use forebay_engine::live::LiveDraft;
+
 use super::*;
-use crate::model::{NodeState, RangeEntry, TableEntry};
+use crate::model::{EndedLoad, LiveEntry, NodeState, RangeEntry, Replication, TableEntry};
 
 fn node(id: u32, zone: &str, ports: &[u16]) -> NodeEntry {
     let address = |port| HostPort::new(&format!("10.0.0.{id}"), port);
@@ -56,8 +58,12 @@ fn model() -> Model {
 }
 
 fn map(suspects: &[u32]) -> ClusterMap {
+    map_of(&model(), suspects)
+}
+
+fn map_of(model: &Model, suspects: &[u32]) -> ClusterMap {
     let suspects = suspects.iter().copied().map(NodeId).collect();
-    ClusterMap::new(ClusterId(7), 5, NodeId(1), &model(), &suspects)
+    ClusterMap::new(ClusterId(7), 5, NodeId(1), model, &suspects)
 }
 
 #[test]
@@ -108,4 +114,26 @@ fn who_is_suspected_heads_nothing() {
         .map(|node| node.is_available)
         .collect();
     assert_eq!(all, [true, false, false]);
+}
+
+#[test]
+fn beside_live_tables_a_node_alone_tells_of_the_others() {
+    let mut model = model();
+    let mut carts = TableEntry::new(Order::Hashed, LayoutName::Main, 3);
+    carts.live = Some(Box::new(LiveEntry {
+        options: LiveDraft::hashed().options,
+        replication: Replication::Leader,
+        last_load: EndedLoad::default(),
+    }));
+    model.put_table(&TableName::new("carts").unwrap(), carts);
+    let away = |model: &Model, suspects: &[u32]| -> Vec<Vec<NodeId>> {
+        let map = map_of(model, suspects);
+        let classes = map.classes().iter();
+        classes.map(|class| class.away.clone()).collect()
+    };
+    // Of the class that it does not hold no node is available: it names all that hold it.
+    let others = [vec![NodeId(2)], vec![], vec![NodeId(3)]];
+    assert_eq!(away(&model, &[2, 3]), others);
+    assert_eq!(away(&model, &[2]), [vec![], vec![], vec![]]);
+    assert_eq!(away(&self::model(), &[2, 3]), [vec![], vec![], vec![]]);
 }

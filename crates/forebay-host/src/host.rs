@@ -277,6 +277,13 @@ impl ReplicaHost {
         groups.get(&group)?.leader()
     }
 
+    /// Whether a replica is here that knows of nobody who leads its group.
+    pub fn lacks_leader(&self) -> bool {
+        let groups = self.shared.groups.load();
+        let mut running = groups.values().filter(|group| !group.is_halted());
+        running.any(|group| group.leader().is_none())
+    }
+
     /// Whether a replica of the group is here, and has not ended by itself.
     pub fn runs(&self, group: GroupId) -> bool {
         let groups = self.shared.groups.load();

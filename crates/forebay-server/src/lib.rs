@@ -53,7 +53,9 @@ mod wait;
 mod work;
 mod worker;
 
-pub use cluster::{ClusterConfig, ForwardLimits, PeerClient, PeerTls, Pin, PinnedPeers, pin_of};
+pub use cluster::{
+    ClusterConfig, ForwardLimits, LastHeard, PeerClient, PeerTls, Pin, PinnedPeers, pin_of,
+};
 pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};
 pub use proposed::ProposedCommands;
 pub use pulls::{Pulled, Pulls, TablePulled};

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use forebay_cluster::Member;
 
+use super::heard::LastHeard;
+
 /// A server that is a node of a cluster. [`crate::ServerConfig::resp`] is its ordinary port.
 #[derive(Debug, Clone)]
 pub struct ClusterConfig {
@@ -20,6 +22,8 @@ pub struct ClusterConfig {
     /// Whom the peer port lets in, and whom it goes to; `None` in the clear, on loopback alone.
     pub peer_tls: Option<PeerTls>,
     pub forward: ForwardLimits,
+    /// That of the node's [`super::PeerClient`].
+    pub heard: Arc<LastHeard>,
     /// After READONLY a replica that follows answers without asking what was the newest within this
     /// time; `None`: it asks each time.
     pub stale_reads: Option<Duration>,

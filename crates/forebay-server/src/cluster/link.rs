@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
+use super::heard::LastHeard;
 use super::split;
 
 /// No further questions are put into the buffer of a connection that has so many bytes to send.
@@ -31,6 +32,8 @@ const LINE_BYTES: usize = 4 << 10;
 pub struct Dialer {
     pub net: Arc<dyn Net>,
     pub clock: Arc<dyn Clock>,
+    /// Told of each answer.
+    pub heard: Arc<LastHeard>,
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// The longest answer.
     pub answer_bytes: usize,
@@ -174,7 +177,7 @@ impl Link {
         let task = tokio::spawn(async move {
             let mut waiting = VecDeque::new();
             let served = match dialer.dial(&peer).await {
-                Ok(stream) => serve(stream, &mut asked, &mut waiting, dialer.answer_bytes).await,
+                Ok(stream) => dialer.serve(stream, &mut asked, &mut waiting).await,
                 Err(error) => Err(error),
             };
             asked.close();
@@ -259,51 +262,52 @@ impl Dialer {
         let tls = TlsConnector::from(Arc::clone(tls));
         Ok(Box::new(tls.connect(name, stream).await?))
     }
-}
 
-type Askers = VecDeque<oneshot::Sender<Result<PeerAnswer, AskFailure>>>;
-
-/// Sends questions and hands out answers until nobody asks any more.
-async fn serve(
-    stream: Box<dyn NetStream>,
-    asked: &mut UnboundedReceiver<Question>,
-    waiting: &mut Askers,
-    answer_bytes: usize,
-) -> io::Result<()> {
-    let (mut reading, mut writing) = tokio::io::split(stream);
-    let (mut input, mut output) = (BytesMut::with_capacity(READ_BYTES), BytesMut::new());
-    let mut is_flushed = true;
-    loop {
-        tokio::select! {
-            question = asked.recv(), if output.len() < FULL_BYTES => {
-                let mut next = question;
-                if next.is_none() {
-                    return Ok(());
+    /// Sends questions and hands out answers until nobody asks any more.
+    async fn serve(
+        &self,
+        stream: Box<dyn NetStream>,
+        asked: &mut UnboundedReceiver<Question>,
+        waiting: &mut Askers,
+    ) -> io::Result<()> {
+        let (mut reading, mut writing) = tokio::io::split(stream);
+        let (mut input, mut output) = (BytesMut::with_capacity(READ_BYTES), BytesMut::new());
+        let mut is_flushed = true;
+        loop {
+            tokio::select! {
+                question = asked.recv(), if output.len() < FULL_BYTES => {
+                    let mut next = question;
+                    if next.is_none() {
+                        return Ok(());
+                    }
+                    while let Some(question) = next {
+                        output.extend_from_slice(&question.frame);
+                        waiting.push_back(question.answer);
+                        next = asked.try_recv().ok().filter(|_| output.len() < FULL_BYTES);
+                    }
                 }
-                while let Some(question) = next {
-                    output.extend_from_slice(&question.frame);
-                    waiting.push_back(question.answer);
-                    next = asked.try_recv().ok().filter(|_| output.len() < FULL_BYTES);
+                flushed = send(&mut writing, &mut output), if !output.is_empty() || !is_flushed => {
+                    is_flushed = flushed?;
                 }
-            }
-            flushed = send(&mut writing, &mut output), if !output.is_empty() || !is_flushed => {
-                is_flushed = flushed?;
-            }
-            read = reading.read_buf(&mut input) => {
-                if read? == 0 {
-                    return Err(io::Error::new(ErrorKind::UnexpectedEof, "the node closed the connection"));
+                read = reading.read_buf(&mut input) => {
+                    if read? == 0 {
+                        return Err(io::Error::new(ErrorKind::UnexpectedEof, "the node closed the connection"));
+                    }
+                    while let Some(answer) = take_answer(&mut input, self.answer_bytes)? {
+                        self.heard.note(self.clock.monotonic());
+                        let unasked = || invalid("an answer to no question");
+                        let asker = waiting.pop_front().ok_or_else(unasked)?;
+                        // Who gave up is told nothing.
+                        let _ = asker.send(Ok(answer));
+                    }
+                    input.reserve(READ_BYTES);
                 }
-                while let Some(answer) = take_answer(&mut input, answer_bytes)? {
-                    let unasked = || invalid("an answer to no question");
-                    let asker = waiting.pop_front().ok_or_else(unasked)?;
-                    // Who gave up is told nothing.
-                    let _ = asker.send(Ok(answer));
-                }
-                input.reserve(READ_BYTES);
             }
         }
     }
 }
+
+type Askers = VecDeque<oneshot::Sender<Result<PeerAnswer, AskFailure>>>;
 
 /// Sends some of what there is, or what the connection holds back. Answers whether all is sent.
 async fn send(

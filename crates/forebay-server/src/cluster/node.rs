@@ -45,6 +45,7 @@ impl Cluster {
         let dialer = Dialer {
             net: Arc::clone(net),
             clock: Arc::clone(clock),
+            heard: Arc::clone(&config.heard),
             tls: config.peer_tls.as_ref().map(|tls| Arc::clone(&tls.client)),
             // Replies are sent on the way once they are beyond the mark.
             answer_bytes: reply_bytes.saturating_add(2 * HIGH_WATER),
@@ -80,6 +81,24 @@ impl Cluster {
     /// REQUIRES: `worker` is below the number of workers.
     pub fn links(&self, worker: usize) -> &Links {
         &self.links[worker]
+    }
+
+    /// Whether there are other nodes, and none of them was heard of for a while.
+    pub fn is_silent(&self, now: Duration) -> bool {
+        let has_others = || {
+            let map = self.map();
+            map.nodes().any(|node| node.id != map.me)
+        };
+        self.config.heard.is_silent(now) && has_others()
+    }
+
+    /// Whether this node hears of no other one, while replicas here ask them who leads.
+    pub fn is_cut_off(&self, now: Duration) -> bool {
+        let lacks_leader = || {
+            let replicas = self.member.replicas();
+            replicas.is_some_and(|replicas| replicas.host().lacks_leader())
+        };
+        self.is_silent(now) && lacks_leader()
     }
 
     /// Waits a while for another map than this, which nodes do not agree about.

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::config::PeerTls;
 use super::frame::{CONTROL, COPY, FETCH, FORMAT, GROUPS, frame};
+use super::heard::LastHeard;
 use super::link::{Dialer, Links, PeerAnswer};
 use super::post::Posts;
 
@@ -31,6 +32,7 @@ pub struct PeerClient {
     messages: Arc<Links>,
     fetches: Arc<Links>,
     posts: Posts,
+    heard: Arc<LastHeard>,
     runtime: Option<Runtime>,
 }
 
@@ -45,9 +47,11 @@ impl PeerClient {
             .thread_name("forebay-peers")
             .enable_all()
             .build()?;
+        let heard = Arc::<LastHeard>::default();
         let dialer = Dialer {
             net,
             clock,
+            heard: Arc::clone(&heard),
             tls: tls.map(|tls| Arc::clone(&tls.client)),
             answer_bytes: ANSWER_BYTES,
         };
@@ -55,8 +59,14 @@ impl PeerClient {
             messages: Arc::new(Links::new(dialer.clone(), MESSAGES)),
             fetches: Arc::new(Links::new(dialer.clone(), FETCHES)),
             posts: Posts::new(dialer),
+            heard,
             runtime: Some(runtime),
         })
+    }
+
+    /// When another node last answered.
+    pub fn heard(&self) -> Arc<LastHeard> {
+        Arc::clone(&self.heard)
     }
 
     fn send(

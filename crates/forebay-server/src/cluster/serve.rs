@@ -57,6 +57,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
             match parser.advance(&input, &limits) {
                 Ok(Some(len)) => {
                     let args = parser.args(&input[..len]);
+                    cluster.config.heard.note(shared.store.clock().monotonic());
                     answer(cluster, &shared, &mut pipeline, &args, &mut out).await;
                     // What is left begins a command.
                     let _ = input.split_to(len);

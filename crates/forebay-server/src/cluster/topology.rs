@@ -67,7 +67,12 @@ impl Shard {
         };
         let acting = class.nodes.first().copied().unwrap_or_default();
         let mut nodes = vec![node(acting, "primary", &class.primary)];
-        for replica in class.nodes.iter().filter_map(|id| map.node(*id)) {
+        for replica in class
+            .nodes
+            .iter()
+            .chain(&class.away)
+            .filter_map(|id| map.node(*id))
+        {
             if !primaries.contains(&replica.listen) {
                 nodes.push(node(replica.id, "replica", &replica.listen));
             }

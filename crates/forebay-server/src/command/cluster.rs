@@ -39,6 +39,9 @@ const CHANGES: [&str; 19] = [
     "cancelslotmigrations",
 ];
 
+/// What clients learn from who heads which slots.
+const TOPOLOGY: [&str; 5] = ["slots", "shards", "nodes", "replicas", "slaves"];
+
 const HELP: [&str; 13] = [
     "CLUSTER <subcommand>. Subcommands are:",
     "INFO -- The state of the cluster.",
@@ -76,11 +79,14 @@ pub fn mode(call: &mut SessionCall<'_>) -> Answer {
 
 /// CLUSTER subcommand ...
 pub fn cluster(call: &mut SessionCall<'_>) -> Answer {
-    let map = map_of(call)?;
+    let (map, is_cut_off) = map_of(call)?;
     let (args, reply) = (call.args, &mut *call.reply);
     let sub = args.get(1).to_ascii_lowercase();
     let sub = String::from_utf8_lossy(&sub).into_owned();
     let port = call.session.client.port;
+    if is_cut_off && TOPOLOGY.contains(&&*sub) {
+        check_told(&map)?;
+    }
     match (&*sub, args.len()) {
         ("slots", 2) => slots(reply, &map),
         ("shards", 2) => {
@@ -97,7 +103,7 @@ pub fn cluster(call: &mut SessionCall<'_>) -> Answer {
             reply.verbatim(&text);
         }
         ("replicas" | "slaves", 3) => replicas(reply, &map, args.get(2))?,
-        ("info", 2) => reply.verbatim(&info(&map)),
+        ("info", 2) => reply.verbatim(&info(&map, is_cut_off)),
         ("myid", 2) => {
             let shards = shards(&map);
             let own = myself(&map, &shards, port).map(|node| node.id.clone());
@@ -134,10 +140,28 @@ pub fn cluster(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-fn map_of(call: &SessionCall<'_>) -> Result<Arc<ClusterMap>, CommandError> {
+/// The map, and whether the node hears of no other one.
+fn map_of(call: &SessionCall<'_>) -> Result<(Arc<ClusterMap>, bool), CommandError> {
     match &call.shared.cluster {
-        Some(cluster) if call.session.client.port.is_clustered() => Ok(cluster.map()),
+        Some(cluster) if call.session.client.port.is_clustered() => {
+            let now = call.shared.store.clock().monotonic();
+            Ok((cluster.map(), cluster.is_cut_off(now)))
+        }
         _ => Err(no_cluster()),
+    }
+}
+
+/// A node that is cut off takes itself for the primary of all slots. Of live tables it can answer
+/// nothing: clients are to learn from other nodes who heads what. Keys of batch tables it answers.
+fn check_told(map: &ClusterMap) -> Answer {
+    let mut tables = map.tables();
+    let name = map.node(map.me).map_or("?", |node| node.name.as_str());
+    match tables.any(|(_, table)| table.serving.is_some()) {
+        true => Ok(()),
+        false => Err(CommandError::error(format!(
+            "CLUSTERDOWN node {name} hears of no other node, and does not know who heads which slots: ask \
+             another node"
+        ))),
     }
 }
 
@@ -280,7 +304,7 @@ fn replicas(reply: &mut Reply, map: &ClusterMap, id: &[u8]) -> Answer {
     Ok(())
 }
 
-fn info(map: &ClusterMap) -> String {
+fn info(map: &ClusterMap, is_cut_off: bool) -> String {
     let is_led = |nodes: &[_]| {
         let mut nodes = nodes.iter().filter_map(|id| map.node(*id));
         nodes.any(|node| node.is_available)
@@ -293,7 +317,8 @@ fn info(map: &ClusterMap) -> String {
             .sum()
     };
     let (ok, fail) = (slots_of(true), slots_of(false));
-    let state = if ok == SLOTS { "ok" } else { "fail" };
+    let is_ok = ok == SLOTS && !is_cut_off;
+    let state = if is_ok { "ok" } else { "fail" };
     let (nodes, revision) = (map.nodes().count(), map.revision);
     format!(
         "cluster_state:{state}\r\ncluster_slots_assigned:{}\r\ncluster_slots_ok:{ok}\r\n\

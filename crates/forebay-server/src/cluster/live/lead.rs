@@ -28,6 +28,9 @@ pub enum Lead {
     Node(Box<MapNode>),
     /// Nobody is known who leads; why.
     Unknown(String),
+    /// The same of a node that hears of no other one: the client is told so at once, and asks
+    /// another node.
+    CutOff(String),
 }
 
 impl Asker<'_> {
@@ -46,7 +49,10 @@ impl Asker<'_> {
         if known.is_none() && replicas.as_ref().is_some_and(is_here) {
             let words =
                 "no replica of the partition leads: they elect one once a majority is there";
-            return Lead::Unknown(words.to_owned());
+            return match self.leads_away(spot) {
+                true => Lead::CutOff(cut_off(&map)),
+                false => Lead::Unknown(words.to_owned()),
+            };
         }
         let others: Vec<NodeId> = match known {
             Some(leader) => vec![leader],
@@ -79,6 +85,13 @@ impl Asker<'_> {
         is_ordinary && self.work.shared.config.default_table.is_none()
     }
 
+    /// Whether a client that knows of other nodes is to ask one of them. Nothing was sent anywhere.
+    fn leads_away(&self, spot: &LiveSpot) -> bool {
+        let now = self.work.shared.store.clock().monotonic();
+        let is_clustered = self.work.client.port.is_clustered();
+        is_clustered && spot.nodes.len() > 1 && self.cluster.is_silent(now)
+    }
+
     /// Whether the client wants to read what follows, and that is here, and well.
     pub fn reads_follower(&self, group: GroupId) -> bool {
         let client = &self.work.client;
@@ -109,4 +122,13 @@ impl Asker<'_> {
     pub fn map_now(&self) -> Arc<ClusterMap> {
         self.cluster.map()
     }
+}
+
+/// What a client of a node that is cut off is told.
+fn cut_off(map: &ClusterMap) -> String {
+    let name = map.node(map.me).map_or("?", |node| node.name.as_str());
+    format!(
+        "CLUSTERDOWN nothing was written: node {name} hears of no other node, and its replica of the \
+         key's partition of no leader: ask another node"
+    )
 }

@@ -96,6 +96,7 @@ impl PartRead<'_> {
             }
             Lead::Node(node) => self.ask(&[node.id]).await,
             Lead::Unknown(why) => Err(NotRead::Passing(why)),
+            Lead::CutOff(words) => Err(NotRead::Told(Unanswered::Told(words))),
         }
     }
 

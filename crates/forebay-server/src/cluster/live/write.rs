@@ -181,6 +181,7 @@ impl PartWrite<'_> {
             }
             Lead::Node(node) => self.forward(&node, items).await,
             Lead::Unknown(why) => all(&NotWritten::Certain(why)),
+            Lead::CutOff(words) => all(&NotWritten::Told(words)),
         }
     }
 

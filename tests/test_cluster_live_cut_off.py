@@ -1,0 +1,194 @@
+"""A node that is cut off from the others, and not from its clients: clients of Redis Cluster leave it."""
+
+import json
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+import redis
+from beside_redis import dice_of_test
+from data import write
+from harness import wait_for
+from histories import FAILED, is_refused
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
+from redis.retry import Retry
+from weathered import WeatheredCluster
+
+# Elections take 2 s at the median; a machine under tests gets several times as much.
+RESUMES_S = 15
+CLIENT_LIMIT_S = 2
+# What a node that knows that it is cut off takes for an answer.
+AT_ONCE_S = 1
+ROWS = 50
+
+
+@pytest.fixture
+def made(tmp_path):
+    seed, _ = dice_of_test()
+    made = WeatheredCluster(tmp_path, seed)
+    try:
+        yield made.start()
+    finally:
+        made.end()
+    made.check_logs()
+
+
+class Writer(threading.Thread):
+    """Writes keys of one partition with RedisCluster, each once. `rows` has begin, end and error."""
+
+    def __init__(self, made, tag):
+        super().__init__(daemon=True)
+        self.tag, self.rows, self.is_over = tag, [], False
+        self.client = redis.RedisCluster(
+            startup_nodes=[ClusterNode("127.0.0.1", node.port) for node in made.nodes],
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=CLIENT_LIMIT_S,
+            socket_connect_timeout=CLIENT_LIMIT_S,
+        )
+        self.start()
+
+    def run(self):
+        while not self.is_over:
+            time.sleep(0.02)
+            key, begin, error = f"t:{{{self.tag}}}{len(self.rows)}", time.monotonic(), None
+            try:
+                self.client.set(key, key)
+            except FAILED as failed:
+                error = failed
+            self.rows.append((begin, time.monotonic(), error))
+
+    def writes(self, since):
+        begin, _, error = self.rows[-1] if self.rows else (0, 0, None)
+        return begin > since and error is None
+
+    def pause(self, since):
+        """The longest time without an acknowledged write."""
+        ends = [end for _, end, error in self.rows if error is None]
+        ends = [max((end for end in ends if end <= since), default=since)] + [
+            end for end in ends if end > since
+        ]
+        return max(after - one for one, after in zip(ends, ends[1:], strict=False))
+
+    def said(self, since):
+        return [str(error)[:80] for begin, _, error in self.rows if begin > since and error]
+
+    def end(self):
+        self.is_over = True
+        self.join(30)
+        self.client.close()
+        return self
+
+
+def refused_at_once(client, *words):
+    """Whether a node answers CLUSTERDOWN, and soon."""
+    begin = time.monotonic()
+    try:
+        client.execute_command(*words)
+    except redis.ResponseError as error:
+        is_down = type(error).__name__ == "ClusterDownError" or "CLUSTERDOWN" in str(error)
+        return is_down and time.monotonic() - begin < AT_ONCE_S
+    except redis.RedisError:
+        pass
+    return False
+
+
+def state(node):
+    with node.client() as client:
+        return client.cluster("info")["cluster_state"]
+
+
+def led_by(made, node):
+    """The partitions that a node leads, once it leads some."""
+    found = []
+
+    def leads():
+        led = made.leaders(made.nodes[0])
+        found[:] = [place for place, leader in enumerate(led) if leader is node]
+        return bool(found)
+
+    wait_for(leads, lambda: f"{node.name} leads", 60)
+    return found
+
+
+def resume_without(made, struck):
+    """Cuts a node off under writers to what it leads, and returns those once all write again."""
+    made.wait_whole()
+    writers = [Writer(made, made.tags[place]) for place in led_by(made, struck)]
+    try:
+        begun = time.monotonic()
+        wait_for(lambda: all(one.writes(begun) for one in writers), "writes", 60)
+        since = time.monotonic()
+        made.cut_off(struck)
+        # Before it is known to be cut off, its leader may hold its lease.
+        settled = since + 3
+        wait_for(
+            lambda: all(one.writes(settled) for one in writers),
+            lambda: [one.said(since) for one in writers],
+            RESUMES_S,
+        )
+    finally:
+        ended = [one.end() for one in writers]
+    print(struck.name, [f"{one.pause(since):.2f} s {one.said(since)}" for one in ended])
+    return ended
+
+
+@pytest.mark.parametrize("is_coordinator", [True, False])
+def test_clients_leave_a_node_that_is_cut_off(made, is_coordinator):
+    first = made.coordinator()
+    struck = first if is_coordinator else made.others(first)[0]
+    place = led_by(made, struck)[0]
+    writers = resume_without(made, struck)
+    key = f"t:{{{made.tags[place]}}}refused"
+    with struck.client(struck.port + 4) as at_class, struck.client() as ordinary:
+        for client in (at_class, ordinary):
+            wait_for(lambda client=client: refused_at_once(client, "SET", key, 1), "refused", 30)
+            assert refused_at_once(client, "GET", key)
+            for word in ("SLOTS", "SHARDS", "NODES"):
+                assert refused_at_once(client, "CLUSTER", word)
+        assert state(struck) == "fail"
+        # What it heads and who it is can be asked all the same.
+        assert at_class.execute_command("CLUSTER", "MYID")
+    for node in made.others(struck):
+        assert node.slots()
+    made.weather.heal()
+    made.wait_whole(120)
+    wait_for(lambda: state(struck) == "ok" and struck.slots(), "it is back", 60)
+    with struck.through_gateway() as client:
+        assert client.get(key) is None
+        for one in writers:
+            for number, (_, _, error) in enumerate(one.rows):
+                name = f"t:{{{one.tag}}}{number}"
+                if error is None:
+                    assert client.get(name) == name, "lost"
+                elif is_refused(str(error), error):
+                    assert client.get(name) is None, "appeared"
+
+
+def test_where_batch_tables_serve_its_clients_are_told_of_the_other_nodes(made, tmp_path):
+    rows = pa.table({"id": range(ROWS), "row": [f"row {i}" for i in range(ROWS)]})
+    path = write(rows, tmp_path / "b.parquet")
+    made.store.run("push", "b", path, "--key", "{id}", "--replicas", "3")
+    struck = made.coordinator()
+    resume_without(made, struck)
+    wait_for(lambda: state(struck) == "fail", "it knows that it is cut off", 60)
+    ports = {port: node for node in made.nodes for port in range(node.port, node.port + 9)}
+
+    def heads_all():
+        return all(ports[row[0]] is struck for row in struck.slots())
+
+    wait_for(heads_all, lambda: f"it answers for all classes: {struck.slots()}", 60)
+    assert {ports[port] for row in struck.slots() for port in row} == set(made.nodes)
+    with struck.cluster_client(socket_timeout=2, retry=Retry(NoBackoff(), 0)) as client:
+        told = client.mget_nonatomic([f"b:{i}" for i in range(ROWS)])
+        assert [json.loads(row)["row"] for row in told] == rows["row"].to_pylist()
+
+        # It was started with this node alone, and finds the others.
+        def writes():
+            try:
+                return client.set(f"t:{{{made.tags[0]}}}found", 1)
+            except FAILED:
+                return False
+
+        wait_for(writes, "a write", 60)
