@@ -59,6 +59,15 @@ def live_cluster(tmp_path_factory):
     made.check_logs()
 
 
+@pytest.fixture(scope="module")
+def ray(s3_server, tmp_path_factory):
+    """A node with two workers, which find the S3 server by their environment."""
+    from ray_harness import running
+
+    with running(s3_server, tmp_path_factory.mktemp("work")) as ray:
+        yield ray
+
+
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory):
     from object_store import S3Server

@@ -21,7 +21,7 @@ PATIENCE_S = 60
 class LiveCluster(Cluster):
     def __init__(self, directory, store=None):
         super().__init__(store or Store(directory / "store"), directory, 3, 3)
-        self.path = str(self.store.path)
+        self.path = self.store.environment()["FOREBAY_STORE"]
 
     def create(self, table, *words):
         self.store.json("create", table, *LIVE, *words)
@@ -43,6 +43,9 @@ class LiveCluster(Cluster):
 
     def staged(self, table):
         """The files of loads that lie in the store."""
-        folder = os.path.join(self.path, "tables", table)
-        found = [name for _, _, names in os.walk(folder) for name in names]
+        if "://" in self.path:
+            found = [key.rpartition("/")[2] for key in self.store.keys(f"tables/{table}/")]
+        else:
+            folder = os.path.join(self.path, "tables", table)
+            found = [name for _, _, names in os.walk(folder) for name in names]
         return [name for name in found if name.startswith("load-")]

@@ -4,7 +4,6 @@ import importlib
 import inspect
 import os
 import re
-import secrets
 import signal
 import subprocess
 import sys
@@ -16,46 +15,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from object_store import RemoteStore
+from ray_harness import QUIET
 from spark_harness import manifest, runs, skew
 
 import forebay
 import forebay.ray
 
 ROOT = Path(__file__).resolve().parents[2]
-
-# All addresses are those of the loopback, nobody is told of the use, and the token by which the
-# processes know each other is not left in anybody's home.
-QUIET = {
-    "RAY_AUTH_MODE": "token",
-    "RAY_AUTH_TOKEN": secrets.token_hex(32),
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
-    "RAY_DEDUP_LOGS": "0",
-}
-START = {
-    "num_cpus": 2,
-    "include_dashboard": False,
-    "object_store_memory": 128 << 20,
-    "log_to_driver": False,
-}
-
-
-@pytest.fixture(scope="module")
-def ray(s3_server, tmp_path_factory):
-    """A node with two workers, which find the S3 server by their environment."""
-    remote = RemoteStore(s3_server, tmp_path_factory.mktemp("work"), "ray")
-    aws = {name: word for name, word in remote.environment().items() if name.startswith("AWS_")}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, word in {**QUIET, **aws}.items():
-            patch.setenv(name, word)
-        ray = importlib.import_module("ray")
-        importlib.import_module("ray.data")
-        # The paths of its sockets have to be short.
-        with tempfile.TemporaryDirectory(prefix="ray") as directory:
-            ray.init(_temp_dir=directory, **START)
-            yield ray
-            ray.shutdown()
 
 
 def numbers(ray, rows, blocks=4):
@@ -218,7 +184,7 @@ def test_wrong_options_are_told_before_anything_runs(ray, path):
     wrong("invalid value 'sideways' for '--order", order="sideways")
     wrong("names the column 'nr', which the source does not have", forebay.DataError, key="{nr}")
     wrong("has to be one of interval, random, split", sampler="all")
-    with pytest.raises(TypeError, match="no dataset of Ray; forebay.push takes"):
+    with pytest.raises(TypeError, match="no dataset of Ray; forebay.push and"):
         forebay.ray.push(pa.table({"id": [1]}), "t", key="{id}", store=path)  # pyright: ignore
 
 
@@ -309,7 +275,7 @@ def test_a_push_into_object_storage(ray, s3_server, tmp_path):
 INTERRUPTED = """
     import sys, time
     sys.path[:0] = {paths!r}
-    from test_ray import START
+    from ray_harness import START
     import forebay.ray, ray.data
 
     def encode(*arguments):

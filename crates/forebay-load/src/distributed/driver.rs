@@ -9,7 +9,7 @@ use forebay_run::Order;
 
 use super::DistributedError;
 use super::recipe::{Choice, PlacedLoss, Recipe};
-use super::settle::{Expected, Settled, losses_of, lossy};
+use super::settle::{ExpectedReports, Settled, losses_of, lossy};
 use super::ticket::TaskTicket;
 use super::wire::samples_of;
 use crate::encode::RowEncoder;
@@ -201,8 +201,8 @@ impl DistributedPush {
         )?)
     }
 
-    fn expected<'a>(&'a self, ticket: &'a TaskTicket, losses: &'a [PlacedLoss]) -> Expected<'a> {
-        Expected {
+    fn expected<'a>(&'a self, ticket: &'a TaskTicket, losses: &'a [PlacedLoss]) -> ExpectedReports<'a> {
+        ExpectedReports {
             ticket,
             duplicates: self.request.duplicates,
             losses,

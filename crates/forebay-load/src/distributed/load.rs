@@ -7,7 +7,7 @@ use forebay_engine::{Bound, PartitionRange, Store};
 use forebay_run::Order;
 
 use super::recipe::{Choice, LoadRows, Recipe};
-use super::settle::{Expected, Settled, losses_of, lossy};
+use super::settle::{ExpectedReports, Settled, losses_of, lossy};
 use super::ticket::TaskTicket;
 use super::wire::samples_of;
 use super::{DistributedError, driver};
@@ -150,7 +150,7 @@ impl DistributedLoad {
     pub fn build(self, reports: &[String]) -> Result<BuiltLoad, DistributedError> {
         self.load.confirm()?;
         let losses = losses_of(&self.request.source_options);
-        let expected = Expected {
+        let expected = ExpectedReports {
             ticket: &self.ticket,
             duplicates: self.choice().0.duplicates(),
             losses: &losses,

@@ -1,5 +1,5 @@
-//! What tasks need to know of a push or a load, as a document that may travel anywhere. It holds no secrets:
-//! a task finds the credentials of the store in its own environment.
+//! What tasks need to know of a push or a load, as a document that may travel anywhere. It holds no
+//! secrets: a task finds the credentials of the store in its own environment.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use crate::sort::Duplicates;
 use crate::sources::SourceOptions;
 
 /// What reports have to fit.
-pub(super) struct Expected<'a> {
+pub(super) struct ExpectedReports<'a> {
     pub ticket: &'a TaskTicket,
     pub duplicates: Duplicates,
     pub losses: &'a [PlacedLoss],
@@ -53,7 +53,7 @@ pub(super) fn lossy(losses: Vec<PlacedLoss>, whole: &Whole) -> Vec<Lossy> {
     lossy.collect()
 }
 
-impl Expected<'_> {
+impl ExpectedReports<'_> {
     /// Takes the reports, one for each partition, all made from the same sources; nothing of what
     /// these sent is missing.
     pub fn settle(&self, texts: &[String], partitions: usize) -> Result<Settled, DistributedError> {

@@ -1,0 +1,43 @@
+"""A node of Ray for the tests, with two workers."""
+
+import importlib
+import secrets
+import tempfile
+from contextlib import contextmanager
+
+import pytest
+from object_store import RemoteStore
+
+# All addresses are those of the loopback, nobody is told of the use, and the token by which the
+# processes know each other is not left in anybody's home.
+QUIET = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_DEDUP_LOGS": "0",
+}
+START = {
+    "num_cpus": 2,
+    "include_dashboard": False,
+    "object_store_memory": 128 << 20,
+    "log_to_driver": False,
+}
+
+
+@contextmanager
+def running(s3_server, work):
+    """Its workers find the S3 server by their environment."""
+    remote = RemoteStore(s3_server, work, "ray")
+    aws = {name: word for name, word in remote.environment().items() if name.startswith("AWS_")}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, word in {**QUIET, **aws}.items():
+            patch.setenv(name, word)
+        ray = importlib.import_module("ray")
+        importlib.import_module("ray.data")
+        # The paths of its sockets have to be short.
+        with tempfile.TemporaryDirectory(prefix="ray") as directory:
+            ray.init(_temp_dir=directory, **START)
+            yield ray
+            ray.shutdown()
