@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::{Coordinator, LiveLeft, splits_left};
+use crate::coordinator::{Coordinator, LiveLeft, cuts_wait_for, splits_left};
 use crate::ids::{HostPort, NodeId};
 use crate::live_status::{LiveStatus, LiveTableStatus};
 use crate::load_status::LoadStatus;
@@ -330,9 +330,10 @@ impl PlanStatus {
                 }
             }
             let batch = model.batch_of(plan);
-            cuts_left = batch
-                .as_ref()
-                .map_or(0, |batch| splits_left(model, batch).len());
+            let cuts = batch.as_ref().map(|batch| splits_left(model, batch));
+            let cuts = cuts.unwrap_or_default();
+            cuts_left = cuts.len();
+            waits_for.extend(cuts_wait_for(model, &cuts));
             let batch = coordinator.zip(batch);
             live = batch.map_or(live, |((coordinator, _), batch)| {
                 LiveLeft::of(model, coordinator.groups(), &batch)

@@ -1,5 +1,6 @@
 //! Asking a cluster for something, by its catalog.
 
+mod absence;
 mod pointers;
 
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ use crate::seat::{SEAT, ring};
 use crate::status::Status;
 use crate::time::SEAT_RENEWAL;
 
+use absence::Absence;
 pub use pointers::{ClusterPointers, RolloutWish};
 
 /// How late a renewal may be, and how often it is looked for.
@@ -39,7 +41,7 @@ const TAKEN_UP: Duration = Duration::from_secs(45);
 const WITHDRAWN: Duration = Duration::from_secs(2);
 /// Between two questions to nodes how much has come.
 const ASK: Duration = Duration::from_secs(1);
-/// How long the catalog may be away meanwhile.
+/// How long the catalog, or every coordinator, may be away meanwhile.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Who tells a node that there are requests. It may do nothing: they are found after a while.
@@ -86,6 +88,12 @@ pub enum ClientError {
          nodes running? (forebay cluster status)"
     )]
     NobodyHome { cluster: String, seconds: u64 },
+    /// What becomes of the request is not known.
+    #[error(
+        "cluster {cluster} has taken the request up, but has had no coordinator for {seconds} s: it goes on with it \
+         when its nodes run again (forebay cluster status)"
+    )]
+    Deserted { cluster: String, seconds: u64 },
 }
 
 /// What came of a request.
@@ -276,6 +284,7 @@ impl ClusterClient {
         let begun = self.clock.monotonic();
         let (mut reached, mut withdrawn, mut asked) = (begun, false, begun);
         let mut seen = Seen::default();
+        let mut absence = Absence::since(begun);
         let pause = if self.catalog.is_near() {
             LOOK_NEAR
         } else {
@@ -292,6 +301,12 @@ impl ClusterClient {
                 return ended;
             }
             let is_taken_up = seen.work.answers.contains_key(id);
+            if is_taken_up && absence.look(&*self.catalog, now) >= PATIENCE {
+                return Err(ClientError::Deserted {
+                    cluster: self.identity.name.clone(),
+                    seconds: PATIENCE.as_secs(),
+                });
+            }
             if is_taken_up && now.saturating_sub(asked) >= ASK {
                 asked = now;
                 if let Some(status) = https.iter().find_map(|http| (self.inquiry)(http)) {

@@ -115,7 +115,7 @@ impl ClusterPointers {
     fn roll_out(&self, request: &Request) -> Result<Rollout, StoreError> {
         let failed = |problem: String, gave_way| StoreError::NotRolledOut { problem, gave_way };
         let ended = self.client.carry_out(request);
-        if let Err(ClientError::Catalog(error)) = ended {
+        if let Err(error @ (ClientError::Catalog(_) | ClientError::Deserted { .. })) = ended {
             return Err(StoreError::Unheard {
                 problem: error.to_string(),
             });

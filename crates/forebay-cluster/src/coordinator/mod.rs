@@ -46,7 +46,7 @@ use loads::LoadWatch;
 pub use loads::{LoadProgress, is_under_way};
 use lost::Replacing;
 use members::{Heard, NodeIds};
-pub use move_splits::splits_left;
+pub use move_splits::{cuts_wait_for, splits_left};
 use rebalance::MoveWatch;
 use rollouts::Watch;
 

@@ -1,12 +1,14 @@
 //! Partitions that a plan has cut in two, before anything of the batch is copied.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forebay_engine::Bound;
+use forebay_engine::{Bound, TableName};
 
 use super::Step;
 use super::requests::Refusal;
-use crate::model::{Model, MoveBatch, SplitChange};
+use crate::ids::NodeId;
+use crate::model::{GroupEntry, Model, MoveBatch, SplitChange};
 
 /// How many partitions are cut at once: what is cut off answers no writes for about a second.
 const AT_ONCE: usize = 4;
@@ -74,6 +76,23 @@ pub fn splits_left(model: &Model, batch: &MoveBatch) -> Vec<SplitChange> {
     };
     let left = batch.splits.iter().filter(|split| !begins(split));
     left.cloned().collect()
+}
+
+/// Nodes that are down and have replicas of partitions that are still to be cut.
+pub fn cuts_wait_for(model: &Model, left: &[SplitChange]) -> BTreeSet<NodeId> {
+    let is_cut = |table: &TableName, group: &GroupEntry| {
+        let mut own = left.iter().filter(|split| split.table == *table);
+        own.any(|split| group.bounds.holds(&split.at))
+    };
+    let mut nodes = BTreeSet::new();
+    for (table, groups) in &model.groups {
+        let cut = groups.all().filter(|group| is_cut(table, group));
+        let peers = cut.flat_map(|group| &group.peers);
+        let staying = peers.filter(|peer| peer.state.stays());
+        nodes.extend(staying.map(|peer| peer.node));
+    }
+    nodes.retain(|node| model.node(*node).is_some_and(|node| !node.is_up()));
+    nodes
 }
 
 /// Whether it is begun: planned, or cut off and without a leader yet.

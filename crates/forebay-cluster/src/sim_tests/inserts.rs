@@ -284,6 +284,42 @@ mod tests {
     }
 
     #[test]
+    fn cuts_that_wait_for_nodes_that_are_down_name_them() {
+        let mut world = carts_on(5, 3);
+        let holders = holding_slot(&world, 1000);
+        // Two of three replicas of what is to be cut, and not the coordinator.
+        let hosts: Vec<usize> = (1..5)
+            .filter(|host| {
+                let name = &world.hosts[*host].name;
+                holders.contains(&world.store.current().node_named(name).unwrap().id)
+            })
+            .take(2)
+            .collect();
+        let names: BTreeSet<String> = hosts
+            .iter()
+            .map(|host| world.hosts[*host].name.to_string())
+            .collect();
+        hosts.iter().for_each(|host| world.kill(*host));
+        world.go_on_for_s(20);
+        let plan = plan(&world, &[1000], &[]);
+        submit(&mut world, plan);
+        world.go_on_for_s(20);
+        let status = plan_status(&world, 0).unwrap();
+        assert_eq!((status.cuts_left, status.waits_for), (1, names));
+        hosts.iter().for_each(|host| world.start(*host));
+        world.go_on_for_s(120);
+        assert_eq!(plan_status(&world, 0), None);
+        assert_eq!(world.checks.violation, None);
+    }
+
+    fn holding_slot(world: &World, slot: u16) -> BTreeSet<NodeId> {
+        let model = world.store.current();
+        let mut groups = model.groups[&carts()].all();
+        let group = groups.find(|group| group.bounds.holds(&Bound::Slot(slot)));
+        group.unwrap().peers.iter().map(|peer| peer.node).collect()
+    }
+
+    #[test]
     fn a_plan_that_cuts_what_cannot_be_is_refused_before_it_begins() {
         let mut world = carts_on(3, 1);
         let mut refused = |split: SplitChange| {

@@ -1,0 +1,96 @@
+//! Whether anybody goes on with what a cluster has taken up: its coordinator renews its seat.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::catalog::Catalog;
+use crate::seat::SEAT;
+use crate::time::SEAT_RENEWAL;
+
+/// Looks at the seat now and then.
+#[derive(Debug)]
+pub struct Absence {
+    seen: Option<Bytes>,
+    looked: Duration,
+    renewed: Duration,
+}
+
+impl Absence {
+    pub fn since(now: Duration) -> Self {
+        Self {
+            seen: None,
+            looked: now,
+            renewed: now,
+        }
+    }
+
+    /// For how long nobody has renewed the seat, as far as was seen. A catalog that does not answer
+    /// tells nothing.
+    pub fn look(&mut self, catalog: &dyn Catalog, now: Duration) -> Duration {
+        if now.saturating_sub(self.looked) >= SEAT_RENEWAL {
+            self.looked = now;
+            let found = catalog.get(SEAT).map(|found| found.map(|(bytes, _)| bytes));
+            match found {
+                Ok(bytes) if bytes == self.seen => {}
+                Ok(bytes) => (self.seen, self.renewed) = (bytes, now),
+                Err(_) => self.renewed = now,
+            }
+        }
+        now.saturating_sub(self.renewed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::catalog::{SeenTag, Written};
+
+    /// A catalog of a seat alone; `None`: it does not answer.
+    #[derive(Debug, Default)]
+    struct Seat(Mutex<Option<&'static [u8]>>);
+
+    impl Catalog for Seat {
+        fn get(&self, name: &str) -> io::Result<Option<(Bytes, SeenTag)>> {
+            assert_eq!(name, SEAT);
+            let held = self.0.lock().ok_or(io::ErrorKind::TimedOut)?;
+            let tag = SeenTag(String::new());
+            Ok(Some((Bytes::from_static(held), tag)))
+        }
+
+        fn put_if(&self, _: &str, _: Bytes, _: Option<&SeenTag>) -> io::Result<Written> {
+            Ok(Written::Changed)
+        }
+
+        fn list(&self, _: &str) -> io::Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+
+        fn remove(&self, _: &str) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nobody_is_there_where_the_seat_stays_as_it_is_and_can_be_read() {
+        let seat = Seat::default();
+        let seconds = Duration::from_secs;
+        let mut absence = Absence::since(seconds(0));
+        let mut look = |content, now| {
+            *seat.0.lock() = content;
+            absence.look(&seat, seconds(now)).as_secs()
+        };
+        assert_eq!(look(Some(b"1"), 5), 0);
+        assert_eq!(look(Some(b"1"), 12), 7);
+        assert_eq!(look(Some(b"2"), 17), 0, "renewed");
+        assert_eq!(look(Some(b"2"), 60), 43);
+        assert_eq!(look(None, 65), 0, "nothing is known");
+        assert_eq!(look(Some(b"2"), 100), 35);
+        assert_eq!(look(Some(b"3"), 101), 36, "looked at a second ago");
+        assert_eq!(look(Some(b"3"), 105), 0);
+    }
+}
