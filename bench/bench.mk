@@ -51,6 +51,11 @@ bench-cluster: build ## Swaps through five nodes, bytes from the bucket, forward
 	@bench/setup cluster
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_cluster.py $(BENCH_ARGS)
 
+.PHONY: bench-insert
+bench-insert: build ## Bulk insertion into a live cluster: planned, unplanned, rows one at a time; who waits; a partition moved
+	@bench/setup cluster
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_insert.py $(BENCH_ARGS)
+
 .PHONY: bench-clean
 bench-clean: ## Removes the data sets and stores that the benchmarks keep under bench/data
 	rm -rf bench/data

@@ -30,10 +30,13 @@ def arguments(description: str, rounds: int = 3) -> argparse.Namespace:
     parser.add_argument("--parts", default="", help="bench-server: only these of redis, swaps, pushes, big (a report of its own); "
                         "bench-live: measure only these of upserts, counting, server, pauses (a report of its own), or paired (with --before); "
                         "bench-distributed: only these of s3, captures, table1, spark; "
-                        "bench-cluster: only these of flip, bytes, forward, direct, moving, redis, scale")
-    parser.add_argument("--records", type=int, default=0, help="bench-live: so many upserts, and a tenth of it increments")
-    parser.add_argument("--fresh", action="store_true", help="bench-live, bench-distributed, bench-cluster: measure again what an earlier run of this "
+                        "bench-cluster: only these of flip, bytes, forward, direct, moving, redis, scale; "
+                        "bench-insert: only these of size, rows, empty, skew, nodes, replicas, latency, moving, simulated")
+    parser.add_argument("--records", type=int, default=0, help="bench-live: so many upserts, and a tenth of it increments; "
+                        "bench-insert: so many rows")
+    parser.add_argument("--fresh", action="store_true", help="bench-live, bench-distributed, bench-cluster, bench-insert: measure again what an earlier run of this "
                         "commit has")
+    parser.add_argument("--bytes", type=int, default=0, help="bench-insert: bytes of the partition that is moved")
     parser.add_argument("--before", default="", help="bench-live --parts paired: the binary to compare with")
     parser.add_argument("--cap", type=float, default=900, help="bench-live: seconds after which a contender stops writing; settling and reading "
                         "have parts of it")
