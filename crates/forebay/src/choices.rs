@@ -13,6 +13,8 @@ use forebay_plan::placement::workload::Distribution;
 use forebay_run::operation::DeltaKind;
 use forebay_run::{Compression, Order};
 
+use crate::inserting::{InsertWay, RowOrder};
+
 /// The values of an option.
 #[derive(Debug)]
 pub struct Choices<T: 'static>(&'static [Choice<T>]);
@@ -68,6 +70,17 @@ pub static ON_FAILURE: Choices<OnFailure> = Choices(&[
         OnFailure::Keep,
         "it serves on, where enough nodes have it",
     ),
+]);
+
+pub static INSERT_WAYS: Choices<InsertWay> = Choices(&[
+    Choice::of("runs", InsertWay::Runs),
+    Choice::of("rows", InsertWay::Rows),
+]);
+
+pub static ROW_ORDERS: Choices<RowOrder> = Choices(&[
+    Choice::of("sorted", RowOrder::Sorted),
+    Choice::of("random", RowOrder::Random),
+    Choice::of("source", RowOrder::Source),
 ]);
 
 pub static ORDERS: Choices<Order> = Choices(&[

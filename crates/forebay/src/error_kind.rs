@@ -10,6 +10,7 @@ use forebay_load::sources::SourceError;
 use forebay_objects::{OpenError, PullError};
 use forebay_run::RunError;
 
+use crate::inserting::{InsertEnd, InsertError};
 use crate::library::problem::Problem;
 
 /// What can be done about an error.
@@ -74,6 +75,7 @@ impl ErrorKind {
             .or_else(|| error.downcast_ref().map(of_open))
             .or_else(|| error.downcast_ref().map(of_pull))
             .or_else(|| error.downcast_ref().map(of_problem))
+            .or_else(|| error.downcast_ref().map(of_insert))
             .or_else(|| error.is::<WrongLine>().then_some(Self::Usage))
             .or_else(|| match error.downcast_ref()? {
                 TableError::Batch(error) => Some(of_read(error)),
@@ -119,6 +121,7 @@ fn of_push(error: &PushError) -> ErrorKind {
         | PushError::Sort(SortError::Duplicate { .. }) => ErrorKind::Data,
         PushError::Sort(SortError::Run(error)) => of_run(error),
         PushError::Sort(SortError::Base(error)) => of_read(error),
+        PushError::Sort(SortError::LongKey { .. }) => ErrorKind::Usage,
         PushError::Sort(SortError::Stopped) => ErrorKind::Cancelled,
         PushError::Sort(SortError::NotHere { .. }) => ErrorKind::Missing,
         PushError::Engine(error) => of_engine(error),
@@ -185,6 +188,22 @@ fn of_load(error: &LoadError) -> ErrorKind {
         LoadError::Rows(error) => of_push(error),
         LoadError::Fit { .. } => ErrorKind::Usage,
         LoadError::Engine(error) => of_engine_load(error),
+    }
+}
+
+fn of_insert(error: &InsertEnd) -> ErrorKind {
+    match error {
+        InsertEnd::Rows(error) => of_load(error),
+        InsertEnd::Sent(InsertError::InsertStopped { .. }) => ErrorKind::Cancelled,
+        InsertEnd::Sent(InsertError::RowRefused { .. }) => ErrorKind::Data,
+        InsertEnd::Sent(InsertError::NotLetIn { .. }) => ErrorKind::Usage,
+        InsertEnd::Sent(
+            InsertError::Uncertain { .. }
+            | InsertError::NoProgress { .. }
+            | InsertError::OldProgram { .. }
+            | InsertError::NoRoutes { .. }
+            | InsertError::NoThreads { .. },
+        ) => ErrorKind::Other,
     }
 }
 

@@ -73,6 +73,7 @@ mod error_kind;
 mod exit;
 mod global;
 mod human;
+mod inserting;
 mod key;
 #[warn(missing_docs)]
 mod library;

@@ -9,6 +9,7 @@
 
 pub(crate) mod fit;
 mod here;
+mod rows;
 mod sample;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use crate::sources::{Input, SourceOptions};
 use fit::TableFit;
 use here::HereAndGaps;
 
+pub use rows::{RowPieces, StagedRows, stage_rows};
 pub use sample::{LoadSample, Sampler, sample};
 
 /// What to load, and how.

@@ -129,6 +129,10 @@ impl Boundaries {
 pub fn key_samples(collected: &[Collected]) -> Vec<(Vec<u8>, u64)> {
     let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
     for part in collected {
+        if let Some(drawn) = &part.drawn {
+            samples.extend(drawn.samples());
+            continue;
+        }
         sample_memory(&part.rest, &mut samples);
         for spill in &part.spills {
             let page_bytes = u64::from(spill.run.page_bytes());

@@ -9,6 +9,7 @@ use forebay_run::hash::KeyHasher;
 use forebay_run::operation::Operation;
 
 use super::arena::{Arena, Entry, Sorted};
+use super::arrange::{Arrangement, DrawnKeys};
 use super::order::{head_of, settle_duplicates, sort_entries};
 use super::spill::Spill;
 use super::{SPILL_PREFIX, SortError, SortPlan, Tally, collect_operation};
@@ -21,6 +22,8 @@ pub struct Collected {
     pub rest: Arc<Sorted>,
     pub seen: Tally,
     pub dropped: Tally,
+    /// Of what is in another order than that of its keys.
+    pub drawn: Option<DrawnKeys>,
 }
 
 impl Collected {
@@ -47,6 +50,11 @@ pub struct Collector {
     dropped: Tally,
     /// The record at hand, with its operation.
     collected: Vec<u8>,
+    /// How many records of the present unit came before it.
+    index: u64,
+    /// What it is sorted by, where that is not its key.
+    arranged: Vec<u8>,
+    drawn: Option<DrawnKeys>,
 }
 
 impl Collector {
@@ -65,6 +73,9 @@ impl Collector {
             seen: Tally::default(),
             dropped: Tally::default(),
             collected: Vec::new(),
+            index: 0,
+            arranged: Vec::new(),
+            drawn: (plan.arrangement != Arrangement::ByKey).then(DrawnKeys::default),
         }
     }
 
@@ -72,6 +83,7 @@ impl Collector {
     pub fn start_unit(&mut self, unit: u32) {
         let place = self.entries.last().map_or(0, |last| last.place + 1);
         self.units.push((place, unit));
+        self.index = 0;
     }
 
     /// Adds an update. REQUIRES a key of a valid length, and that the plan is one without
@@ -82,8 +94,7 @@ impl Collector {
             self.spill()?;
         }
         self.seen.add(key, value);
-        self.collect(key, value);
-        Ok(())
+        self.arrange(key, value)
     }
 
     /// Adds a record with an operation. REQUIRES a key of a valid length, and that the plan is one
@@ -100,8 +111,25 @@ impl Collector {
             self.spill()?;
         }
         self.seen.add(key, self.plan.payload(&collected));
-        self.collect(key, &collected);
+        let arranged = self.arrange(key, &collected);
         self.collected = collected;
+        arranged
+    }
+
+    #[inline]
+    fn arrange(&mut self, key: &[u8], value: &[u8]) -> Result<(), SortError> {
+        let Some(drawn) = &mut self.drawn else {
+            self.collect(key, value);
+            return Ok(());
+        };
+        drawn.see(key, (key.len() + value.len()) as u64);
+        let unit = self.units.last().map_or(0, |(_, unit)| *unit);
+        let mut arranged = std::mem::take(&mut self.arranged);
+        let arrangement = self.plan.arrangement;
+        arrangement.arrange(key, (unit, self.index), &mut arranged)?;
+        self.index += 1;
+        self.collect(&arranged, value);
+        self.arranged = arranged;
         Ok(())
     }
 
@@ -163,6 +191,7 @@ impl Collector {
             spills,
             seen,
             dropped,
+            drawn,
             ..
         } = self;
         Ok(Collected {
@@ -170,6 +199,7 @@ impl Collector {
             rest,
             seen,
             dropped,
+            drawn,
         })
     }
 }

@@ -14,11 +14,13 @@
 //! a collector the order of arrival is the order of age.
 
 mod arena;
+mod arrange;
 mod boundaries;
 mod collector;
 mod order;
 mod plan;
 mod spill;
+mod walk;
 mod write;
 
 use std::path::PathBuf;
@@ -28,9 +30,11 @@ use forebay_run::content::ContentSum;
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::record::{decode, encode};
 
+pub use arrange::Arrangement;
 pub use boundaries::{Boundaries, key_samples};
 pub use collector::{Collected, Collector};
 pub use plan::{SortPlan, SortSpace, record_memory};
+pub use walk::walk_partition;
 pub use write::{AsTheyAre, Built, Finish, write_partitions};
 
 /// What to do with two records of the same key.
@@ -115,6 +119,11 @@ pub enum SortError {
          one of them by --duplicates first or --duplicates last"
     )]
     Duplicate { key: String },
+    /// In an order that is not that of the keys.
+    #[error(
+        "key {key} is too long for this order, which takes keys of {most} bytes at most: choose --order sorted"
+    )]
+    LongKey { key: String, most: usize },
     /// Of a table of which only some partitions are here.
     #[error("the partition of key {key} is not open here; ask where it is")]
     NotHere { key: String },

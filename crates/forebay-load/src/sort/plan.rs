@@ -8,7 +8,7 @@ use forebay_io::Disk;
 use forebay_run::hash::KeyHasher;
 use forebay_run::{Order, RunOptions};
 
-use super::{Duplicates, SPILL_PREFIX, SortError, Tally};
+use super::{Arrangement, Duplicates, SPILL_PREFIX, SortError, Tally};
 
 /// Set aside of the memory for what reading a unit and writing a run take, a thread.
 const WORK_BYTES: u64 = 24 << 20;
@@ -40,6 +40,8 @@ pub struct SortPlan {
     /// Whether pages have the size that was asked for, else one by the records.
     has_page_size: bool,
     pub duplicates: Duplicates,
+    /// In which order records come out; one that is not that of the keys goes with ordered runs.
+    pub arrangement: Arrangement,
     /// Records carry operations, by [`super::Collector::push_operation`]; else all are updates.
     pub with_operations: bool,
     /// The memory for records of all collectors together.
@@ -63,10 +65,21 @@ impl SortPlan {
             run,
             has_page_size: page_bytes.is_some(),
             duplicates,
+            arrangement: Arrangement::ByKey,
             with_operations,
             memory_bytes: record_memory(space.memory_bytes, space.threads),
             threads: space.threads.max(1),
         }
+    }
+
+    /// The same in another order. What is collected is for walking then, not for runs of a table.
+    #[must_use]
+    pub fn arranged(mut self, arrangement: Arrangement) -> Self {
+        if arrangement != Arrangement::ByKey {
+            self.run.order = Order::Ordered;
+        }
+        self.arrangement = arrangement;
+        self
     }
 
     pub fn order(&self) -> Order {

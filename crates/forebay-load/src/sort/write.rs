@@ -6,15 +6,15 @@ use std::sync::{Mutex, PoisonError};
 
 use forebay_engine::{Counting, OperationCounts};
 use forebay_io::crew;
-use forebay_run::merge::{Dropped, Merge, Resolve};
+use forebay_run::merge::{Dropped, Merge};
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction};
 use forebay_run::verify::read_back;
-use forebay_run::{RunError, RunOptions, RunSummary, RunWriter};
+use forebay_run::{RunOptions, RunSummary, RunWriter};
 
 use super::boundaries::Boundaries;
-use super::spill::{MemoryCursor, SortedCursor};
-use super::{Collected, Duplicates, SortError, SortPlan, Tally};
+use super::walk::{advance, cursors, resolve};
+use super::{Collected, SortError, SortPlan, Tally};
 use crate::progress::Progress;
 
 /// Progress is told of after this many records.
@@ -136,15 +136,9 @@ struct PartitionJob<'a> {
 
 impl PartitionJob<'_> {
     fn run(&self, path: &std::path::Path) -> Result<Option<Built>, SortError> {
-        let resolve = match self.plan.duplicates {
-            Duplicates::Fail => Resolve::Refuse,
-            Duplicates::First => Resolve::First,
-            Duplicates::Last => Resolve::Last,
-            Duplicates::Compose(kind) | Duplicates::ComposeInAnyOrder(kind) => {
-                Resolve::Compose(kind)
-            }
-        };
-        let mut merge = Merge::new(self.cursors(), resolve, Direction::Forward);
+        let cursors = cursors(self.plan, self.boundaries, self.collected, self.partition);
+        let resolve = resolve(self.plan.duplicates);
+        let mut merge = Merge::new(cursors, resolve, Direction::Forward);
         let mut built = Built {
             partition: self.partition,
             path: path.to_path_buf(),
@@ -153,7 +147,7 @@ impl PartitionJob<'_> {
             idle: 0,
             operations: None,
         };
-        let mut more = self.advance(&mut merge)?;
+        let mut more = advance(&mut merge)?;
         if !more {
             return Ok(None);
         }
@@ -179,7 +173,7 @@ impl PartitionJob<'_> {
                     return Err(SortError::Stopped);
                 }
             }
-            more = self.advance(&mut merge)?;
+            more = advance(&mut merge)?;
         }
         self.progress
             .advance((writer.records() + built.idle) % STEP);
@@ -207,30 +201,6 @@ impl PartitionJob<'_> {
             ..self.plan.run.clone()
         }
         .for_keys_of(longest_keys.max().unwrap_or(0))
-    }
-
-    fn cursors(&self) -> Vec<SortedCursor> {
-        let order = self.plan.order();
-        let mut cursors = Vec::new();
-        for part in self.collected {
-            for spill in &part.spills {
-                let range = self.boundaries.range(self.partition);
-                cursors.push(SortedCursor::Spill(spill.cursor(range)));
-            }
-            let entries = self.boundaries.entries(self.partition, &part.rest, order);
-            cursors.push(SortedCursor::Memory(MemoryCursor::new(
-                &part.rest, self.plan, entries,
-            )));
-        }
-        cursors
-    }
-
-    /// Moves on; two records of one key, where that is refused, become the sort's own error.
-    fn advance(&self, merge: &mut Merge<SortedCursor>) -> Result<bool, SortError> {
-        merge.advance().map_err(|error| match error {
-            RunError::Duplicate { key } => SortError::Duplicate { key },
-            other => SortError::Run(other),
-        })
     }
 }
 

@@ -63,6 +63,15 @@ impl<'a> Datum<'a> {
         matches!(self, Datum::Null)
     }
 
+    /// Reads through all that it has within, for values that somebody else has packed.
+    pub fn check(&self) -> Result<(), RowError> {
+        match self {
+            Datum::Row(row) => (0..row.len()).try_for_each(|column| row.datum(column)?.check()),
+            Datum::List(list) | Datum::Map(list) => list.items().try_for_each(|item| item?.check()),
+            _ => Ok(()),
+        }
+    }
+
     /// Reads a value of fixed width. REQUIRES: `bytes` is as wide as the kind.
     pub fn from_fixed(kind: &'a Kind, bytes: &'a [u8]) -> Result<Datum<'a>, RowError> {
         Ok(match kind {

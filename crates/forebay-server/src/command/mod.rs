@@ -25,6 +25,7 @@ mod moments;
 mod names;
 mod put;
 mod range;
+mod record;
 mod rename;
 mod scan;
 mod schema;

@@ -4,8 +4,8 @@ use super::txn::Edit;
 use super::{Command, Keys, Run};
 use super::{
     acl, bits, clients, cluster, compare, connection, count, expire, get, hash, hash_edit,
-    introspect, keyspace, list, list_edit, list_move, put, range, rename, scan, schema, string,
-    transaction, tune, watch,
+    introspect, keyspace, list, list_edit, list_move, put, range, record, rename, scan, schema,
+    string, transaction, tune, watch,
 };
 use crate::resp::Args;
 
@@ -288,6 +288,7 @@ pub static COMMANDS: &[Command] = &[
     edit("setrange", 4, "string", "Changes a part of a value.", (put::setrange, always)),
     edit("setbit", 4, "bitmap", "Changes a bit of a value.", (bits::setbit, always)),
     edit("kv.delta", 3, "string", "Adds by the table's kind of deltas, without reading.", (put::delta, never)),
+    edit("kv.write", -3, "string", "Writes a record in the form in which it is stored, without reading.", (record::write, never)),
     edit("kv.setv", -4, "string", "Sets a value if the key's version is still this one.", (compare::setv, always)),
     edit("kv.delv", 3, "string", "Deletes a key if its version is still this one.", (compare::delv, always)),
     edit("incr", 2, "string", "Adds one; reads.", (count::incr, always)),

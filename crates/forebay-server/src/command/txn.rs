@@ -273,6 +273,38 @@ impl<'t> Txn<'t> {
         }
     }
 
+    /// Writes a record; `expires_ms` is by default as the table says.
+    pub fn write(
+        &mut self,
+        key: &[u8],
+        operation: Operation<'_>,
+        expires_ms: Option<u64>,
+    ) -> Answer {
+        let expires_ms = expires_ms.unwrap_or_else(|| self.fresh_ms());
+        let (value, delta) = match operation {
+            Operation::Delete => {
+                self.delete(key);
+                return Ok(());
+            }
+            Operation::Update(value) => return self.set_until(key, value.to_vec(), expires_ms),
+            Operation::Delta(delta) => return self.delta_until(key, delta, expires_ms),
+            Operation::Insert(value) => (value, None),
+            Operation::InsertDelta { value, delta } => (value, Some(delta)),
+            Operation::Timed(_) => return Err(CommandError::syntax()),
+        };
+        if self.place(key).is_none() {
+            // What is there is not looked at.
+            check_length(value.len())?;
+            let times = self.times(expires_ms)?;
+            self.batch.push(key, operation.with_times(times));
+            return Ok(());
+        }
+        if self.get(key).is_none() {
+            self.set_until(key, value.to_vec(), expires_ms)?;
+        }
+        delta.map_or(Ok(()), |delta| self.delta_until(key, delta, expires_ms))
+    }
+
     fn held_key(&mut self, key: &[u8]) -> Option<&mut HeldKey<'t>> {
         let place = self.place(key)?;
         Some(&mut self.held[place])

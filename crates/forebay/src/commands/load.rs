@@ -16,6 +16,7 @@ use forebay_load::sources::{Batches, Input};
 
 use super::insert_planning::{PlanningArgs, check_for};
 use super::load_in_cluster::{LoadInCluster, LoadPlan};
+use super::load_rows::{self, RowsArgs};
 use super::pushed::changed;
 use super::reading::{SourceArgs, WorkArgs};
 use crate::choices::{DUPLICATES, VERBS};
@@ -114,6 +115,9 @@ pub struct Load {
     #[command(flatten)]
     pub planning: PlanningArgs,
 
+    #[command(flatten)]
+    pub rows: RowsArgs,
+
     /// In a cluster: so long without progress before anything is added, and the load ends: 1s to
     /// 30d [default: 30m]
     #[arg(long, value_name = "TIME", value_parser = parse_deadline, help_heading = "Cluster")]
@@ -127,41 +131,77 @@ pub struct Load {
 }
 
 pub fn run(args: Load, context: &Context) -> anyhow::Result<Outcome> {
-    let in_cluster = (args.deadline, args.load_plan(context)?);
+    let chosen = args.chosen(context)?;
     let request = args.request(context)?;
-    carry_out(&request, in_cluster, context)
+    carry_out(&request, &chosen, context)
 }
 
 /// Loads batches in place of files; `args` names something for sources that is passed over.
 pub fn run_batches(args: Load, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
-    let in_cluster = (args.deadline, args.load_plan(context)?);
+    let chosen = args.chosen(context)?;
     let mut request = args.request(context)?;
     request.sources = Input::Batches(batches);
-    carry_out(&request, in_cluster, context)
+    carry_out(&request, &chosen, context)
+}
+
+/// What a cluster is needed for.
+struct ChosenInCluster {
+    deadline: Option<Duration>,
+    plan: LoadPlan,
+    rows: RowsArgs,
 }
 
 fn carry_out(
     request: &LoadRequest,
-    (deadline, plan): (Option<Duration>, LoadPlan),
+    chosen: &ChosenInCluster,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
+    let rows = chosen.rows.chosen(request)?;
     let drawing = Arc::new(context.progress());
-    let found = LoadInCluster::find(&request.table, (deadline, &plan), context, &drawing)?;
-    let is_planned = !matches!(plan, LoadPlan::Nothing);
-    let report = match found {
-        Some(in_cluster) => in_cluster.carry_out(request, context, &drawing)?,
-        None if deadline.is_some() || is_planned => wrong!(
-            "{} is about the nodes of a cluster, and {} is no live table of one: leave it out",
-            if is_planned { "--plan" } else { "--deadline" },
-            request.table
-        ),
-        None => load(request, &context.open_store()?, &**drawing)?,
+    let plan = (chosen.deadline, &chosen.plan);
+    let found = LoadInCluster::find(&request.table, plan, context, &drawing)?;
+    let report = match (found, rows) {
+        (Some(found), Some(rows)) => {
+            let report = load_rows::carry_out(&found, request, rows, context, &drawing)?;
+            context.stop_drawing(drawing);
+            return context.print_done(Outcome::Done, &report, || summary(&report.load));
+        }
+        (Some(found), None) => found.carry_out(request, context, &drawing)?,
+        (None, rows) => {
+            if let Some(option) = chosen.first_given(rows.is_some()) {
+                wrong!(
+                    "{option} is about the nodes of a cluster, and {} is no live table of one: leave it out",
+                    request.table
+                );
+            }
+            load(request, &context.open_store()?, &**drawing)?
+        }
     };
     context.stop_drawing(drawing);
     context.print_done(Outcome::Done, &report, || summary(&report))
 }
 
+impl ChosenInCluster {
+    fn first_given(&self, sends_rows: bool) -> Option<&'static str> {
+        let given = [
+            (sends_rows, "--insert rows"),
+            (!matches!(self.plan, LoadPlan::Nothing), "--plan"),
+            (self.deadline.is_some(), "--deadline"),
+        ];
+        let mut given = given.into_iter();
+        given.find_map(|(is_given, name)| is_given.then_some(name))
+    }
+}
+
 impl Load {
+    fn chosen(&self, context: &Context) -> anyhow::Result<ChosenInCluster> {
+        Ok(ChosenInCluster {
+            deadline: self.deadline,
+            plan: self.load_plan(context)?,
+            rows: self.rows.clone(),
+        })
+    }
+
     pub(crate) fn load_plan(&self, context: &Context) -> anyhow::Result<LoadPlan> {
         if let Some(option) = self.planning.first_given()
             && self.plan != "auto"

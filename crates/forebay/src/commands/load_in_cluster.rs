@@ -22,9 +22,9 @@ use crate::context::Context;
 
 /// A live table of a cluster, as a load is cut for it.
 pub struct LoadInCluster {
-    cluster: Arc<ClusterPointers>,
-    options: LiveOptions,
-    deadline: Option<Duration>,
+    pub(super) cluster: Arc<ClusterPointers>,
+    pub(super) options: LiveOptions,
+    pub(super) deadline: Option<Duration>,
     plan: LoadPlan,
 }
 
@@ -189,7 +189,7 @@ impl LoadInCluster {
         match self.cluster.client().carry_out(&request) {
             Ok(Ended::Load(ended)) => Ok(outcome(&ended)?),
             Ok(_) => Err(not_added(table, "it was taken for another request".to_owned()).into()),
-            Err(error @ ClientError::Catalog(_)) => {
+            Err(error @ (ClientError::Catalog(_) | ClientError::Deserted { .. })) => {
                 load.leave();
                 let problem = format!(
                     "{error}; nobody knows whether the cluster goes on with the load: forebay cluster status shows it \

@@ -14,6 +14,7 @@ pub mod get;
 mod insert_planning;
 pub mod load;
 pub mod load_in_cluster;
+pub mod load_rows;
 pub mod man;
 pub mod plan;
 pub mod pull;

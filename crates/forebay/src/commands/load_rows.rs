@@ -1,0 +1,221 @@
+//! `forebay load --insert rows` into a live table of a cluster: the rows are read and put in order
+//! here; with a plan the table's partitions are cut and moved then; and clients send them to the
+//! nodes that lead them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use forebay_cluster::HostPort;
+use forebay_cluster::model::RolloutOptions;
+use forebay_load::encode::Verb;
+use forebay_load::load::{LoadReport, LoadRequest, stage_rows};
+use forebay_load::push::Applied;
+use forebay_load::sort::{Arrangement, Duplicates};
+use serde::Serialize;
+
+use super::load_in_cluster::{LoadInCluster, ranges};
+use crate::choices::{INSERT_WAYS, ROW_ORDERS};
+use crate::cluster_handle::Drawing;
+use crate::context::Context;
+use crate::human;
+use crate::inserting::{InsertOptions, InsertTotals, InsertWay, LoginArgs, RowOrder, insert_rows};
+
+/// Rows of a request, if nothing is said of it.
+const BATCH_ROWS: usize = 512;
+/// Who sends more at once has no more of it.
+const MOST_BATCH_ROWS: usize = 65_536;
+const MOST_CLIENTS: usize = 1024;
+/// What rows are shuffled by, if nothing is said of it.
+const SEED: u64 = 1;
+
+/// What may be chosen about rows that are sent.
+#[derive(Debug, Clone, Args)]
+pub struct RowsArgs {
+    /// How rows come into a live table of a cluster: as runs, which its nodes bring and add; or as
+    /// rows, each a write of its own to the node that leads its partition
+    #[arg(
+        long,
+        value_name = "runs|rows",
+        value_parser = INSERT_WAYS.parser(),
+        default_value = "runs",
+        hide_possible_values = true,
+        help_heading = "Insert"
+    )]
+    pub insert: InsertWay,
+
+    /// In which order rows are sent: sorted by key, each partition by clients of its own; random,
+    /// by a seed; or as they come from the source, rows of one key then one after the other
+    /// [default: sorted]
+    #[arg(
+        long,
+        value_name = "sorted|random|source",
+        value_parser = ROW_ORDERS.parser(),
+        hide_possible_values = true,
+        help_heading = "Insert"
+    )]
+    pub order: Option<RowOrder>,
+
+    /// What random order is made of: the same seed and rows give the same order [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Insert")]
+    pub seed: Option<u64>,
+
+    /// How many clients send rows at a time, each one request after the other [default: one for
+    /// each node that is up]
+    #[arg(long, value_name = "N", value_parser = human::parse_count, help_heading = "Insert")]
+    pub clients: Option<usize>,
+
+    /// How many rows are sent in a request; at most 1M in bytes are. They are written one by one in
+    /// any case [default: 512]
+    #[arg(long, value_name = "N", value_parser = human::parse_count, help_heading = "Insert")]
+    pub batch_rows: Option<usize>,
+
+    #[command(flatten)]
+    pub login: LoginArgs,
+}
+
+impl RowsArgs {
+    /// What is to be sent, and how; `None`: runs are built.
+    pub fn chosen(&self, request: &LoadRequest) -> anyhow::Result<Option<&Self>> {
+        if self.insert == InsertWay::Runs {
+            if let Some(option) = self.first_given() {
+                wrong!("{option} goes with --insert rows: runs are built and added without it");
+            }
+            return Ok(None);
+        }
+        for (option, given, most) in [
+            ("--clients", self.clients, MOST_CLIENTS),
+            ("--batch-rows", self.batch_rows, MOST_BATCH_ROWS),
+        ] {
+            if given.is_some_and(|given| given == 0 || given > most) {
+                wrong!("{option} is 1 to {most}");
+            }
+        }
+        if self.seed.is_some() && self.order != Some(RowOrder::Random) {
+            wrong!("--seed goes with --order random, which is made of it");
+        }
+        let takes_all = request.duplicates == Duplicates::Last;
+        if self.order == Some(RowOrder::Source) && !takes_all {
+            wrong!(
+                "--order source sends each row, so that the last one of a key holds: leave --duplicates out, or \
+                 choose --order sorted"
+            );
+        }
+        Ok(Some(self))
+    }
+
+    fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.order.is_some(), "--order"),
+            (self.seed.is_some(), "--seed"),
+            (self.clients.is_some(), "--clients"),
+            (self.batch_rows.is_some(), "--batch-rows"),
+        ];
+        let mut given = given.into_iter();
+        let own = given.find_map(|(is_given, name)| is_given.then_some(name));
+        own.or_else(|| self.login.first_given())
+    }
+
+    fn arrangement(&self) -> Arrangement {
+        match self.order.unwrap_or(RowOrder::Sorted) {
+            RowOrder::Sorted => Arrangement::ByKey,
+            RowOrder::Random => Arrangement::Shuffled(self.seed.unwrap_or(SEED)),
+            RowOrder::Source => Arrangement::AsTheyCame,
+        }
+    }
+}
+
+/// What a load by rows did.
+#[derive(Debug, Serialize)]
+pub struct RowsReport {
+    /// As of a load by runs; its rows are those that were written.
+    #[serde(flatten)]
+    pub load: LoadReport,
+    pub insert: InsertReport,
+}
+
+/// How rows were sent.
+#[derive(Debug, Serialize)]
+pub struct InsertReport {
+    order: &'static str,
+    clients: usize,
+    batch_rows: usize,
+    #[serde(flatten)]
+    totals: InsertTotals,
+}
+
+/// Reads the rows, has the plan carried out, and sends them. Returns when all are written.
+pub fn carry_out(
+    found: &LoadInCluster,
+    request: &LoadRequest,
+    args: &RowsArgs,
+    context: &Context,
+    drawing: &Drawing,
+) -> anyhow::Result<RowsReport> {
+    let started = context.clock.monotonic();
+    let login = Arc::new(args.login.read(&*context.disk)?);
+    let table = &request.table;
+    let store = context.open_to_merge(drawing)?;
+    let (load, _) = found.begin(table, &store)?;
+    let arrangement = args.arrangement();
+    let mut rows = stage_rows(request, &store, load, arrangement, &***drawing)?;
+    let groups = found.make_ready(table, &rows.sample(), context, drawing)?;
+    let up = found.nodes_up()?;
+    let deadline = found.deadline.map(|time| time.as_millis() as u64);
+    let deadline_ms = deadline.unwrap_or(RolloutOptions::default().deadline_ms);
+    let options = InsertOptions {
+        arrangement,
+        clients: args.clients.unwrap_or(up.len().max(1)),
+        batch_rows: args.batch_rows.unwrap_or(BATCH_ROWS),
+        login,
+        patience: Duration::from_millis(deadline_ms),
+        rate_bytes: request.rate_bytes,
+        has_deltas: request.verb == Verb::Delta || request.operation_column.is_some(),
+    };
+    let partitions = ranges(&groups);
+    let (totals, duplicates) = match rows.rows() {
+        // Without rows there is nothing to send.
+        0 => (InsertTotals::default(), 0),
+        _ => {
+            let told = (
+                &context.clock,
+                &***drawing as &dyn forebay_load::progress::Progress,
+            );
+            insert_rows(&mut rows, partitions, (table, up), &options, told)?
+        }
+    };
+    let mut report = LoadReport {
+        table: table.clone(),
+        rows: totals.rows(),
+        bytes: totals.bytes,
+        applied: Applied {
+            updates: totals.updates,
+            inserts: totals.inserts,
+            deletes: totals.deletes,
+            deltas: totals.deltas,
+        },
+        rejected: rows.rejected(),
+        lossy: rows.lossy().to_vec(),
+        duplicates: rows.duplicates() + duplicates,
+        seconds: 0.0,
+    };
+    report.took(context.clock.monotonic() - started);
+    Ok(RowsReport {
+        load: report,
+        insert: InsertReport {
+            order: ROW_ORDERS.name_of(args.order.unwrap_or(RowOrder::Sorted)),
+            clients: options.clients,
+            batch_rows: options.batch_rows,
+            totals,
+        },
+    })
+}
+
+impl LoadInCluster {
+    /// Where the nodes that are up take clients.
+    fn nodes_up(&self) -> anyhow::Result<Vec<HostPort>> {
+        let (_, model) = self.cluster.client().model()?;
+        let up = model.all_nodes().filter(|node| node.is_up());
+        Ok(up.map(|node| node.listen.clone()).collect())
+    }
+}

@@ -1,0 +1,157 @@
+//! What all clients of one insert share: the routes, how many rows are in, and whether one of them
+//! has failed.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use forebay_engine::TableName;
+use forebay_io::{Clock, Throttle};
+use forebay_load::progress::Progress;
+use serde::Serialize;
+
+use super::batch::{BatchRow, RowVerb};
+use super::error::Inserted;
+use super::routes::SharedRoutes;
+
+/// Between two messages that rows wait, and after how long the first one comes.
+const TELL: Duration = Duration::from_secs(5);
+
+/// See the module's text.
+pub struct Insertion<'a> {
+    pub table: TableName,
+    pub routes: SharedRoutes,
+    pub clock: Arc<dyn Clock>,
+    pub progress: &'a dyn Progress,
+    pub throttle: Throttle,
+    /// So long without a row that is taken, and the insert ends.
+    pub patience: Duration,
+    pub all_rows: u64,
+    pub has_deltas: bool,
+    has_failed: AtomicBool,
+    counts: InsertCounts,
+    /// When it was told last that rows wait.
+    told: Mutex<Option<Duration>>,
+}
+
+#[derive(Debug, Default)]
+struct InsertCounts {
+    bytes: AtomicU64,
+    updates: AtomicU64,
+    inserts: AtomicU64,
+    deletes: AtomicU64,
+    deltas: AtomicU64,
+    requests: AtomicU64,
+    sent_again: AtomicU64,
+}
+
+/// What was written, and how.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct InsertTotals {
+    #[serde(skip)]
+    pub bytes: u64,
+    #[serde(skip)]
+    pub updates: u64,
+    #[serde(skip)]
+    pub inserts: u64,
+    #[serde(skip)]
+    pub deletes: u64,
+    #[serde(skip)]
+    pub deltas: u64,
+    /// Those to several nodes at once count for each.
+    pub requests: u64,
+    /// Rows that were sent more than once, each time but the first.
+    pub sent_again: u64,
+}
+
+impl InsertTotals {
+    pub fn rows(&self) -> u64 {
+        self.updates + self.inserts + self.deletes + self.deltas
+    }
+}
+
+impl<'a> Insertion<'a> {
+    pub fn new(
+        table: &TableName,
+        routes: SharedRoutes,
+        (clock, progress): (Arc<dyn Clock>, &'a dyn Progress),
+        (rate_bytes, patience): (Option<u64>, Duration),
+        (all_rows, has_deltas): (u64, bool),
+    ) -> Self {
+        Self {
+            table: table.clone(),
+            routes,
+            throttle: Throttle::new(rate_bytes, Arc::clone(&clock)),
+            clock,
+            progress,
+            patience,
+            all_rows,
+            has_deltas,
+            has_failed: AtomicBool::new(false),
+            counts: InsertCounts::default(),
+            told: Mutex::new(None),
+        }
+    }
+
+    pub fn fail(&self) {
+        self.has_failed.store(true, Relaxed);
+    }
+
+    /// Whether somebody has failed, or the person wants no more of it.
+    pub fn is_over(&self) -> bool {
+        self.has_failed.load(Relaxed) || self.progress.is_cancelled()
+    }
+
+    /// A row is in.
+    pub fn count(&self, row: &BatchRow) {
+        let counter = match row.verb {
+            RowVerb::Update => &self.counts.updates,
+            RowVerb::Insert => &self.counts.inserts,
+            RowVerb::Delete => &self.counts.deletes,
+            RowVerb::Delta => &self.counts.deltas,
+        };
+        counter.fetch_add(1, Relaxed);
+        self.counts.bytes.fetch_add(row.bytes, Relaxed);
+    }
+
+    pub fn count_requests(&self, requests: usize, sent_again: usize) {
+        let counts = &self.counts;
+        counts.requests.fetch_add(requests as u64, Relaxed);
+        counts.sent_again.fetch_add(sent_again as u64, Relaxed);
+    }
+
+    pub fn totals(&self) -> InsertTotals {
+        let counts = &self.counts;
+        InsertTotals {
+            bytes: counts.bytes.load(Relaxed),
+            updates: counts.updates.load(Relaxed),
+            inserts: counts.inserts.load(Relaxed),
+            deletes: counts.deletes.load(Relaxed),
+            deltas: counts.deltas.load(Relaxed),
+            requests: counts.requests.load(Relaxed),
+            sent_again: counts.sent_again.load(Relaxed),
+        }
+    }
+
+    pub fn inserted(&self) -> Inserted {
+        Inserted {
+            table: self.table.clone(),
+            done: self.totals().rows(),
+            all: self.all_rows,
+            has_deltas: self.has_deltas,
+        }
+    }
+
+    /// Tells now and then that rows wait, for so long by now.
+    pub fn tell_waiting(&self, waited: Duration, why: &str) {
+        let now = self.clock.monotonic();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = told.is_none_or(|told| now.saturating_sub(told) >= TELL);
+        if waited >= TELL && is_due {
+            *told = Some(now);
+            let seconds = waited.as_secs();
+            let text = format!("rows wait for {seconds} s by now, and are sent again: {why}");
+            self.progress.message(&text);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Who a command is to the nodes: user, password, TLS.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+use forebay_io::Disk;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+/// Where the nodes want users or TLS.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LoginArgs {
+    /// With --insert rows: a file of one line, user:password, where the nodes have a users file.
+    /// The user has to be one who may read and write the table
+    #[arg(long, value_name = "FILE", help_heading = "Insert")]
+    pub login: Option<PathBuf>,
+
+    /// With --insert rows: certificates in PEM of who signed those of the nodes' ports for clients,
+    /// where these speak TLS
+    #[arg(long, value_name = "FILE", help_heading = "Insert")]
+    pub tls_ca: Option<PathBuf>,
+
+    /// Certificate chain in PEM to show to nodes that ask clients for one
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires_all = ["tls_key", "tls_ca"],
+        help_heading = "Insert"
+    )]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Its private key in PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert",
+        help_heading = "Insert"
+    )]
+    pub tls_key: Option<PathBuf>,
+}
+
+/// What those files say.
+#[derive(Clone, Default)]
+pub struct NodeLogin {
+    pub user: Option<(String, String)>,
+    pub tls: Option<Arc<ClientConfig>>,
+}
+
+impl std::fmt::Debug for NodeLogin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let user = self.user.as_ref().map(|(user, _)| user);
+        write!(f, "NodeLogin({user:?}, tls: {})", self.tls.is_some())
+    }
+}
+
+impl LoginArgs {
+    /// One of the options that was given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.login.is_some(), "--login"),
+            (self.tls_ca.is_some(), "--tls-ca"),
+            (self.tls_cert.is_some(), "--tls-cert"),
+        ];
+        let mut given = given.into_iter();
+        given.find_map(|(is_given, name)| is_given.then_some(name))
+    }
+
+    pub fn read(&self, disk: &dyn Disk) -> anyhow::Result<NodeLogin> {
+        let user = self.login.as_deref().map(|path| login(disk, path));
+        let tls = self.tls_ca.as_deref().map(|path| self.tls(disk, path));
+        Ok(NodeLogin {
+            user: user.transpose()?,
+            tls: tls.transpose()?,
+        })
+    }
+
+    fn tls(&self, disk: &dyn Disk, ca: &Path) -> anyhow::Result<Arc<ClientConfig>> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(disk, "--tls-ca", ca)? {
+            let added = roots.add(certificate);
+            added.with_context(|| format!("--tls-ca {}: it is no authority's", ca.display()))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions()?;
+        let builder = builder.with_root_certificates(roots);
+        let config = match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) => {
+                let chain = certificates(disk, "--tls-cert", cert)?;
+                let key = read(disk, "--tls-key", key)?;
+                let key = PrivateKeyDer::from_pem_slice(&key)
+                    .context("--tls-key: it has no private key in PEM form")?;
+                let config = builder.with_client_auth_cert(chain, key);
+                config.context("--tls-cert and --tls-key do not go together")?
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        Ok(Arc::new(config))
+    }
+}
+
+fn read(disk: &dyn Disk, option: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
+    let read = disk.read(path);
+    read.with_context(|| format!("{option}: cannot read {}", path.display()))
+}
+
+fn certificates(
+    disk: &dyn Disk,
+    option: &str,
+    path: &Path,
+) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let bytes = read(disk, option, path)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    match chain {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        _ => wrong!(
+            "{option}: {} has no certificate in PEM form",
+            path.display()
+        ),
+    }
+}
+
+fn login(disk: &dyn Disk, path: &Path) -> anyhow::Result<(String, String)> {
+    let bytes = read(disk, "--login", path)?;
+    let text = String::from_utf8(bytes).ok();
+    let line = text.as_deref().map(str::trim_end);
+    let both = line.and_then(|line| line.split_once(':'));
+    match both {
+        Some((user, password)) if !user.is_empty() && !password.contains('\n') => {
+            Ok((user.to_owned(), password.to_owned()))
+        }
+        _ => wrong!("--login: {} is not one line, user:password", path.display()),
+    }
+}
