@@ -23,8 +23,8 @@ use crate::traffic::{TrafficRate, TrafficWindow};
 /// What requests cost a node's processors, where a key that is read costs 1: a write costs its
 /// leader so much, and each follower that applies it so much. Measured; see
 /// docs/decisions/planners.md.
-pub const LED_WRITE: f64 = 4.0;
-pub const FOLLOWED_WRITE: f64 = 2.0;
+pub const LED_WRITE: f64 = 16.0;
+pub const FOLLOWED_WRITE: f64 = 10.0;
 /// A partition that has so many times the mean load of the nodes is too hot for any.
 const TOO_HOT: f64 = 1.1;
 

@@ -414,8 +414,7 @@ impl LiveTable {
         snapshot.ok_or_else(|| self.shared().ended())
     }
 
-    /// [`LiveTable::snapshot_keys`] from a thread that must not wait: `None` where it would have
-    /// to.
+    /// [`LiveTable::snapshot_keys`] that must not wait: `None` where it would have to.
     pub fn try_snapshot_keys<'k>(
         &self,
         keys: &[&'k [u8]],

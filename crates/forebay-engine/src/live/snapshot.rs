@@ -147,6 +147,17 @@ impl LiveShared {
         (newest, view, time)
     }
 
+    /// Tells how long the value of a read was that tells it; not while another thread has the
+    /// partition, as who reads may be one that must not wait.
+    #[inline]
+    pub fn count_length(&self, sampled: Option<SampledRead>, value: Option<&[u8]>) {
+        if let (Some(sampled), Some(value)) = (sampled, value)
+            && let Some(mut part) = self.parts.at(sampled.place()).try_lock()
+        {
+            part.traffic.add_length(value.len());
+        }
+    }
+
     /// From now on sorted buffers are merged as they come, and those that wait for it soon.
     #[cold]
     pub fn memory_is_read(&self, view: &PartView) {

@@ -13,6 +13,7 @@ use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::part::LivePart;
 use crate::live::removed::Removed;
 use crate::live::shared::LiveShared;
+use crate::live::traffic::PartitionTraffic;
 use crate::partition::PartitionId;
 
 /// A disk with so much free space takes writes.
@@ -75,6 +76,18 @@ impl LiveTable {
     /// that was cut in two counts whole.
     pub fn most_keys_of(&self, id: PartitionId) -> u64 {
         self.shared().most_keys_of(id).unwrap_or(0)
+    }
+
+    /// What was done in the partitions that are here, since the table was opened.
+    pub fn traffic(&self) -> Vec<(PartitionId, PartitionTraffic)> {
+        let parts = &self.shared().parts;
+        let counted = (0..parts.places()).filter_map(|place| {
+            let part = parts.at(place).lock();
+            let traffic = part.is_here().then_some(part.traffic)?;
+            drop(part);
+            Some((parts.id_at(place), traffic))
+        });
+        counted.collect()
     }
 }
 

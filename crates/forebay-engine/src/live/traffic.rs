@@ -6,10 +6,6 @@
 
 use forebay_run::operation::Operation;
 
-use crate::live::LiveTable;
-use crate::live::shared::LiveShared;
-use crate::partition::PartitionId;
-
 /// One of so many reads tells how long its value was.
 const LENGTHS: u64 = 64;
 
@@ -29,7 +25,9 @@ pub struct PartitionTraffic {
 
 /// A read whose value's length counts, and the partition's place.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SampledRead(usize);
+pub(crate) struct SampledRead {
+    place: usize,
+}
 
 impl PartitionTraffic {
     /// Counts a look-up; returns whether its value's length is to be told.
@@ -38,7 +36,7 @@ impl PartitionTraffic {
         self.reads += 1;
         self.reads
             .is_multiple_of(LENGTHS)
-            .then_some(SampledRead(place))
+            .then_some(SampledRead { place })
     }
 
     /// The same of several keys, the last of which may tell.
@@ -46,13 +44,25 @@ impl PartitionTraffic {
     pub(crate) fn read_many(&mut self, keys: u64, place: usize) -> Option<SampledRead> {
         let before = self.reads / LENGTHS;
         self.reads += keys;
-        (self.reads / LENGTHS > before).then_some(SampledRead(place))
+        (self.reads / LENGTHS > before).then_some(SampledRead { place })
+    }
+
+    /// Counts the value's length of such a read.
+    #[inline]
+    pub(crate) fn add_length(&mut self, bytes: usize) {
+        self.read_bytes += LENGTHS * bytes as u64;
     }
 
     #[inline]
     pub(crate) fn wrote(&mut self, operations: u64, bytes: usize) {
         self.writes += operations;
         self.written_bytes += bytes as u64;
+    }
+}
+
+impl SampledRead {
+    pub(crate) fn place(self) -> usize {
+        self.place
     }
 }
 
@@ -64,37 +74,6 @@ pub(crate) fn operand_bytes(operation: Operation<'_>) -> usize {
         }
         Operation::InsertDelta { value, delta } => value.len() + delta.len(),
         Operation::Delete | Operation::Timed(_) => 0,
-    }
-}
-
-impl LiveTable {
-    /// What was done in the partitions that are here, since the table was opened.
-    pub fn traffic(&self) -> Vec<(PartitionId, PartitionTraffic)> {
-        self.shared().traffic()
-    }
-}
-
-impl LiveShared {
-    fn traffic(&self) -> Vec<(PartitionId, PartitionTraffic)> {
-        let places = 0..self.parts.places();
-        let counted = places.filter_map(|place| {
-            let part = self.parts.at(place).lock();
-            let traffic = part.is_here().then_some(part.traffic)?;
-            drop(part);
-            Some((self.parts.id_at(place), traffic))
-        });
-        counted.collect()
-    }
-
-    /// Tells how long the value of a read was that tells it; not while another thread has the
-    /// partition, as who reads may be one that must not wait.
-    #[inline]
-    pub fn count_length(&self, sampled: Option<SampledRead>, value: Option<&[u8]>) {
-        if let (Some(SampledRead(place)), Some(value)) = (sampled, value) {
-            if let Some(mut part) = self.parts.at(place).try_lock() {
-                part.traffic.read_bytes += LENGTHS * value.len() as u64;
-            }
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! How the replicas here stand, as the cluster is told.
 
+use std::collections::BTreeMap;
+
 use forebay_engine::live::PartitionSize;
 use forebay_host::GroupFacts;
 use forebay_replica::GroupId;
@@ -73,6 +75,26 @@ impl ReplicaCommons {
             let table = self.tables.load().get(&name)?.clone();
             table.size_of(partition, known)
         })
+    }
+}
+
+impl ReplicaCommons {
+    fn look_at_traffic(&self) {
+        self.traffic.look(self.clock.monotonic(), || {
+            let tables = self.tables.load();
+            let counted = tables
+                .iter()
+                .flat_map(|(name, table)| table.traffic().into_iter().map(move |one| (name, one)));
+            let counted: BTreeMap<_, _> = counted
+                .map(|(name, (partition, counted))| ((name, partition), counted))
+                .collect();
+            let running = self.running.lock();
+            let groups = running.iter().filter_map(|(group, replica)| {
+                let counted = counted.get(&(&replica.table, replica.partition))?;
+                Some((*group, *counted))
+            });
+            groups.collect()
+        });
     }
 }
 

@@ -7,7 +7,6 @@ use forebay_engine::live::PartitionTraffic;
 use forebay_replica::GroupId;
 use parking_lot::Mutex;
 
-use super::commons::ReplicaCommons;
 use crate::traffic::{ReplicaTraffic, TrafficMeter};
 
 /// Replicas are looked at again after so long.
@@ -25,7 +24,7 @@ struct TrafficLooks {
 
 impl TrafficSeen {
     /// Looks at all that run here, if that is due. Of those that run no more nothing is kept.
-    fn look(&self, now: Duration, counted: impl FnOnce() -> Vec<(GroupId, PartitionTraffic)>) {
+    pub fn look(&self, now: Duration, counted: impl FnOnce() -> Vec<(GroupId, PartitionTraffic)>) {
         let mut looks = self.0.lock();
         let is_due = |last: Duration| now.saturating_sub(last) >= AGAIN;
         if !looks.last.is_none_or(is_due) {
@@ -45,26 +44,6 @@ impl TrafficSeen {
         let looks = self.0.lock();
         let rates = looks.meters.get(&group)?.rates();
         (!rates.is_none()).then_some(rates)
-    }
-}
-
-impl ReplicaCommons {
-    pub fn look_at_traffic(&self) {
-        self.traffic.look(self.clock.monotonic(), || {
-            let tables = self.tables.load();
-            let counted = tables
-                .iter()
-                .flat_map(|(name, table)| table.traffic().into_iter().map(move |one| (name, one)));
-            let counted: BTreeMap<_, _> = counted
-                .map(|(name, (partition, counted))| ((name, partition), counted))
-                .collect();
-            let running = self.running.lock();
-            let groups = running.iter().filter_map(|(group, replica)| {
-                let counted = counted.get(&(&replica.table, replica.partition))?;
-                Some((*group, *counted))
-            });
-            groups.collect()
-        });
     }
 }
 

@@ -6,6 +6,7 @@ pub mod insert;
 pub mod insert_args;
 mod insert_table;
 pub mod place;
+mod place_args;
 mod place_table;
 pub mod replicas;
 pub mod workload;
@@ -37,7 +38,7 @@ pub struct Plan {
 pub enum Planner {
     Insert(Box<insert_args::Insert>),
     Replicas(replicas::Replicas),
-    Place(place::Place),
+    Place(place_args::Place),
     Workload(workload::Workload),
 }
 

@@ -12,7 +12,7 @@ use forebay_plan::placement::leaders::LeaderLimits;
 use serde_json::{Value, json};
 
 use super::from_load::{measured, shown_window};
-use super::place::Place;
+use super::place_args::Place;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
