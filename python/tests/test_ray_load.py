@@ -4,6 +4,7 @@ import inspect
 import os
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from live_cluster import PARTED, ROW, LiveCluster
 from object_store import BUCKET, RemoteStore
@@ -100,6 +101,19 @@ def test_partitions_are_cut_by_a_sample_before(ray, live_cluster):
     assert load(live_cluster, dataset, table, plan="auto", partition_bytes="200K").rows == 30_000
     assert live_cluster.all_of(table) == wanted(0, 30_000)
     assert live_cluster.heard()["live"]["tables"][table]["partitions"] > 3
+
+
+def test_partitions_are_cut_by_a_plan_that_was_written_before(ray, live_cluster, tmp_path):
+    table = live_cluster.create("filed", *ROW, "--order", "ordered")
+    source, plan = tmp_path / "rows.parquet", tmp_path / "plan.json"
+    pq.write_table(pa.Table.from_pylist(list(wanted(0, 30_000).values())), source)
+    words = ["--key", "k{id:06}", "--partition-bytes", "200K", "--output", plan]
+    live_cluster.store.run("plan", "insert", table, source, *words)
+    assert load(live_cluster, numbers(ray, 0, 30_000), table, plan=plan).rows == 30_000
+    assert live_cluster.all_of(table) == wanted(0, 30_000)
+    assert live_cluster.heard()["live"]["tables"][table]["partitions"] > 3
+    with pytest.raises(forebay.UsageError, match="into filed, not into"):
+        load(live_cluster, numbers(ray, 0, 10), "planned", plan=plan)
 
 
 def test_a_partition_that_is_cut_meanwhile_refuses_the_load(ray, live_cluster, monkeypatch):
