@@ -129,6 +129,9 @@ mod tests {
             })
         };
         let first = json!({"count": 2, "first": ["pay", 0]});
+        let led = json!({"reads": 5, "writes": 1, "read_bytes": 50, "written_bytes": 10});
+        let hot =
+            |name: &str| json!({"table": name, "partition": 0, "node": "n1", "led": led.clone()});
         let state = json!({
             "cluster": "c", "healthy": false, "revision": 3, "term": 1, "coordinator": "n1",
             "problems": [
@@ -151,6 +154,7 @@ mod tests {
             "live": {
                 "partitions": 4, "unfounded": first, "without_leader": first, "without_majority": first,
                 "short": first, "tables": {},
+                "traffic": {"nodes": {}, "hottest": [hot("pay"), hot("shop")]},
             },
         });
         serde_json::from_value(state).unwrap()
@@ -181,7 +185,9 @@ mod tests {
         assert_eq!(reason(0).unwrap(), "table shop waits");
         let text = serde_json::to_string(&status).unwrap();
         assert!(!text.contains("\"pay\""), "{text}");
-        assert_eq!(status.live.unwrap().without_leader.count, 2);
+        let live = status.live.unwrap();
+        assert_eq!(live.without_leader.count, 2);
+        assert_eq!(live.traffic.hottest.len(), 1);
         assert_eq!(status.tables.len(), 1);
     }
 }
