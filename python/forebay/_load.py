@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -28,6 +29,8 @@ class LoadResult:
     """Values that conversions changed, as was asked for by `column`."""
     duplicates: int
     seconds: float
+    insert: Mapping[str, Any] | None = None
+    """How rows were sent, with `insert="rows"`."""
 
     def __str__(self) -> str:
         return (

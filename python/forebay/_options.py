@@ -102,6 +102,16 @@ class IntoLiveOptions(TypedDict, total=False):
 class LoadOptions(ReadingOptions, IntoLiveOptions, total=False):
     """Those of `forebay.load`, beside the key."""
 
+    insert: Literal["runs", "rows"] | None
+    order: Literal["sorted", "random", "source"] | None
+    seed: int | None
+    clients: int | None
+    batch_rows: int | None
+    login: Path | None
+    tls_ca: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
+
 
 class TaskLoadOptions(RowOptions, IntoLiveOptions, total=False):
     """Those of `forebay.spark.load` and `forebay.ray.load`, beside the key."""

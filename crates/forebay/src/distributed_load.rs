@@ -18,6 +18,7 @@ use crate::commands::load_in_cluster::{LoadInCluster, LoadPlan, ranges};
 use crate::context::{Context, Listener};
 use crate::distributed::{for_tasks, parse};
 use crate::embed::CommandError;
+use crate::inserting::InsertWay;
 
 /// A load under way, where its driver runs. Dropped before its commit it leaves nothing.
 pub struct DistributedLoad {
@@ -43,6 +44,11 @@ impl DistributedLoad {
             ));
         };
         for_tasks(&mut args.work)?;
+        if args.rows.insert != InsertWay::Runs {
+            return Err(CommandError::Words(
+                "tasks build runs: leave insert=\"rows\" out, or load by one process".to_owned(),
+            ));
+        }
         let context = Context::embedded(&cli.global, Arc::new(Silent));
         Self::open(args, context, schema, name).map_err(CommandError::Failed)
     }

@@ -299,10 +299,11 @@ impl<'t> Txn<'t> {
             self.batch.push(key, operation.with_times(times));
             return Ok(());
         }
-        if self.get(key).is_none() {
-            self.set_until(key, value.to_vec(), expires_ms)?;
+        match (self.get(key).is_some(), delta) {
+            (false, _) => self.set_until(key, value.to_vec(), expires_ms),
+            (true, Some(delta)) => self.delta_until(key, delta, expires_ms),
+            (true, None) => Ok(()),
         }
-        delta.map_or(Ok(()), |delta| self.delta_until(key, delta, expires_ms))
     }
 
     fn held_key(&mut self, key: &[u8]) -> Option<&mut HeldKey<'t>> {

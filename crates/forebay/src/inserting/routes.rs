@@ -164,6 +164,7 @@ impl SharedRoutes {
                     told = Some((node, ranges));
                     break;
                 }
+                Err(refused @ WireFailure::Refused(_)) => return Err(refused),
                 Err(other) => failure = other,
             }
         }
@@ -205,7 +206,9 @@ impl SharedRoutes {
         let answers = answers.inspect_err(|_| self.suspect(node))?;
         let unclear = |words: &str| WireFailure::Unreached(format!("{node}: {words}"));
         match answers.first() {
-            Some(RespAnswer::Error(words)) if words.starts_with("NOPERM") => {
+            Some(RespAnswer::Error(words))
+                if words.starts_with("NOPERM ") || words.starts_with("NOAUTH ") =>
+            {
                 Err(WireFailure::Refused(format!("{node}: {words}")))
             }
             Some(RespAnswer::Error(words)) => Err(unclear(words)),

@@ -46,11 +46,11 @@ impl Verdict {
                 None => Verdict::NotWritten(words.clone()),
             };
         }
-        let begins = |code: &&str| words.starts_with(*code);
+        let is_of = |codes: &[&str]| codes.iter().any(|code| words.starts_with(code));
         let is_certain = words.starts_with("TRYAGAIN ") && words.contains(NOTHING_WRITTEN);
-        if is_certain || PASSING.iter().any(|code| begins(&code)) {
+        if is_certain || is_of(&PASSING) {
             Verdict::NotWritten(words.clone())
-        } else if UNKNOWN.iter().any(|code| begins(&code)) {
+        } else if is_of(&UNKNOWN) {
             Verdict::Unknown(words.clone())
         } else {
             Verdict::Refused(words.clone())

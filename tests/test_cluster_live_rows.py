@@ -1,0 +1,332 @@
+"""forebay load --insert rows into live tables of a cluster: rows are sent to the nodes that lead
+them, as writes, in any order, by many clients, whatever dies meanwhile."""
+
+import datetime
+import decimal
+import hashlib
+import json
+import os
+import random
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import redis
+from harness import wait_for
+from test_cluster_live_load import answered, get_all, is_whole, loads, staged
+
+SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
+LIVE = ["--mode", "live", "--durability", "os"]
+ORDERED = [*LIVE, "--order", "ordered", "--boundary", "k05000", "--boundary", "k10000"]
+HASHED = [*LIVE, "--partitions", "4"]
+ROWS = 20_000
+# The partitions of ORDERED have as many rows each, but for the last.
+SLOW = ["--rate", "400K"]
+
+
+def names(count=ROWS):
+    return [f"k{number:05}" for number in range(count)]
+
+
+def write(path, columns):
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+def source(path, value="new", count=ROWS):
+    """Rows of keys in no order, and what each key is to have."""
+    chance = random.Random(SEED)
+    keys = names(count)
+    values = {key: f"{value}-{chance.randbytes(10).hex()}" for key in keys}
+    shuffled = chance.sample(keys, count)
+    write(path, {"id": shuffled, "v": [values[key] for key in shuffled]})
+    return path, [values[key] for key in keys]
+
+
+def words(table, path, *more):
+    return ["load", table, path, "--key", "{id}", "--insert", "rows", *more]
+
+
+@pytest.fixture
+def three(cluster):
+    made = cluster(3)
+    made.store.run("create", "t", *ORDERED, "--replicas", "3")
+    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    return made
+
+
+def check(made, values, table="t"):
+    for node in (made.nodes[0], made.nodes[-1]):
+        assert answered(node, names(len(values)), table) == values, f"seed {SEED}"
+    with made.nodes[0].through_gateway(socket_timeout=60) as client:
+        count = sum(1 for _ in client.scan_iter(match=f"{table}:*", count=5000))
+    assert count == len(values)
+
+
+def versions(node, table, keys):
+    """What each key's stored bytes and expiry come to, as KV.GETV tells."""
+    with node.through_gateway(socket_timeout=60) as client:
+        pipeline = client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.execute_command("KV.GETV", f"{table}:{key}")
+        return [version for version, _ in pipeline.execute()]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        [],
+        ["--order", "sorted", "--clients", "7", "--batch-rows", "100"],
+        ["--order", "random", "--seed", "7", "--clients", "5"],
+        ["--order", "source", "--clients", "4", "--batch-rows", "50"],
+        ["--order", "source", "--clients", "1", "--memory", "1M", "--threads", "1"],
+        ["--order", "random", "--clients", "2", "--memory", "1M", "--threads", "3"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("order", ["ordered", "hashed"])
+def test_all_rows_come_in_any_order(three, tmp_path, how, order):
+    made, table = three, "t"
+    if order == "hashed":
+        table = "h"
+        made.store.run("create", "h", *HASHED, "--replicas", "3")
+    path, values = source(tmp_path / "rows.parquet")
+    done = made.store.json(*words(table, path, *how))
+    assert (done["rows"], done["updates"], done["rejected"]) == (ROWS, ROWS, 0)
+    insert = done["insert"]
+    assert insert["order"] == (how[1] if how else "sorted")
+    assert insert["clients"] == (int(how[how.index("--clients") + 1]) if how else 3)
+    assert insert["requests"] >= ROWS / insert["batch_rows"]
+    check(made, values, table)
+    assert loads(made) == [] and staged(made, table) == []
+
+
+def test_one_at_a_time_in_random_order(three, tmp_path):
+    path, values = source(tmp_path / "rows.parquet", count=2000)
+    how = ["--order", "random", "--clients", "1", "--batch-rows", "1"]
+    done = three.store.json(*words("t", path, *how))
+    assert done["rows"] == 2000 and done["insert"]["requests"] == 2000
+    check(three, values)
+
+
+ROW_COLUMNS = {
+    "n": pyarrow.array([1, None, -5, 2**62, 0] * 40),
+    "f": pyarrow.array([0.1, float("nan"), None, -0.0, 1e300] * 40),
+    "d": pyarrow.array([datetime.date(2026, 11, day + 1) for day in range(20)] * 10),
+    "m": pyarrow.array([decimal.Decimal("1.50"), None] * 100, pyarrow.decimal128(12, 2)),
+    "l": pyarrow.array([["a", None, ""], [], None, ["b" * 300]] * 50),
+    "b": pyarrow.array([b"\xff\x00", b""] * 100),
+}
+
+
+def test_values_are_those_of_a_load_by_runs(three, tmp_path):
+    """Byte for byte, of rows of many types, of numbers, and of what expires."""
+    made = three
+    keys = names(200)
+    path = write(tmp_path / "rows.parquet", {"id": keys, **ROW_COLUMNS})
+    types = ["n:int64", "f:float64", "d:date", "m:decimal(12, 2)", "l:list(text)", "b:binary"]
+    columns = [word for column in types for word in ("--column", column)]
+    later = datetime.datetime(2031, 1, 1)
+    moments = [later if at % 3 else None for at in range(200)]
+    numbers = write(tmp_path / "numbers.parquet", {"id": keys, "v": list(range(200))})
+    until = write(tmp_path / "until.parquet", {"id": keys, "v": keys, "until": moments})
+    for table, create, path, load in [
+        ("r", ["--value", "row", *columns], path, []),
+        ("n", ["--delta", "i64"], numbers, []),
+        ("e", ["--ttl", "per-key"], until, ["--ttl-column", "until", "--value", "v"]),
+    ]:
+        for name in (table, f"{table}2"):
+            made.store.run("create", name, *HASHED, *create, "--replicas", "3")
+        first = made.store.json("load", table, path, "--key", "{id}", *load)
+        second = made.store.json(*words(f"{table}2", path, *load))
+        for what in first.keys() - {"seconds", "table"}:
+            assert second[what] == first[what], (table, what)
+        stored = versions(made.nodes[0], table, keys)
+        assert len(set(stored)) > 4 and b"0" * 32 not in stored
+        assert versions(made.nodes[0], f"{table}2", keys) == stored, table
+
+
+def test_rows_insert_update_delete_and_add(three, tmp_path):
+    made = three
+    made.store.run("create", "n", *HASHED, "--delta", "i64", "--replicas", "3")
+    base = write(tmp_path / "base.parquet", {"id": names(100), "v": [10] * 100})
+    made.store.run(*words("n", base))
+    operations = ["insert", "update", "delete", "delta"]
+    rows = {
+        "id": names(200),
+        "v": [5] * 200,
+        "op": [operations[at % 4] for at in range(200)],
+    }
+    path = write(tmp_path / "rows.parquet", rows)
+    done = made.store.json(*words("n", path, "--op", "op", "--value", "v", "--order", "random"))
+    counts = {what: done[what] for what in ("inserts", "updates", "deletes", "deltas")}
+    assert counts == dict.fromkeys(counts, 50) and done["rows"] == 200
+    there = ["10", "5", None, "15"] * 25
+    assert answered(made.nodes[1], names(200), "n") == there + ["5", "5", None, "5"] * 25
+    # Of one key, in the order of the source, whether they are composed here or there.
+    again = {
+        "id": ["k00000"] * 4 + ["k00001"] * 3,
+        "v": [1, 1, 7, 1, 1, 1, 1],
+        "op": ["delta", "delete", "insert", "delta", "delete", "delta", "delta"],
+    }
+    path = write(tmp_path / "again.parquet", again)
+    for order, rows in (("sorted", 2), ("source", 7)):
+        how = ["--op", "op", "--value", "v", "--order", order]
+        done = made.store.json(*words("n", path, *how))
+        assert (done["rows"], done["rows"] + done["duplicates"]) == (rows, 7)
+        assert answered(made.nodes[0], names(2), "n") == ["8", "2"]
+
+
+def test_a_plan_is_carried_out_before_rows_come(cluster, tmp_path):
+    made = cluster(3, zones=1)
+    made.store.run("create", "t", *ORDERED, "--replicas", "3")
+    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    path, values = source(tmp_path / "rows.parquet")
+    done = [None]
+
+    def is_loaded():
+        # How much partitions hold is told some seconds after they came to be.
+        more = ["--plan", "auto", "--partition-bytes", "64K", "--json"]
+        result = made.store.run(*words("t", path, *more), code=None)
+        assert result.code == 0 or "ask again" in result.err, result.err
+        done[0] = result
+        return result.code == 0
+
+    wait_for(is_loaded, "the rows are loaded", 120)
+    assert done[0].json()["rows"] == ROWS
+    assert made.heard()["live"]["tables"]["t"]["partitions"] > 4
+    check(made, values)
+
+
+def begins(made, table="t"):
+    """Waits until some rows are there."""
+
+    def is_some():
+        try:
+            with made.nodes[-1].through_gateway(socket_timeout=5) as client:
+                return client.dbsize() > 1000
+        except redis.RedisError:
+            return False
+
+    wait_for(is_some, "rows come", 60)
+
+
+@pytest.mark.parametrize("order", ["sorted", "source"])
+def test_nodes_that_die_and_stand_still_lose_no_row(three, tmp_path, order):
+    made = three
+    path, values = source(tmp_path / "rows.parquet")
+    how = ["--order", order, "--clients", "6", "--batch-rows", "20", *SLOW]
+    command = made.store.start(*words("t", path, *how, "--json"))
+    begins(made)
+    for node in made.nodes[:2]:
+        node.kill()
+        wait_for(lambda: command.poll() is None, "it goes on", 5)
+        node.start().comes_up()
+        wait_for(lambda: is_whole(made), "all replicas are there", 90)
+    done = made.store.finish(command)
+    assert done.code == 0, done.err
+    assert done.json()["rows"] == ROWS
+    check(made, values)
+
+
+def test_a_command_that_is_killed_leaves_rows_and_is_given_again(three, tmp_path):
+    made = three
+    path, values = source(tmp_path / "rows.parquet")
+    command = made.store.start(*words("t", path, "--order", "random", "--batch-rows", "10", *SLOW))
+    begins(made)
+    command.kill()
+    command.communicate()
+    there = get_all(made.nodes[0], names())
+    some = [value for value in there if value is not None]
+    assert 0 < len(some) < ROWS
+    assert all(value in (None, wanted) for value, wanted in zip(there, values, strict=True))
+    assert made.store.json(*words("t", path))["rows"] == ROWS
+    check(made, values)
+    assert staged(made) == []
+
+
+def test_deltas_are_never_added_twice(three, tmp_path):
+    """A node dies under them: all are added once, or the command says for which nobody knows."""
+    made = three
+    made.store.run("create", "n", *ORDERED, "--delta", "i64", "--replicas", "3")
+    path = write(tmp_path / "rows.parquet", {"id": names(), "v": [3] * ROWS})
+    command = made.store.start(
+        *words("n", path, "--as", "delta", "--batch-rows", "20", "--clients", "6", *SLOW)
+    )
+    begins(made)
+    made.nodes[0].kill()
+    done = made.store.finish(command)
+    made.nodes[0].start().comes_up()
+    values = answered(made.nodes[1], names(), "n")
+    assert set(values) <= {None, "3"}, f"seed {SEED}"
+    if done.code != 0:
+        assert "nobody knows whether" in done.err and "from key " in done.err, done.err
+        assert "rows are in n, and stay" in done.err and "--insert runs" in done.err
+    else:
+        assert set(values) == {"3"}
+
+
+def test_bad_rows_end_it_before_anything_is_sent(three, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("id,v\n" + "".join(f"{'' if at == 900 else at},x\n" for at in range(1000)))
+    assert "line 902" in three.store.refuse(*words("t", path))
+    assert answered(three.nodes[0], [str(at) for at in range(1000)]) == [None] * 1000
+    done = three.store.json(*words("t", path, "--bad-rows", "skip"))
+    assert (done["rows"], done["rejected"]) == (999, 1)
+
+
+def test_what_cannot_be_is_refused_with_what_to_do(three, tmp_path):
+    made = three
+    path, _ = source(tmp_path / "rows.parquet", count=100)
+    refuse = made.store.refuse
+    load = ["load", "t", path, "--key", "{id}"]
+    for option in (["--order", "random"], ["--clients", "2"], ["--batch-rows", "1"]):
+        assert f"{option[0]} goes with --insert rows" in refuse(*load, *option, code=2)
+    assert "--clients is 1 to" in refuse(*words("t", path, "--clients", "2000"), code=2)
+    assert "--batch-rows is 1 to" in refuse(*words("t", path, "--batch-rows", "70000"), code=2)
+    assert "--order random" in refuse(*words("t", path, "--seed", "3"), code=2)
+    first = ["--order", "source", "--duplicates", "first"]
+    assert "--order sorted" in refuse(*words("t", path, *first), code=2)
+    made.store.push("b", path)
+    told = refuse(*words("b", path), code=2)
+    assert "--insert rows is about the nodes of a cluster" in told and "b is no live" in told
+    login = tmp_path / "login"
+    assert "cannot read" in refuse(*words("t", path, "--login", login))
+    login.write_text("nobody")
+    assert "is not one line, user:password" in refuse(*words("t", path, "--login", login), code=2)
+    assert answered(made.nodes[0], names(100)) == [None] * 100
+
+
+def test_a_store_without_a_cluster_takes_no_rows(store, tmp_path):
+    path, _ = source(tmp_path / "rows.parquet", count=100)
+    store.run("create", "t", *LIVE)
+    told = store.refuse(*words("t", path), code=2)
+    assert "t is no live table of one" in told
+
+
+def test_nodes_with_users_are_met_with_a_login(cluster, tmp_path):
+    users = tmp_path / "users.json"
+    secret = hashlib.sha256(b"wonder42").hexdigest()
+    loader = {"name": "loader", "password_sha256": secret, "tables": ["t"]}
+    users.write_text(json.dumps({"users": [{**loader, "verbs": ["read", "write"]}]}))
+    made = cluster(3)
+    made.store.run("create", "t", *ORDERED, "--replicas", "3")
+    made.store.run("create", "u", *ORDERED, "--replicas", "3")
+    for node in made.nodes:
+        node.stop()
+        node.args = ["--users", users]
+        node.start()
+    for node in made.nodes:
+        node.comes_up()
+    for node in made.nodes:
+        wait_for(node.is_ready, "it is ready", 60)
+    path, _ = source(tmp_path / "rows.parquet", count=500)
+    told = made.store.refuse(*words("t", path))
+    assert "--login" in told and "NOAUTH" in told, told
+    login = tmp_path / "login"
+    login.write_text("loader:wrong\n")
+    assert "WRONGPASS" in made.store.refuse(*words("t", path, "--login", login))
+    login.write_text("loader:wonder42\n")
+    assert made.store.json(*words("t", path, "--login", login))["rows"] == 500
+    told = made.store.refuse(*words("u", path, "--login", login))
+    assert "NOPERM" in told and "--login" in told, told
