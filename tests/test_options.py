@@ -9,6 +9,8 @@ push t a.csv --key {id} | partitions 0 | partitions 16385 | page-size 5 | keep x
 push t a.csv --key {id} | column v | column v:int64:up | csv-delimiter ab | csv-quote ,
 push t a.csv --key {id} | boundaries [ | boundaries [0.5] | boundaries [5,5] | store ftp://x
 load t a.csv --key {id} | rate 0 | threads 0 | column v | ttl 0s | as delete | duplicates often
+load t a.csv --key {id} | insert x | clients 3 | order random | seed 1 | tls-cert a.csv
+load t a.csv --key {id} --insert rows | clients 0 | batch-rows 99999 | order x | seed 1
 create t | partitions 0 | partitions 16385 | boundary x | column a:int64 | item text | value row
 create t | value list | factor 1 | factor 33 | merge-rate 0 | durability 5 | ttl 0s
 create t --order ordered | partitions 3 | boundary b --boundary a | boundary b --boundary b
@@ -26,6 +28,8 @@ plan insert --input in.json | seconds 1 | seconds x --mode polish | mode quick
 plan insert --input in.json --json | batch-bytes 0
 plan insert --input in.json | draw x.png | draw - | draw in.json
 plan place --input in.json | draw x.png | share x | share 2 | scheme quick
+plan place t --from-load 1h | copies x | batch 0 | share 2 | scheme smooth | objective l1 | input x
+plan replicas t | from-load 2h | input in.json
 plan workload --partitions 4 --distribution zipf | alpha 1 | requests 99999999999 | exponent nan
 plan workload --distribution zipf | partitions 99999999 | partitions 0
 """

@@ -3,6 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use forebay_engine::Bound;
 use forebay_io::Disk;
 use forebay_io::sim::{Dice, Fault, SimDisk};
 use forebay_run::format::MAX_KEY_BYTES;
@@ -224,4 +225,58 @@ fn ordered_partitions_are_even() {
             "{bytes:?}"
         );
     }
+}
+
+/// What a walk over all pieces gives.
+fn walked(plan: &SortPlan, units: &[Vec<Record>], begins: Vec<Bound>) -> Vec<Record> {
+    let collected = collect(plan, units).unwrap();
+    assert!(collected.iter().any(|part| !part.spills.is_empty()));
+    let pieces = Boundaries::at(begins);
+    let mut rows = Vec::new();
+    for piece in 0..pieces.len() {
+        let walked: Result<u64, SortError> =
+            walk_partition(plan, &pieces, &collected, piece, |key, operation| {
+                let value = operation.value().map_or(&[][..], |(value, _)| value);
+                rows.push((key.to_vec(), value.to_vec()));
+                Ok(())
+            });
+        walked.unwrap();
+    }
+    rows
+}
+
+#[test]
+fn other_orders_give_all_records_and_keys_for_who_plans() {
+    let mut dice = Dice(8);
+    let mut record = || {
+        let value = vec![b'v'; dice.below(300) as usize];
+        (format!("k{}", dice.below(5000)).into_bytes(), value)
+    };
+    let mut unit = || -> Vec<Record> { (0..4000).map(|_| record()).collect() };
+    let units: Vec<Vec<Record>> = (0..6).map(|_| unit()).collect();
+    let all: Vec<Record> = units.concat();
+    let memory_bytes = 3 << 20;
+    let start = Bound::Key(Vec::new());
+    let disk = SimDisk::new();
+    let unordered = plan(&disk, Order::Hashed, Duplicates::Last, memory_bytes);
+
+    let came = unordered.clone().arranged(Arrangement::AsTheyCame);
+    assert_eq!(walked(&came, &units, vec![start.clone()]), all);
+
+    let half = Bound::Key((u64::MAX / 2).to_be_bytes().to_vec());
+    let shuffled = |seed| {
+        let plan = unordered.clone().arranged(Arrangement::Shuffled(seed));
+        walked(&plan, &units, vec![start.clone(), half.clone()])
+    };
+    let first = shuffled(1);
+    let newest: BTreeMap<Vec<u8>, Vec<u8>> = all.into_iter().collect();
+    assert_eq!(first.iter().cloned().collect::<BTreeMap<_, _>>(), newest);
+    assert_eq!(first.len(), newest.len());
+    assert_eq!(shuffled(1), first);
+    assert_ne!(shuffled(2), first);
+
+    let collected = collect(&came, &units).unwrap();
+    let samples = key_samples(&collected);
+    assert!(samples.len() > 1000);
+    assert!(samples.iter().all(|(key, _)| newest.contains_key(key)));
 }
