@@ -118,10 +118,10 @@ impl GroupReport {
         self.problem.is_some() || self.ails
     }
 
-    /// How much is done there, as far as it is news: below a request a second nothing is.
+    /// How much is done there, in steps of a quarter; below a request a second nothing is news.
     fn requests_roughly(&self) -> u32 {
         let minute = self.traffic.map_or(0, |traffic| traffic.minute.requests());
-        minute.saturating_add(60).ilog2()
+        (3.0 * (minute.saturating_add(60) as f64).log2()) as u32
     }
 
     /// Whether another one is no news: how far a voter is behind changes with each write, and how
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_is_news_where_it_has_doubled() {
+    fn traffic_is_news_where_it_has_changed_by_a_quarter() {
         let asked = |reads: u64| GroupReport {
             traffic: Some(ReplicaTraffic {
                 minute: TrafficRate {
@@ -321,8 +321,8 @@ mod tests {
             ..report(1, 1)
         };
         assert!(report(1, 1).is_like(&asked(3)));
-        assert!(asked(70_000).is_like(&asked(90_000)));
-        assert!(!asked(70_000).is_like(&asked(140_000)));
+        assert!(asked(70_000).is_like(&asked(80_000)));
+        assert!(!asked(70_000).is_like(&asked(100_000)));
         assert!(!asked(70_000).is_like(&report(1, 1)));
     }
 

@@ -1,0 +1,203 @@
+"""forebay plan place of a live table of a cluster: who leads and who holds its partitions follows
+what nodes measured, beside reads and writes."""
+
+import json
+import os
+import random
+import threading
+import time
+
+import pytest
+import redis
+from harness import wait_for
+
+SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
+KEYS = 400
+PARTITIONS = 20
+LIVE = ["--mode", "live", "--durability", "os", "--partitions", PARTITIONS, "--replicas", "3"]
+
+
+class Skewed(threading.Thread):
+    """Reads at a pace: most of them of keys that one node led when this began, and some writes."""
+
+    def __init__(self, node, pace=400):
+        super().__init__(daemon=True)
+        self.client = node.cluster_client()
+        self.pace, self.failed, self.done = pace, [], 0
+        self.hot = led_by(node)
+        self.over = threading.Event()
+        self.start()
+
+    def run(self):
+        chance = random.Random(SEED)
+        begun = time.monotonic()
+        while not self.over.is_set():
+            hot = self.hot if chance.random() < 0.8 else keys()
+            key = chance.choice(hot)
+            try:
+                if chance.random() < 0.01:
+                    self.client.set(key, "new")
+                else:
+                    assert self.client.get(key) in ("old", "new"), key
+            except (redis.RedisError, OSError) as error:
+                self.failed.append(f"{key}: {error}")
+            self.done += 1
+            behind = time.monotonic() - begun - self.done / self.pace
+            if behind < 0:
+                time.sleep(-behind)
+
+    def end(self):
+        self.over.set()
+        self.join(30)
+        self.client.close()
+
+
+def keys():
+    return [f"t:k{number}" for number in range(KEYS)]
+
+
+def led_by(node):
+    """The keys that it answers itself: of others it says where they are."""
+    with node.client() as client:
+        led = []
+        for key in keys():
+            try:
+                led.append(client.get(key) and key)
+            except redis.exceptions.MovedError:
+                continue
+    return led
+
+
+def traffic(made):
+    heard = made.heard()
+    return heard["live"]["traffic"] if heard and heard["live"] else {"nodes": {}, "hottest": []}
+
+
+def is_skewed(made):
+    """Whether one node is asked most, and what was written at first does not count any more."""
+    hottest = traffic(made)["hottest"]
+    written = sum(hot["led"]["writes"] for hot in hottest)
+    return ratio(made) > 2.5 and written < sum(hot["led"]["reads"] for hot in hottest) / 20
+
+
+def ratio(made):
+    """What the most asked node is asked, in multiples of the mean, by the cluster's figures."""
+    nodes = traffic(made)["nodes"].values()
+    asked = [node["led"]["reads"] + node["led"]["writes"] for node in nodes]
+    return max(asked, default=0) * len(asked) / max(sum(asked), 1)
+
+
+@pytest.fixture
+def skewed(cluster):
+    """Five nodes with a table, of which one is asked most."""
+    made = cluster(5, zones=1)
+    made.store.run("create", "t", *LIVE)
+    with made.nodes[0].cluster_client() as client:
+        wait_for(lambda: is_whole(made), "all replicas are there", 60)
+        for key in keys():
+            client.set(key, "old")
+    made.reading = Skewed(made.nodes[0])
+    yield made
+    made.reading.end()
+
+
+def is_whole(made):
+    heard = made.heard()
+    live = heard and heard["live"]["tables"].get("t")
+    return bool(live) and live["led"] == live["partitions"] and not live["joining"]
+
+
+def are_led(made, told):
+    """Whether those lead the hottest partitions that the plan wants to."""
+    wanted = {one["partition"]: one["after"][0] for one in told["partitions"]}
+    return all(wanted[hot["partition"]] == hot["node"] for hot in traffic(made)["hottest"])
+
+
+def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
+    made = skewed
+    assert len(made.reading.hot) > KEYS / 20
+    wait_for(lambda: is_skewed(made), lambda: f"one node is asked most: {traffic(made)}", 150)
+    before = ratio(made)
+    hottest = traffic(made)["hottest"]
+    nodes = traffic(made)["nodes"]
+    busiest = max(nodes, key=lambda node: nodes[node]["led"]["reads"])
+    assert (hottest[0]["table"], hottest[0]["node"]) == ("t", busiest)
+    words = ["plan", "place", "t", "--from-load", "1m", "--copies", "0"]
+    output, drawing = tmp_path / "plan.json", tmp_path / "plan.svg"
+    told = made.store.run(*words, "--output", output, "--draw", drawing, "--json").json()
+    assert told["copies"] == 0 == told["copied_bytes"] and told["handed_over"] > 0
+    assert told["hottest_before"] > 2 * told["mean"]
+    assert told["hottest_after"] < 0.6 * told["hottest_before"]
+    assert len(told["partitions"]) == PARTITIONS
+    for one in told["partitions"]:
+        assert sorted(one["before"]) == sorted(one["after"])
+    assert json.loads(output.read_text())["wish"] == {"place": {"table": "t"}}
+    assert drawing.read_text().startswith("<svg") and "n5" in drawing.read_text()
+    text = made.store.run(*words).out
+    assert "come to be led by another node" in text and "the hottest node has" in text
+    made.store.run("cluster", "apply", output, "--yes")
+    wait_for(lambda: are_led(made, told), lambda: f"{traffic(made)} as {told}", 60)
+    wait_for(lambda: ratio(made) < 0.6 * before, lambda: f"it is even: {traffic(made)}", 150)
+    status = made.store.run("cluster", "status").out
+    assert "hottest: partition" in status and "reads/s" in status
+    made.reading.end()
+    assert made.reading.failed == []
+    print(f"{before:.2f} x the mean before, {ratio(made):.2f} x afterwards")
+    words = made.store.refuse("cluster", "apply", output, "--yes")
+    assert "is not what it was when the plan was made" in words
+
+
+def test_a_new_node_gets_replicas_by_the_load_and_leads_them(skewed, tmp_path):
+    made = skewed
+    made.join("n6", "z1")
+    wait_for(lambda: is_skewed(made), lambda: f"one node is asked most: {traffic(made)}", 150)
+    before = ratio(made)
+    output = tmp_path / "plan.json"
+    words = ["plan", "place", "t", "--from-load", "1m", "--output", output, "--json"]
+    told = made.store.run(*words).json()
+    assert 0 < told["copies"] <= 20 and told["copied_bytes"] > 0
+    assert told["hottest_after"] < 1.2 * told["mean"]
+    made.store.run("cluster", "apply", output, "--yes")
+    plan = json.loads(output.read_text())
+    # Whoever came to hold something by the plan leads and answers.
+    assert len(plan["copies"]) >= 1
+    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    wait_for(lambda: are_led(made, told), lambda: f"{traffic(made)} as {told}", 60)
+    wait_for(lambda: ratio(made) < 1.5, lambda: f"it is even: {traffic(made)}", 150)
+    assert traffic(made)["nodes"]["n6"]["leads"] > 0
+    made.reading.end()
+    assert made.reading.failed == []
+    print(f"{before:.2f} x the mean before, {ratio(made):.2f} x afterwards")
+
+
+def test_what_cannot_be_planned_is_refused_in_words(cluster):
+    made = cluster(3, zones=1)
+    made.store.run("create", "t", *LIVE)
+    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+
+    def told():
+        result = made.store.run("plan", "place", "t", "--from-load", "24h", code=None)
+        assert result.code != 0
+        return "no node told of reads or writes of t" in result.err
+
+    wait_for(told, "how much there is was told", 60)
+    words = made.store.refuse("plan", "place", "none", "--from-load", "1h", code=2)
+    assert "no live table of a cluster" in words
+    words = made.store.refuse("plan", "place", "t", code=2)
+    assert "--from-load" in words
+    words = made.store.refuse("plan", "place", "t", "--from-load", "2h", code=2)
+    assert "1m, 1h and 24h" in words
+    scheme = ["--from-load", "1h", "--scheme", "smooth"]
+    assert "go with --input" in made.store.refuse("plan", "place", "t", *scheme, code=2)
+    said = []
+
+    def counted():
+        # Nodes count from their first look on.
+        with made.nodes[0].cluster_client() as client:
+            for key in keys():
+                client.set(key, "old")
+        words = ["plan", "replicas", "t", "--from-load", "24h", "--json"]
+        said[:] = [made.store.run(*words, code=None)]
+        return said[0].code == 0 and sum(said[0].json()["R"]) == 3 * PARTITIONS
+
+    wait_for(counted, lambda: f"writes were told: {said[0].out} {said[0].err}", 90)
