@@ -102,7 +102,7 @@ pub enum Ended {
     Done,
     /// The rollout, which is over.
     Rollout(Box<Rollout>),
-    /// The plan, which is over.
+    /// The plan, which is over, or has come as far as was waited for.
     Rebalance(Box<Rebalance>),
     /// The load, which is over.
     Load(Box<TableLoad>),
@@ -173,6 +173,18 @@ impl ClusterClient {
         Ok((head, model))
     }
 
+    /// The cluster to plan for: a plan that has moved everything is waited for, some seconds long.
+    pub fn model_to_plan(&self) -> Result<(Head, Model), ClientError> {
+        let (head, model) = self.model()?;
+        match model.work.moving().filter(|plan| plan.has_moved()) {
+            Some(plan) => {
+                self.wait_until_over(&plan.request)?;
+                Ok(self.model()?)
+            }
+            None => Ok((head, model)),
+        }
+    }
+
     /// What the catalog tells of the cluster's state; the coordinator knows more.
     pub fn status(&self) -> Result<Status, CatalogError> {
         let (head, model) = self.model()?;
@@ -204,9 +216,24 @@ impl ClusterClient {
 
     /// Asks, and waits until it is done. A rollout that is begun goes on when this process ends.
     pub fn carry_out(&self, request: &Request) -> Result<Ended, ClientError> {
+        let id = self.ask(request)?;
+        self.wait_until_over(&id)
+    }
+
+    /// Asks, and waits for nothing.
+    pub fn ask(&self, request: &Request) -> Result<RequestId, ClientError> {
         let format = self.check(request)?;
-        let id = self.submit(request, format)?;
-        self.wait(&id)
+        self.submit(request, format)
+    }
+
+    pub fn wait_until_over(&self, id: &RequestId) -> Result<Ended, ClientError> {
+        self.wait(id, |plan| plan.stage.is_over())
+    }
+
+    /// Of a plan: until all of it is cut and moved, or it has ended. Who held what was moved may
+    /// still wait for commands that are on their way.
+    pub fn wait_until_moved(&self, id: &RequestId) -> Result<Ended, ClientError> {
+        self.wait(id, Rebalance::has_moved)
     }
 
     /// About how much live tables hold, as the coordinator has heard. Nothing is changed.
@@ -279,7 +306,12 @@ impl ClusterClient {
         https
     }
 
-    fn wait(&self, id: &RequestId) -> Result<Ended, ClientError> {
+    /// `is_enough` says so of a plan.
+    fn wait(
+        &self,
+        id: &RequestId,
+        is_enough: fn(&Rebalance) -> bool,
+    ) -> Result<Ended, ClientError> {
         let https = self.ring();
         let begun = self.clock.monotonic();
         let (mut reached, mut withdrawn, mut asked) = (begun, false, begun);
@@ -297,7 +329,7 @@ impl ClusterClient {
                 Err(_) if now.saturating_sub(reached) < PATIENCE => {}
                 Err(error) => return Err(error.into()),
             }
-            if let Some(ended) = self.ended(&seen.work, id) {
+            if let Some(ended) = self.ended(&seen.work, id, is_enough) {
                 return ended;
             }
             let is_taken_up = seen.work.answers.contains_key(id);
@@ -345,12 +377,17 @@ impl ClusterClient {
     }
 
     /// What came of the request, if it is over. Tells how far it is.
-    fn ended(&self, work: &WorkPage, id: &RequestId) -> Option<Result<Ended, ClientError>> {
+    fn ended(
+        &self,
+        work: &WorkPage,
+        id: &RequestId,
+        is_enough: fn(&Rebalance) -> bool,
+    ) -> Option<Result<Ended, ClientError>> {
         let rollout = match &work.answers.get(id)?.outcome {
             Outcome::Done => return Some(Ok(Ended::Done)),
             Outcome::Refused(words) => return Some(Err(ClientError::Refused(words.clone()))),
             Outcome::Busy(words) => return Some(Err(ClientError::Busy(words.clone()))),
-            Outcome::Rebalance => return self.moved(work, id),
+            Outcome::Rebalance => return self.moved(work, id, is_enough),
             Outcome::Load(number) => return self.loaded(work, *number),
             Outcome::Survey(survey) => return Some(Ok(Ended::Survey(survey.clone()))),
             Outcome::LiveState(state) => return Some(Ok(Ended::LiveState(state.clone()))),
@@ -364,14 +401,18 @@ impl ClusterClient {
         is_over.then(|| Ok(Ended::Rollout(Box::new(rollout.clone()))))
     }
 
-    fn moved(&self, work: &WorkPage, id: &RequestId) -> Option<Result<Ended, ClientError>> {
+    fn moved(
+        &self,
+        work: &WorkPage,
+        id: &RequestId,
+        is_enough: fn(&Rebalance) -> bool,
+    ) -> Option<Result<Ended, ClientError>> {
         let mut plans = work.rebalances.iter();
         let Some(plan) = plans.find(|plan| plan.request == *id) else {
             return Some(Err(forgotten()));
         };
         (self.watcher)(UnderWay::Rebalance(plan));
-        let is_over = plan.stage.is_over();
-        is_over.then(|| Ok(Ended::Rebalance(Box::new(plan.clone()))))
+        is_enough(plan).then(|| Ok(Ended::Rebalance(Box::new(plan.clone()))))
     }
 }
 

@@ -136,6 +136,17 @@ impl Rebalance {
 }
 
 impl Rebalance {
+    /// Whether all that it moves has come to where it is to be, or it has ended: what is left is
+    /// that nodes give up what they held.
+    pub fn has_moved(&self) -> bool {
+        let is_last = self.done + 1 >= self.batches;
+        match self.stage {
+            MoveStage::Changed { .. } => is_last,
+            MoveStage::Releasing { .. } | MoveStage::Done | MoveStage::Stopped => true,
+            MoveStage::Between | MoveStage::Copying { .. } => false,
+        }
+    }
+
     /// Whether it can be given up: until its last batch has changed the lists.
     pub fn can_cancel(&self) -> Result<(), String> {
         let is_last = self.done + 1 >= self.batches;

@@ -82,6 +82,7 @@ pub fn plan_insert(
     context: &Context,
 ) -> anyhow::Result<(Model, InsertProposal)> {
     let client = cluster.client();
+    client.model_to_plan()?;
     let survey = client.survey(BTreeSet::from([table.clone()]))?;
     let (_, model) = client.model()?;
     let bulk = BulkInsert {
@@ -117,11 +118,14 @@ pub fn insert_figures(made: &InsertProposal) -> String {
     format!("{splits}; {}{gain}", proposal.figures())
 }
 
-/// Has the cluster carry a plan out; returns when that is done.
+/// Has the cluster carry a plan out; returns when all is cut and moved. Then rows can come: who
+/// held what was moved waits for some seconds more.
 pub fn carry_out(cluster: &ClusterPointers, plan: MovePlan) -> anyhow::Result<()> {
+    let client = cluster.client();
+    client.model_to_plan()?;
     let plan = Box::new(plan);
-    let ended = cluster.client().carry_out(&Request::Rebalance { plan });
-    let moved = match ended {
+    let asked = client.ask(&Request::Rebalance { plan });
+    let moved = match asked.and_then(|id| client.wait_until_moved(&id)) {
         Ok(Ended::Rebalance(moved)) => moved,
         Ok(_) => bail!("the plan was taken for another request"),
         Err(forebay_cluster::client::ClientError::Busy(problem)) => {
@@ -130,7 +134,7 @@ pub fn carry_out(cluster: &ClusterPointers, plan: MovePlan) -> anyhow::Result<()
         }
         Err(error) => return Err(error.into()),
     };
-    if moved.stage == MoveStage::Done {
+    if moved.stage != MoveStage::Stopped {
         return Ok(());
     }
     let problem = format!(

@@ -93,7 +93,7 @@ pub fn apply(args: &Apply, context: &Context) -> anyhow::Result<Outcome> {
     })?;
     let drawing: Drawing = Drawing::new(context.progress());
     let cluster = context.cluster_drawn(&drawing)?;
-    let (_, model) = cluster.client().model()?;
+    let (_, model) = cluster.client().model_to_plan()?;
     let made = Made::again(model, plan, context)?;
     show_or_carry_out(made, args.yes, &cluster, drawing, context)
 }
@@ -102,7 +102,7 @@ pub fn apply(args: &Apply, context: &Context) -> anyhow::Result<Outcome> {
 pub fn carry<W: Words>(args: &Carried<W>, context: &Context) -> anyhow::Result<Outcome> {
     let drawing: Drawing = Drawing::new(context.progress());
     let cluster = context.cluster_drawn(&drawing)?;
-    let (_, model) = cluster.client().model()?;
+    let (_, model) = cluster.client().model_to_plan()?;
     let wish = args.words.wish(&model)?;
     let made = Made::new((model, wish), &args.shown, context)?;
     show_or_carry_out(made, args.yes, &cluster, drawing, context)
