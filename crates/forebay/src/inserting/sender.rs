@@ -216,10 +216,10 @@ impl<X: Exchange> RowSender<'_, X> {
 }
 
 fn commands(batch: &RowBatch, (node, rows): (&HostPort, &Vec<usize>)) -> NodeCommands {
-    let bytes = rows.iter().flat_map(|row| batch.command(*row));
+    let commands: Vec<&[u8]> = rows.iter().map(|row| batch.command(*row)).collect();
     NodeCommands {
         node: node.clone(),
-        bytes: bytes.copied().collect(),
+        bytes: commands.concat(),
         count: rows.len(),
     }
 }
