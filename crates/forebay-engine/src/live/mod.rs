@@ -398,6 +398,7 @@ impl LiveTable {
     }
 
     /// The value of a key, without waiting for the device.
+    #[inline]
     pub fn try_get(&self, key: &[u8]) -> Result<LiveLookup, LiveError> {
         self.shared().try_get(key)
     }
