@@ -201,7 +201,11 @@ impl DistributedPush {
         )?)
     }
 
-    fn expected<'a>(&'a self, ticket: &'a TaskTicket, losses: &'a [PlacedLoss]) -> ExpectedReports<'a> {
+    fn expected<'a>(
+        &'a self,
+        ticket: &'a TaskTicket,
+        losses: &'a [PlacedLoss],
+    ) -> ExpectedReports<'a> {
         ExpectedReports {
             ticket,
             duplicates: self.request.duplicates,
