@@ -2,8 +2,8 @@
 
     insert_client.py '{"ports": [...], "tables": [...], "keys": FILE, "rate": a second or 0, "writes": part, "value_bytes": n}'
 
-One connection to each port, one command at a time on each. A command that was due while the one before was not answered counts from
-when it was due. Each connection writes keys of its own, so that it knows what each of them has to hold: at least the number that
+One connection to each port given, one command at a time on each. A command that is due takes a connection that waits for nothing; where none
+does, it counts from when it was due. So what one partition holds up holds up no others while there are connections. Each connection writes keys of its own, so that it knows what each of them has to hold: at least the number that
 was acknowledged last, at most the one that was sent last. MOVED is followed, counted, and no error.
 
 It says `going` once it has begun. At the end of its input it prints one object: {ops: [[due, seconds, is a write, place of the table]],
@@ -14,10 +14,11 @@ import contextlib
 import json
 import os
 import random
-import select
+import selectors
 import socket
 import sys
 import time
+from collections import deque
 
 
 def word(*parts: bytes) -> bytes:
@@ -25,17 +26,19 @@ def word(*parts: bytes) -> bytes:
 
 
 class Connection:
-    def __init__(self, port: int, keys: list, due: float):
-        self.port, self.keys, self.due = port, keys, due
+    def __init__(self, port: int, keys: list, heard: selectors.BaseSelector):
+        self.port, self.keys, self.selector = port, keys, heard
         self.begun, self.heard, self.sent = None, b"", None
         self.socket = None
         self.connect(port)
 
     def connect(self, port: int) -> None:
         if self.socket:
+            self.selector.unregister(self.socket)
             self.socket.close()
         self.socket = socket.create_connection(("127.0.0.1", port), 10)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.selector.register(self.socket, selectors.EVENT_READ, self)
 
     def send(self, command: bytes) -> None:
         self.command = command
@@ -55,14 +58,15 @@ class Client:
         with open(words["keys"], "rb") as lines:
             self.keys = lines.read().split()
         ports, rate = words["ports"], words["rate"]
-        self.step = len(ports) / rate if rate else 0.0
-        start = time.monotonic()
-        self.all_of = [Connection(port, self.keys[place::len(ports)], start + self.step * place / len(ports)) for place, port in enumerate(ports)]
+        self.step = 1 / rate if rate else 0.0
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(sys.stdin, selectors.EVENT_READ)
+        self.free = deque(Connection(port, self.keys[place::len(ports)], self.selector) for place, port in enumerate(ports))
+        self.due = time.monotonic()
         self.ops, self.failed, self.moved, self.written, self.number = [], [], 0, {}, 0
 
     def begin(self, one: Connection, now: float) -> None:
-        # Late by its own sleep only: that is none of the server's time.
-        one.begun = one.due if self.step and now - one.due > self.step else now
+        one.begun = self.due if self.step else now
         place = self.chance.randrange(len(self.tables))
         table = self.tables[place]
         if self.chance.random() < self.words["writes"]:
@@ -81,6 +85,7 @@ class Client:
         if not some:
             self.failed.append([time.monotonic(), "the connection was closed"])
             one.connect(one.port)
+            one.heard = b""
         elif not one.whole():
             return
         elif one.heard.startswith(b"-MOVED"):
@@ -96,24 +101,22 @@ class Client:
             self.written[key][0] = number
         self.ops.append((round(one.begun, 6), round(now - one.begun, 6), int(key is not None), place))
         one.begun, one.heard = None, b""
-        one.due = one.due + self.step if self.step else now
+        self.free.append(one)
 
     def go(self) -> None:
         print("going", flush=True)
         while True:
             now = time.monotonic()
-            for one in self.all_of:
-                if one.begun is None and one.due <= now:
-                    self.begin(one, now)
-            wait = min((one.due - now for one in self.all_of if one.begun is None), default=1.0)
-            sockets = {one.socket: one for one in self.all_of}
-            readable, _, _ = select.select([*sockets, sys.stdin], [], [], max(0.0, wait))
-            for ready in readable:
-                if ready is sys.stdin:
+            while self.free and (not self.step or self.due <= now):
+                self.begin(self.free.popleft(), now)
+                self.due += self.step
+            wait = max(self.due - now, 0.0) if self.free else 1.0
+            for ready, _ in self.selector.select(wait):
+                if ready.fileobj is sys.stdin:
                     written = {key.decode(): pair for key, pair in self.written.items()}
                     print(json.dumps({"ops": self.ops, "failed": self.failed, "moved": self.moved, "written": written}))
                     return
-                self.hear(sockets[ready])
+                self.hear(ready.data)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,16 @@ NODES, BASE, ROWS = 5, 100_000, 300_000
 KIND = "partition"
 BEFORE_S, AFTER_S, CAPACITY_S = 12, 8, 4
 TABLES = ("t", "other")
-CONNECTIONS = 10
+#: Of who finds out what nodes can do, and of the client: enough for what a partition that is cut holds up.
+CAPACITY_CONNECTIONS, CONNECTIONS = 10, 400
 #: The paper's latency while splits and moves go on, and while rows are inserted, in times of that before.
 PAPER = {"planning": 1.5, "inserting": 3.0}
 LIMIT = 1.5
 
 
 def words(made, rate: float, base: int, **more) -> str:
-    ports = [made.nodes[place % len(made.nodes)].gateway for place in range(CONNECTIONS)]
+    connections = CONNECTIONS if rate else CAPACITY_CONNECTIONS
+    ports = [made.nodes[place % len(made.nodes)].gateway for place in range(connections)]
     found = {"ports": ports, "tables": TABLES, "keys": str(insert_places.keys_file(base, 3)), "rate": rate, "writes": 0.5, "value_bytes": insert_places.VALUE_BYTES}
     return json.dumps({**found, **more})
 
@@ -105,8 +107,8 @@ def tell(report: Report, runs: list) -> None:
     report.text(
         "## What clients wait meanwhile",
         "",
-        f"Reads and writes in equal parts of keys of the table that is loaded and of another one, through all gateways, {CONNECTIONS} connections, "
-        f"{middle(run['rate'] for run in runs):,.0f} a second (open loop; a third of the {middle(run['capacity'] for run in runs):,.0f} that as many connections "
+        f"Reads and writes in equal parts of keys of the table that is loaded and of another one, through all gateways, {CONNECTIONS} connections (so that what one partition holds up holds up nothing else), "
+        f"{middle(run['rate'] for run in runs):,.0f} a second (open loop; a third of the {middle(run['capacity'] for run in runs):,.0f} that {CAPACITY_CONNECTIONS} connections "
         f"get), while {first['rows']:,} rows come ({KIND}). {NODES} nodes with {insert_places.CORE:g} of a core each, `--pull-rate {insert_places.PULL_RATE}`, the default throttle with "
         f"a ceiling; the loading command at the lowest priority, as if it ran elsewhere. Milliseconds, medians of {len(runs)} run(s). "
         f"{sum(run['failures'] for run in runs)} of {sum(run['ops'] for run in runs):,} commands failed. The paper: while it splits and moves 1.5 times, "

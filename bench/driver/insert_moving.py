@@ -12,7 +12,7 @@ from common import Done, Failed, Report, say, shown
 
 NODES, CORE, PULL_RATE = 3, 0.25, "auto:48M"
 BYTES, TRIAL_BYTES = 1_000_000_000, 100_000_000
-CONNECTIONS = 8
+CAPACITY_CONNECTIONS, CONNECTIONS = 8, 64
 WRITE_BYTES = 100
 QUIET_S, CAPACITY_S = 8, 4
 #: Around the moment in which another node leads.
@@ -60,7 +60,7 @@ def words(made, keys, rate: float) -> str:
     """Half of the connections are at the node that leads, and follow MOVED; half at another one's gateway."""
     first = made[holder(made)]
     other = next(node for node in made.nodes if node is not first)
-    ports = [first.port, other.gateway] * (CONNECTIONS // 2)
+    ports = [first.port, other.gateway] * ((CONNECTIONS if rate else CAPACITY_CONNECTIONS) // 2)
     return json.dumps({"ports": ports, "tables": [TABLE], "keys": str(keys), "rate": rate, "writes": 1.0, "value_bytes": WRITE_BYTES})
 
 
@@ -161,7 +161,7 @@ def tell(report: Report, found: list) -> None:
         f"## A partition of {found[0]['bytes'] / 1e6:,.0f} MB goes to another node, under writes into it",
         "",
         f"A hashed table whose rows all lie in one of its partitions. Its leader's node is drained (`forebay cluster drain`), so that another one comes to hold all of it, while {CONNECTIONS} "
-        f"connections write {WRITE_BYTES} B to its keys at half the rate that they reach as fast as they are answered (open loop). Half of them are at the node "
+        f"connections write {WRITE_BYTES} B to its keys at half the rate that {CAPACITY_CONNECTIONS} of them reach as fast as they are answered (open loop). Half of them are at the node "
         "that leads, and follow MOVED, half at another node's gateway. Nodes have "
         f"{CORE:g} of a core and `--pull-rate {PULL_RATE}`. Afterwards each key has to hold the number that was acknowledged last, or one that was sent later. Milliseconds.",
     )
