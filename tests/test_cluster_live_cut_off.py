@@ -36,7 +36,7 @@ def made(tmp_path):
 
 
 class Writer(threading.Thread):
-    """Writes keys of one partition with RedisCluster, each once. `rows` has begin, end and error."""
+    """Writes keys of one partition with RedisCluster, each once. `rows`: begin, end, error."""
 
     def __init__(self, made, tag):
         super().__init__(daemon=True)
