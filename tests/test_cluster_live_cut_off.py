@@ -1,4 +1,4 @@
-"""A node that is cut off from the others, and not from its clients: clients of Redis Cluster leave it."""
+"""A node cut off from the others, and not from its clients: those of Redis Cluster leave it."""
 
 import json
 import threading
