@@ -25,6 +25,10 @@ const PIECES_A_NODE: u64 = 4;
 /// Bounds of what is chosen then.
 const LEAST_BYTES: u64 = 16 << 20;
 const MOST_BYTES: u64 = 1 << 30;
+/// What it costs to move a partition, whatever is in it, as a part of what a node has to take in:
+/// cutting and handing over take their time, and who writes waits meanwhile. Without it partitions
+/// that are nearly empty would be cut up for the last percent.
+const HANDOVER_SHARE: f64 = 0.02;
 
 /// What is to be inserted, and how it is planned for.
 #[derive(Debug, Clone, Copy)]
@@ -164,6 +168,7 @@ impl<'m> KnownTable<'m> {
             pi_bytes: Some(self.partition_bytes(bulk) as f64),
             record_bytes: (bytes as f64 / records.max(1) as f64).max(1.0),
             move_price: bulk.move_price,
+            handover_price: bulk.rows as f64 / self.machines.len().max(1) as f64 * HANDOVER_SHARE,
             ..Request::of_tables(machines, vec![self.table(bulk)])
         }
     }
