@@ -10,8 +10,10 @@ use super::requests::Refusal;
 use crate::ids::NodeId;
 use crate::model::{GroupEntry, Model, MoveBatch, SplitChange};
 
-/// How many partitions are cut at once: what is cut off answers no writes for about a second.
+/// How many partitions are cut at once, at least, and of each node that is up: what is cut off
+/// answers no writes for about a second.
 const AT_ONCE: usize = 4;
+const AT_ONCE_A_NODE: usize = 2;
 /// Without progress for so long the plan ends.
 const NO_PROGRESS: Duration = Duration::from_secs(5 * 60);
 
@@ -37,12 +39,14 @@ impl Step<'_> {
         }
         let waited = self.now.since(*at);
         let mut why = None;
+        let up = self.model.all_nodes().filter(|node| node.is_up()).count();
+        let at_once = AT_ONCE.max(AT_ONCE_A_NODE * up);
         let mut under_way = left
             .iter()
             .filter(|split| is_planned(&self.model, split))
             .count();
         for split in &left {
-            if under_way >= AT_ONCE {
+            if under_way >= at_once {
                 break;
             }
             if is_planned(&self.model, split) {

@@ -25,7 +25,9 @@ use super::move_splits::CutSoFar;
 use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::Readiness;
-use crate::model::{MoveBatch, MoveStage, Phase, Rebalance, ReplicasChange, RequestId};
+use crate::model::{
+    LayoutName, Model, MoveBatch, MoveStage, Phase, Rebalance, ReplicasChange, RequestId,
+};
 use crate::planning::bringing;
 
 /// A node that makes no progress for so long ends a plan, and so does one that is down.
@@ -169,11 +171,13 @@ impl Step<'_> {
             return;
         }
         let known_since = *self.moves.known_since.get_or_insert(self.now.monotonic);
-        let is_time = self.now.since(known_since) >= ON_ITS_WAY || is_planted(Bug::ReleasesEarly);
+        let batch = self.model.batch_of(&moving).unwrap_or_default();
+        let is_time = self.now.since(known_since) >= ON_ITS_WAY
+            || is_of_live_tables(&self.model, &batch)
+            || is_planted(Bug::ReleasesEarly);
         if !is_time || self.is_rolling() {
             return;
         }
-        let batch = self.model.batch_of(&moving).unwrap_or_default();
         self.model
             .edit_lists(&batch.lists, |_, range| range.before = None);
         for change in &batch.replicas {
@@ -357,6 +361,20 @@ impl Step<'_> {
             self.put_moving(moving);
         }
     }
+}
+
+/// Whether a batch is about parts of live tables alone. Their replicas are where it wants them when
+/// the lists change, and who held a part before has forwarded for it since.
+fn is_of_live_tables(model: &Model, batch: &MoveBatch) -> bool {
+    let is_live = |layout: &LayoutName| {
+        let mut tables = model.all_tables();
+        tables.all(|(_, table)| table.layout != *layout || table.live.is_some())
+    };
+    let is_batch = |change: &ReplicasChange| {
+        let table = model.table(&change.table);
+        table.is_some_and(|table| table.live.is_none())
+    };
+    batch.lists.iter().all(|change| is_live(&change.layout)) && !batch.replicas.iter().any(is_batch)
 }
 
 /// How a node stands that has to bring something.
