@@ -11,12 +11,14 @@ use super::commons::ReplicaCommons;
 use crate::live::ReplicaOrder;
 
 impl ReplicaCommons {
-    /// One step of each group. REQUIRES: the catalog is certain to want this.
-    pub fn steer(&self, orders: &[ReplicaOrder]) {
+    /// One step of each group; whether there was one to be made. REQUIRES: the catalog is certain to
+    /// want this.
+    pub fn steer(&self, orders: &[ReplicaOrder]) -> bool {
         // Who hands its groups over neither takes one nor changes one.
         if self.hands_over.load(Ordering::Relaxed) {
-            return;
+            return false;
         }
+        let mut is_steering = false;
         for order in orders.iter().filter(|order| !order.is_new) {
             let group = self.host.standing(order.group);
             let Some(group) = group.filter(|group| group.me == order.peer) else {
@@ -28,14 +30,19 @@ impl ReplicaCommons {
                 true => Cow::Owned(order.wanted.led_by_others(order.peer)),
                 false => Cow::Borrowed(&order.wanted),
             };
+            is_steering |= members.is_joint() || !members.learners.is_empty();
             if let Some(cut) = cut.filter(|_| !self.is_cut(order)) {
                 self.host.split(order.group, SplitEntry::clone(cut));
+                is_steering = true;
             } else if let Some(changes) = next_change(&order.wanted, members, standing) {
                 self.host.wish(order.group, changes);
+                is_steering = true;
             } else if let Some(to) = next_leader(order.peer, &wanted, members, standing) {
                 self.host.transfer(order.group, to);
+                is_steering = true;
             }
         }
+        is_steering
     }
 
     /// Whether a partition here ends where it is to be cut, or before.

@@ -15,8 +15,10 @@ use super::commons::ReplicaCommons;
 use super::keeping::ReplicaKeeper;
 use crate::live::ReplicaOrders;
 
-/// Between two looks.
+/// Between two looks; and where a leader here is having its group become what it is to be, or adds
+/// a load: the steps of that follow each other.
 const LOOK: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 enum WorkerNews {
@@ -47,6 +49,8 @@ struct Working {
     watch: Watching,
     orders: Option<Box<ReplicaOrders>>,
     is_done: bool,
+    /// Whether the last look began something, whose next step is to be looked for soon.
+    is_steering: bool,
 }
 
 impl ReplicaWorker {
@@ -66,6 +70,7 @@ impl ReplicaWorker {
             watch: Arc::clone(&watch),
             orders: None,
             is_done: true,
+            is_steering: false,
         };
         let thread = start_thread("forebay-replicas", move || working.run(&inbox))?;
         Ok(Self {
@@ -115,7 +120,8 @@ impl ReplicaWorker {
 impl Working {
     fn run(&mut self, inbox: &Receiver<WorkerNews>) {
         loop {
-            let mut news = match inbox.recv_timeout(LOOK) {
+            let pause = if self.is_steering { LOOK_AGAIN } else { LOOK };
+            let mut news = match inbox.recv_timeout(pause) {
                 Ok(news) => Some(news),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -154,11 +160,12 @@ impl Working {
         commons.tidy_loads();
         commons.notice_missed();
         let watch = self.watch.lock().clone();
+        self.is_steering = false;
         if let Some(watch) = &watch
             && !orders.is_from_memory
             && watch.may_steer()
         {
-            commons.steer(&orders.replicas);
+            self.is_steering = commons.steer(&orders.replicas);
             commons.add_loads(&orders.replicas);
         }
         let reports = commons.reports();
