@@ -382,7 +382,6 @@ impl World {
         let standing = Standing {
             active: answering.to_vec(),
             close: answering.iter().copied().filter(is_close).collect(),
-            leader: Some(order.peer),
         };
         if let Some(changes) = next_change(&order.wanted, &members, &standing) {
             return self.propose(by, order, changes);
