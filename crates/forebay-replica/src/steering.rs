@@ -38,8 +38,6 @@ pub struct Standing {
     pub active: Vec<PeerId>,
     /// Those of them that lack little of what is decided, with the leader.
     pub close: Vec<PeerId>,
-    /// The leader, which hands the lead over before it leaves.
-    pub leader: Option<PeerId>,
 }
 
 impl WantedPeers {
@@ -114,7 +112,6 @@ impl Replica {
         Some(Standing {
             active: those(&is_active),
             close: those(&is_close),
-            leader: Some(self.me),
         })
     }
 }
@@ -160,9 +157,7 @@ pub fn next_leader(
 }
 
 /// A learner that is close becomes a voter; an old one leaves with it: never a voter more than are
-/// wanted. But where only the leader is to leave: a group whose leader has left waits for an
-/// election, and one whose leader has handed over does not. So there is a voter more for that long;
-/// beside a lone one not, for then either could be missed.
+/// wanted.
 fn promotion(
     wanted: &WantedPeers,
     members: &Membership,
@@ -178,15 +173,10 @@ fn promotion(
         return Some(vec![Change::Promote(promoted)]);
     }
     let old = leaving(wanted, members, standing).next()?;
-    let hands_over = standing.leader == Some(old)
-        && members.voters.len() > 1
-        && members.voters.len() <= wanted.replicas;
-    let mut changes = vec![Change::Promote(promoted)];
-    changes.extend((!hands_over).then_some(Change::Remove(old)));
-    Some(changes)
+    Some(vec![Change::Promote(promoted), Change::Remove(old)])
 }
 
-/// Voters that are to leave, those that do not answer first, the leader last.
+/// Voters that are to leave, those that do not answer first.
 fn leaving(
     wanted: &WantedPeers,
     members: &Membership,
@@ -194,8 +184,7 @@ fn leaving(
 ) -> impl Iterator<Item = PeerId> {
     let old = members.voters.iter().copied();
     let mut old: Vec<PeerId> = old.filter(|peer| wanted.is_old(*peer)).collect();
-    let is_leader = |peer: &PeerId| standing.leader == Some(*peer);
-    old.sort_by_key(|peer| (is_leader(peer), standing.active.contains(peer), *peer));
+    old.sort_by_key(|peer| (standing.active.contains(peer), *peer));
     old.into_iter()
 }
 
@@ -211,13 +200,9 @@ fn new_learner(wanted: &WantedPeers, members: &Membership) -> Option<Vec<Change>
 }
 
 /// All that are too many leave at once: one after the other might leave those that do not answer.
-/// The leader hands over first, where it can.
 fn removal(wanted: &WantedPeers, members: &Membership, standing: &Standing) -> Option<Vec<Change>> {
     let too_many = members.voters.len().saturating_sub(wanted.replicas);
     let old = leaving(wanted, members, standing).take(too_many.min(MOST_CHANGES));
-    let is_heard = |me: PeerId| next_leader(me, wanted, members, standing).is_some();
-    let hands_over = standing.leader.filter(|me| is_heard(*me));
-    let old = old.filter(|peer| hands_over != Some(*peer));
     let changes: Vec<Change> = old.map(Change::Remove).collect();
     (!changes.is_empty()).then_some(changes)
 }
@@ -266,14 +251,6 @@ mod tests {
         Standing {
             active: peers(ids),
             close: peers(ids),
-            leader: None,
-        }
-    }
-
-    fn led_by(leader: u64, ids: &[u64]) -> Standing {
-        Standing {
-            leader: Some(PeerId(leader)),
-            ..standing(ids)
         }
     }
 
@@ -296,27 +273,6 @@ mod tests {
             ..members(&[1, 2, 4], &[])
         };
         assert_eq!(next(&joint, &all), None);
-    }
-
-    #[test]
-    fn a_leader_that_is_to_leave_hands_over_first() {
-        let alone = next_change(&wanted(&[4], 1), &members(&[1], &[4]), &led_by(1, &[1, 4]));
-        assert_eq!(alone, Some(vec![Promote(PeerId(4)), Remove(PeerId(1))]));
-        // Others that are to leave go first, and with the one that comes.
-        let to = wanted(&[2, 4, 5], 3);
-        let all = led_by(1, &[1, 2, 3, 4, 5]);
-        let swapped = next_change(&to, &members(&[1, 2, 3], &[4, 5]), &all);
-        assert_eq!(swapped, Some(vec![Promote(PeerId(4)), Remove(PeerId(3))]));
-        let last = next_change(&to, &members(&[1, 2, 4], &[5]), &all);
-        assert_eq!(last, Some(vec![Promote(PeerId(5))]));
-        let of = members(&[1, 2, 4, 5], &[]);
-        assert_eq!(next_change(&to, &of, &all), None);
-        assert_eq!(next_leader(PeerId(1), &to, &of, &all), Some(PeerId(2)));
-        let by_other = led_by(2, &[1, 2, 4, 5]);
-        assert_eq!(
-            next_change(&to, &of, &by_other),
-            Some(vec![Remove(PeerId(1))])
-        );
     }
 
     #[test]

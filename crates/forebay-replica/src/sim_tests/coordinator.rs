@@ -4,7 +4,7 @@ use super::world::{MS, World};
 use crate::events::Event;
 use crate::ids::PeerId;
 use crate::membership::Membership;
-use crate::steering::{WantedPeer, WantedPeers, next_change, next_leader};
+use crate::steering::{WantedPeer, WantedPeers, next_change};
 
 impl World {
     pub fn start_coordinator(&mut self) {
@@ -36,19 +36,9 @@ impl World {
         };
         let members = process.replica.membership().clone();
         let standing = process.replica.standing().unwrap_or_default();
-        let wanted = self.wanted_peers();
-        // Who stays leads on: others lead by chance here.
-        let heir = standing
-            .leader
-            .filter(|me| !wanted.peers.iter().any(|peer| peer.peer == *me))
-            .and_then(|me| next_leader(me, &wanted, &members, &standing));
-        let event = match next_change(&wanted, &members, &standing) {
-            Some(changes) => Some(Event::Change(changes)),
-            None => heir.map(|to| Event::Transfer { to }),
-        };
-        if let Some(event) = event {
+        if let Some(changes) = next_change(&self.wanted_peers(), &members, &standing) {
             let life = self.life(leader);
-            self.tell(life, event);
+            self.tell(life, Event::Change(changes));
         }
         self.clear_unwanted(&members);
     }
