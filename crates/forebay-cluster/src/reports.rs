@@ -158,8 +158,6 @@ pub struct Reporting {
     under_way: Option<(u64, Vec<(GroupId, PeerId)>)>,
     /// The term of the coordinator that was told.
     term: u64,
-    /// How often something changed that is worth telling at once.
-    changes: u64,
 }
 
 #[derive(Debug)]
@@ -177,7 +175,6 @@ impl Reporting {
             let place = (report.group, report.peer);
             let known = before.remove(&place);
             let known = known.filter(|known| known.report.is_like(&report));
-            self.changes += u64::from(known.is_none());
             if known.is_none()
                 && let Some((_, places)) = &mut self.under_way
             {
@@ -186,10 +183,6 @@ impl Reporting {
             let told = known.and_then(|known| known.told);
             self.replicas.insert(place, ToldReport { report, told });
         }
-    }
-
-    pub fn changes(&self) -> u64 {
-        self.changes
     }
 
     /// What the heartbeat of this number tells, and how much more is news.

@@ -116,9 +116,33 @@ impl Replica {
     }
 }
 
-/// The change that a leader proposes next; `None`: there is none to be made now. It is asked for
-/// again, with what is there then, until the group is as it is wanted.
-pub fn next_change(
+/// What a leader does next to have its group become what is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SteeringStep {
+    /// It proposes these changes.
+    Change(Vec<Change>),
+    HandOver(PeerId),
+}
+
+/// The step that the leader `me` takes next; `None`: there is none to be taken now. It is asked for
+/// again, with what is there then, until the group is as it is wanted. A leader that is to leave
+/// hands over first where it can: a group whose leader has left waits for an election.
+pub fn next_step(
+    me: PeerId,
+    wanted: &WantedPeers,
+    members: &Membership,
+    standing: &Standing,
+) -> Option<SteeringStep> {
+    let hand_over = next_leader(me, wanted, members, standing).map(SteeringStep::HandOver);
+    let change = || next_change(wanted, members, standing).map(SteeringStep::Change);
+    match wanted.is_old(me) {
+        true => hand_over.or_else(change),
+        false => change().or(hand_over),
+    }
+}
+
+/// The change that a leader proposes next.
+fn next_change(
     wanted: &WantedPeers,
     members: &Membership,
     standing: &Standing,
@@ -137,7 +161,7 @@ pub fn next_change(
 
 /// To whom the leader `me` hands the lead over: to the first voter that is wanted, where that is
 /// close; a leader that is not to lead to any that is.
-pub fn next_leader(
+fn next_leader(
     me: PeerId,
     wanted: &WantedPeers,
     members: &Membership,
@@ -273,6 +297,34 @@ mod tests {
             ..members(&[1, 2, 4], &[])
         };
         assert_eq!(next(&joint, &all), None);
+    }
+
+    #[test]
+    fn a_leader_that_is_to_leave_hands_over_first() {
+        let step = |me: u64, to: &WantedPeers, of: &Membership, answering: &[u64]| {
+            next_step(PeerId(me), to, of, &standing(answering))
+        };
+        let (to, of) = (wanted(&[2, 3, 4], 3), members(&[1, 2, 3], &[4]));
+        let all = [1, 2, 3, 4];
+        let swap = SteeringStep::Change(vec![Promote(PeerId(4)), Remove(PeerId(1))]);
+        assert_eq!(
+            step(1, &to, &of, &all),
+            Some(SteeringStep::HandOver(PeerId(2)))
+        );
+        assert_eq!(step(2, &to, &of, &all), Some(swap.clone()));
+        // Nobody that stays can lead.
+        assert_eq!(step(1, &to, &of, &[1, 4]), None, "no majority either");
+        let (to, of) = (wanted(&[4], 1), members(&[1], &[4]));
+        assert_eq!(step(1, &to, &of, &all), Some(swap));
+        // Who stays has the group become what is wanted before another leads.
+        let (to, of) = (wanted(&[1, 2, 3], 3), members(&[1, 2, 3, 4], &[]));
+        let removal = SteeringStep::Change(vec![Remove(PeerId(4))]);
+        assert_eq!(step(3, &to, &of, &all), Some(removal));
+        let of = members(&[1, 2, 3], &[]);
+        assert_eq!(
+            step(3, &to, &of, &all),
+            Some(SteeringStep::HandOver(PeerId(1)))
+        );
     }
 
     #[test]

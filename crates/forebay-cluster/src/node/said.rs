@@ -17,8 +17,6 @@ pub struct Said {
     pub leaving: bool,
     pub rollouts: BTreeMap<RolloutId, Readiness>,
     pub moving: Option<Readiness>,
-    /// Counts what replicas here have come to.
-    pub groups: u64,
 }
 
 /// Whether a heartbeat is worth sending before the answer to the last one.
@@ -34,7 +32,6 @@ pub fn is_news(before: &Said, now: &Said) -> bool {
             said.revision,
             said.serves,
             said.leaving,
-            said.groups,
             rollouts,
             is_failed,
         )

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use forebay_engine::live::PartitionSize;
 use forebay_replica::{
-    Change, GroupId, Membership, PeerId, SplitEntry, Standing, next_change, next_leader,
+    Change, GroupId, Membership, PeerId, SplitEntry, Standing, SteeringStep, next_step,
 };
 
 use super::placed::traffic_of;
@@ -383,11 +383,10 @@ impl World {
             active: answering.to_vec(),
             close: answering.iter().copied().filter(is_close).collect(),
         };
-        if let Some(changes) = next_change(&order.wanted, &members, &standing) {
-            return self.propose(by, order, changes);
-        }
-        if let Some(to) = next_leader(order.peer, &order.wanted, &members, &standing) {
-            self.hand_over(id, to);
+        match next_step(order.peer, &order.wanted, &members, &standing) {
+            Some(SteeringStep::Change(changes)) => self.propose(by, order, changes),
+            Some(SteeringStep::HandOver(to)) => self.hand_over(id, to),
+            None => {}
         }
     }
 

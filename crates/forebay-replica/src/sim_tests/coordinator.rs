@@ -4,7 +4,7 @@ use super::world::{MS, World};
 use crate::events::Event;
 use crate::ids::PeerId;
 use crate::membership::Membership;
-use crate::steering::{WantedPeer, WantedPeers, next_change};
+use crate::steering::{SteeringStep, WantedPeer, WantedPeers, next_step};
 
 impl World {
     pub fn start_coordinator(&mut self) {
@@ -36,9 +36,20 @@ impl World {
         };
         let members = process.replica.membership().clone();
         let standing = process.replica.standing().unwrap_or_default();
-        if let Some(changes) = next_change(&self.wanted_peers(), &members, &standing) {
+        let wanted = self.wanted_peers();
+        let Some(me) = self.peer_of(leader) else {
+            return;
+        };
+        let stays = wanted.peers.iter().any(|peer| peer.peer == me);
+        let event = match next_step(me, &wanted, &members, &standing) {
+            Some(SteeringStep::Change(changes)) => Some(Event::Change(changes)),
+            // Who stays leads on: others lead by chance here.
+            Some(SteeringStep::HandOver(to)) if !stays => Some(Event::Transfer { to }),
+            _ => None,
+        };
+        if let Some(event) = event {
             let life = self.life(leader);
-            self.tell(life, Event::Change(changes));
+            self.tell(life, event);
         }
         self.clear_unwanted(&members);
     }

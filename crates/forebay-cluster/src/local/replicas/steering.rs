@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use forebay_engine::live::LiveTable;
 use forebay_host::GroupStanding;
-use forebay_replica::{SplitEntry, next_change, next_leader};
+use forebay_replica::{SplitEntry, SteeringStep, next_step};
 
 use super::commons::ReplicaCommons;
 use crate::live::ReplicaOrder;
@@ -34,12 +34,14 @@ impl ReplicaCommons {
             if let Some(cut) = cut.filter(|_| !self.is_cut(order)) {
                 self.host.split(order.group, SplitEntry::clone(cut));
                 is_steering = true;
-            } else if let Some(changes) = next_change(&order.wanted, members, standing) {
-                self.host.wish(order.group, changes);
-                is_steering = true;
-            } else if let Some(to) = next_leader(order.peer, &wanted, members, standing) {
-                self.host.transfer(order.group, to);
-                is_steering = true;
+                continue;
+            }
+            let step = next_step(order.peer, &wanted, members, standing);
+            is_steering |= step.is_some();
+            match step {
+                Some(SteeringStep::Change(changes)) => self.host.wish(order.group, changes),
+                Some(SteeringStep::HandOver(to)) => self.host.transfer(order.group, to),
+                None => {}
             }
         }
         is_steering

@@ -15,10 +15,12 @@ use super::commons::ReplicaCommons;
 use super::keeping::ReplicaKeeper;
 use crate::live::ReplicaOrders;
 
-/// Between two looks; and where a leader here is having its group become what it is to be, or adds
-/// a load: the steps of that follow each other.
+/// Between two looks; and where a leader here has its group become what it is to be: the steps of
+/// that follow each other.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// So often in a row; what is not done by then waits for others.
+const LOOKS_AGAIN: u32 = 50;
 
 #[derive(Debug)]
 enum WorkerNews {
@@ -49,8 +51,9 @@ struct Working {
     watch: Watching,
     orders: Option<Box<ReplicaOrders>>,
     is_done: bool,
-    /// Whether the last look began something, whose next step is to be looked for soon.
-    is_steering: bool,
+    /// How many looks in a row began something, or found it begun: its next step is to be looked for
+    /// soon.
+    steering_looks: u32,
 }
 
 impl ReplicaWorker {
@@ -70,7 +73,7 @@ impl ReplicaWorker {
             watch: Arc::clone(&watch),
             orders: None,
             is_done: true,
-            is_steering: false,
+            steering_looks: 0,
         };
         let thread = start_thread("forebay-replicas", move || working.run(&inbox))?;
         Ok(Self {
@@ -120,7 +123,10 @@ impl ReplicaWorker {
 impl Working {
     fn run(&mut self, inbox: &Receiver<WorkerNews>) {
         loop {
-            let pause = if self.is_steering { LOOK_AGAIN } else { LOOK };
+            let pause = match self.steering_looks {
+                1..LOOKS_AGAIN => LOOK_AGAIN,
+                _ => LOOK,
+            };
             let mut news = match inbox.recv_timeout(pause) {
                 Ok(news) => Some(news),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -160,14 +166,18 @@ impl Working {
         commons.tidy_loads();
         commons.notice_missed();
         let watch = self.watch.lock().clone();
-        self.is_steering = false;
+        let mut is_steering = false;
         if let Some(watch) = &watch
             && !orders.is_from_memory
             && watch.may_steer()
         {
-            self.is_steering = commons.steer(&orders.replicas);
+            is_steering = commons.steer(&orders.replicas);
             commons.add_loads(&orders.replicas);
         }
+        self.steering_looks = match is_steering {
+            true => self.steering_looks.saturating_add(1),
+            false => 0,
+        };
         let reports = commons.reports();
         commons.settling.look(&commons.host, orders, &reports);
         if let Some(watch) = watch {

@@ -484,7 +484,6 @@ impl Follower {
                 leaving: self.leaving,
                 rollouts: BTreeMap::new(),
                 moving: None,
-                groups: self.replicas.reporting.changes(),
             };
         };
         let rollouts = model.work.under_way();
@@ -499,7 +498,6 @@ impl Follower {
             revision: head.revision,
             serves: self.serves,
             holds: if holds_all { head.revision } else { 0 },
-            groups: self.replicas.reporting.changes(),
             leaving: self.leaving,
             rollouts: rollouts.collect(),
             moving,
