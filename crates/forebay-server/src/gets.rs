@@ -58,7 +58,7 @@ impl CollectedGets {
 
     /// Takes a GET of the wire key that lies there in the input, if it is of the same table as the
     /// others.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, input: &[u8], wire: Range<usize>) -> bool {
         let bytes = &input[wire.clone()];
         let key = if self.keys.is_empty() {

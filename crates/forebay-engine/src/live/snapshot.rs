@@ -54,6 +54,7 @@ impl LiveShared {
         }
     }
 
+    #[inline]
     pub fn try_get(&self, key: &[u8]) -> Result<LiveLookup, LiveError> {
         Ok(match self.look_up(key, false)? {
             PartFound::Value(Some(value)) => LiveLookup::Found(value),

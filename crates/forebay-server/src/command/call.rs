@@ -182,7 +182,8 @@ impl Reading<'_> {
         !self.may_wait && self.held.is_nothing()
     }
 
-    #[inline]
+    /// Always within its caller, as what it calls: see `Pipeline::collect_one_more`.
+    #[inline(always)]
     pub fn value<'s>(
         &self,
         source: Source<'s>,
