@@ -62,6 +62,6 @@ pub use pulls::{Pulled, Pulls, TablePulled};
 pub use resp::{Args, OwnedArgs, Parser, ProtocolError, Reply, RequestLimits, Span};
 pub use secrets::SecretsError;
 pub use server::{Handle, Inside, Server, StartError};
-pub use signals::Signals;
+pub use signals::{HangUps, Signals};
 pub use tls::TlsError;
 pub use users::{User, Users, UsersError, Verb};

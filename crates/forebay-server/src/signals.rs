@@ -6,8 +6,25 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-/// SIGTERM, SIGINT and SIGHUP, caught. They end the process at once before this is made, so it is
-/// made before anybody is told that the server is ready.
+/// SIGHUP, caught from here on: who is told to read files again while it starts does so then.
+#[derive(Debug)]
+pub struct HangUps {
+    runtime: Runtime,
+    hang_up: Signal,
+}
+
+impl HangUps {
+    pub fn catch() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let hang_up = signal(SignalKind::hangup())?;
+        drop(entered);
+        Ok(Self { runtime, hang_up })
+    }
+}
+
+/// SIGTERM, SIGINT and SIGHUP, caught. The first two end the process at once before this is made, so it
+/// is made before anybody is told that the server is ready.
 #[derive(Debug)]
 pub struct Signals {
     runtime: Runtime,
@@ -17,13 +34,12 @@ pub struct Signals {
 }
 
 impl Signals {
-    pub fn catch() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+    pub fn catch(hang_ups: HangUps) -> io::Result<Self> {
+        let HangUps { runtime, hang_up } = hang_ups;
         let entered = runtime.enter();
-        let (terminate, interrupt, hang_up) = (
+        let (terminate, interrupt) = (
             signal(SignalKind::terminate())?,
             signal(SignalKind::interrupt())?,
-            signal(SignalKind::hangup())?,
         );
         drop(entered);
         Ok(Self {

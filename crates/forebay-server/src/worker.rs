@@ -212,7 +212,14 @@ async fn serve(
     client: Arc<Client>,
 ) -> std::io::Result<()> {
     match tls {
-        Some(tls) => serve_stream(tls.accept(stream).await?, shared, worker, client).await,
+        Some(tls) => {
+            let late = shared.store.clock().wait(shared.config.limits.auth_time);
+            let stream = tokio::select! {
+                accepted = tls.accept(stream) => accepted?,
+                () = late => return Err(std::io::ErrorKind::TimedOut.into()),
+            };
+            serve_stream(stream, shared, worker, client).await
+        }
         None => serve_stream(stream, shared, worker, client).await,
     }
 }

@@ -34,6 +34,11 @@ pub async fn answer(
     args: &Args<'_>,
 ) -> Result<(Reply, Outcome), Unanswered> {
     let request = RangeRequest::parse(args)?;
+    // Whether there is such a table is for those who may read it.
+    if !asker.work.user.may(Verb::Read, request.table) {
+        let stop = no_permission(&asker.work.user, request.table, "read");
+        return Err(Unanswered::from(stop));
+    }
     let live = asker.cluster.member().live();
     if let Some(place) = live.table(request.table) {
         return of_live(asker, &request, place).await;

@@ -161,6 +161,7 @@ pub fn carry_out(
     let mut rows = stage_rows(request, &store, load, arrangement, &***drawing)?;
     let groups = found.make_ready(table, &rows.sample(), context, drawing)?;
     let up = found.nodes_up()?;
+    login.check_for(&up)?;
     let deadline = found.deadline.map(|time| time.as_millis() as u64);
     let deadline_ms = deadline.unwrap_or(RolloutOptions::default().deadline_ms);
     let options = InsertOptions {

@@ -10,7 +10,7 @@ use clap::Args;
 use forebay_engine::TableName;
 use forebay_io::raw;
 use forebay_objects::{PullOptions, PullRate};
-use forebay_server::{Limits, Pulls, Server, ServerConfig, Signals, TlsFiles};
+use forebay_server::{HangUps, Limits, Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
 use tracing::warn;
 
@@ -199,8 +199,9 @@ fn parse_pull_rate(text: &str) -> Result<PullRateArg, String> {
 
 pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     log::to_stderr(context.output).context("cannot start the thread of the log")?;
+    let hang_ups = HangUps::catch().context("cannot catch signals")?;
     if args.cluster.cluster {
-        return run_node(args, context);
+        return run_node(args, context, hang_ups);
     }
     let (store, puller) = match &args.cache {
         None => (context.open_store_to_serve(args.create)?, None),
@@ -229,7 +230,7 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     let pulling = puller
         .map(|puller| puller.start(Arc::new(ServedBy(running.inside()))))
         .transpose()?;
-    let signals = Signals::catch().context("cannot catch signals")?;
+    let signals = Signals::catch(hang_ups).context("cannot catch signals")?;
     let (listen, http) = (running.resp_address(), running.http_address());
     let object = json!({"listen": listen, "http": http, "tables": tables});
     let told = context.print(&object, || {
@@ -249,7 +250,7 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 /// Serves as a node of a cluster.
-fn run_node(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
+fn run_node(args: Serve, context: &Context, hang_ups: HangUps) -> anyhow::Result<Outcome> {
     let reply_memory = args
         .reply_memory
         .unwrap_or_else(|| memory::quarter(&*context.disk) / 2);
@@ -267,7 +268,7 @@ fn run_node(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
         running.shutdown();
         bail!("{problem}");
     }
-    let signals = Signals::catch().context("cannot catch signals")?;
+    let signals = Signals::catch(hang_ups).context("cannot catch signals")?;
     let (listen, http) = (running.resp_address(), running.http_address());
     let (gateway, peer) = (running.gateway_address(), running.peer_address());
     let object = json!({"listen": listen, "http": http, "gateway": gateway, "peer": peer});

@@ -1,10 +1,12 @@
 //! Who a command is to the nodes: user, password, TLS.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
+use forebay_cluster::HostPort;
 use forebay_io::Disk;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -53,6 +55,25 @@ impl std::fmt::Debug for NodeLogin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let user = self.user.as_ref().map(|(user, _)| user);
         write!(f, "NodeLogin({user:?}, tls: {})", self.tls.is_some())
+    }
+}
+
+impl NodeLogin {
+    /// Nodes that others than this machine can reach speak TLS alone: to them no password goes in
+    /// clear, whatever answers there.
+    pub fn check_for(&self, nodes: &[HostPort]) -> anyhow::Result<()> {
+        let is_here = |node: &&HostPort| {
+            let address = node.host.trim_matches(['[', ']']).parse::<IpAddr>();
+            node.host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        };
+        let far = nodes.iter().find(|node| !is_here(node));
+        match far.filter(|_| self.tls.is_none()) {
+            None => Ok(()),
+            Some(node) => wrong!(
+                "node {node} is not on this machine, so its port speaks TLS: --tls-ca FILE says who signed the nodes' \
+                 certificates"
+            ),
+        }
     }
 }
 
@@ -133,5 +154,23 @@ fn login(disk: &dyn Disk, path: &Path) -> anyhow::Result<(String, String)> {
             Ok((user.to_owned(), password.to_owned()))
         }
         _ => wrong!("--login: {} is not one line, user:password", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_password_goes_in_clear_to_other_machines() {
+        let at = |host: &str| HostPort::new(host, 6379);
+        let clear = NodeLogin::default();
+        for here in ["127.0.0.1", "127.3.3.3", "localhost", "::1", "[::1]"] {
+            assert!(clear.check_for(&[at(here)]).is_ok(), "{here}");
+        }
+        for far in ["10.77.0.1", "db.example", "::2"] {
+            let refused = clear.check_for(&[at("127.0.0.1"), at(far)]).unwrap_err();
+            assert!(refused.to_string().contains("--tls-ca"), "{refused}");
+        }
     }
 }

@@ -11,8 +11,8 @@ use super::commons::ReplicaCommons;
 use crate::live::ReplicaOrder;
 
 impl ReplicaCommons {
-    /// One step of each group; whether there was one to be made. REQUIRES: the catalog is certain to
-    /// want this.
+    /// One step of each group; whether there was one to be made. REQUIRES: the catalog is certain
+    /// to want this.
     pub fn steer(&self, orders: &[ReplicaOrder]) -> bool {
         // Who hands its groups over neither takes one nor changes one.
         if self.hands_over.load(Ordering::Relaxed) {

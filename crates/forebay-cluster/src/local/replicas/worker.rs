@@ -51,8 +51,8 @@ struct Working {
     watch: Watching,
     orders: Option<Box<ReplicaOrders>>,
     is_done: bool,
-    /// How many looks in a row began something, or found it begun: its next step is to be looked for
-    /// soon.
+    /// How many looks in a row began something, or found it begun: its next step is to be looked
+    /// for soon.
     steering_looks: u32,
 }
 

@@ -36,6 +36,11 @@ pub async fn answer(
         Ok(request) => request,
         Err(stop) => return Some(Err(Unanswered::from(stop))),
     };
+    // Whether there is such a table is for those who may write to it.
+    if !asker.work.user.may(Verb::Write, request.table) {
+        let stop = no_permission(&asker.work.user, request.table, "write to");
+        return Some(Err(Unanswered::from(stop)));
+    }
     Some(match live.table(request.table) {
         Some(place) => delete(asker, &request, place, args).await,
         None if asker.tables.batch.get(request.table).is_some() => {
@@ -51,10 +56,6 @@ async fn delete(
     place: &LivePlace,
     args: &Args<'_>,
 ) -> Result<(Reply, Outcome), Unanswered> {
-    if !asker.work.user.may(Verb::Write, request.table) {
-        let stop = no_permission(&asker.work.user, request.table, "write to");
-        return Err(Unanswered::from(stop));
-    }
     if request.range.is_some() && place.order == Order::Hashed {
         return Err(Unanswered::from(no_key_order(request.table, "create")));
     }
