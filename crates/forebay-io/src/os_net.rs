@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::task::{Context, Poll, ready};
 
+use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{Arrival, Connecting, Listener, Net, NetStream};
@@ -18,6 +19,11 @@ enum OsListener {
     /// In the runtime that polled it first.
     Polled(TcpListener),
 }
+
+/// What the other end has not taken after so long is given up, and the connection with it. Else it
+/// would be sent on and on, also after whoever had it sent went away: a command would be done long
+/// after its client was told that nobody knows.
+const UNTAKEN_MS: u32 = 5000;
 
 #[derive(Debug)]
 struct OsArrival {
@@ -37,6 +43,7 @@ impl Net for OsNet {
         Box::pin(async move {
             let stream = TcpStream::connect((&*host, port)).await?;
             stream.set_nodelay(true)?;
+            set_tcp_user_timeout(&stream, UNTAKEN_MS)?;
             Ok(Box::new(stream) as Box<dyn NetStream>)
         })
     }

@@ -23,8 +23,8 @@ impl HangUps {
     }
 }
 
-/// SIGTERM, SIGINT and SIGHUP, caught. The first two end the process at once before this is made, so it
-/// is made before anybody is told that the server is ready.
+/// SIGTERM, SIGINT and SIGHUP, caught. The first two end the process at once before this is made,
+/// so it is made before anybody is told that the server is ready.
 #[derive(Debug)]
 pub struct Signals {
     runtime: Runtime,

@@ -12,6 +12,7 @@ use forebay_load::encode::Verb;
 use forebay_load::load::{LoadReport, LoadRequest, stage_rows};
 use forebay_load::push::Applied;
 use forebay_load::sort::{Arrangement, Duplicates};
+use forebay_run::operation::DeltaKind;
 use serde::Serialize;
 
 use super::load_in_cluster::{LoadInCluster, ranges};
@@ -158,6 +159,7 @@ pub fn carry_out(
     let store = context.open_to_merge(drawing)?;
     let (load, _) = found.begin(table, &store)?;
     let arrangement = args.arrangement();
+    check_deltas(found, request, arrangement)?;
     let mut rows = stage_rows(request, &store, load, arrangement, &***drawing)?;
     let groups = found.make_ready(table, &rows.sample(), context, drawing)?;
     let up = found.nodes_up()?;
@@ -210,6 +212,24 @@ pub fn carry_out(
             totals,
         },
     })
+}
+
+/// Saturating additions that were joined are no addition of the table's any more: a run has room
+/// for what they are, a row has not.
+fn check_deltas(
+    found: &LoadInCluster,
+    request: &LoadRequest,
+    arrangement: Arrangement,
+) -> anyhow::Result<()> {
+    let has_deltas = request.verb == Verb::Delta || request.operation_column.is_some();
+    let is_saturating = found.options.delta == Some(DeltaKind::AddI64Saturating);
+    if has_deltas && is_saturating && arrangement != Arrangement::AsTheyCame {
+        wrong!(
+            "table {} adds and saturates: rows of one key are added one by one then, by --order source or --insert runs",
+            request.table
+        );
+    }
+    Ok(())
 }
 
 impl LoadInCluster {

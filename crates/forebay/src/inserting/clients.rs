@@ -10,7 +10,7 @@ use forebay_load::load::{LoadError, RowPieces, StagedRows};
 use forebay_run::hash::KeyHasher;
 
 use super::batch::RowBatch;
-use super::error::InsertError;
+use super::error::{InsertError, UnknownRows};
 use super::insertion::Insertion;
 use super::pieces::PieceQueue;
 use super::sender::RowSender;
@@ -59,7 +59,7 @@ impl Clients<'_> {
         });
         match results.len() < self.count {
             true => Err(self.no_threads(&io::Error::other("the system starts no more threads"))),
-            false => joined(results),
+            false => self.joined(results),
         }
     }
 
@@ -106,7 +106,7 @@ impl Clients<'_> {
             let stopped = |_| Err(self.stopped());
             let sent = threads.into_iter();
             let sent = sent.map(|thread| thread.join().unwrap_or_else(stopped));
-            joined(
+            self.joined(
                 [dealt]
                     .into_iter()
                     .chain(sent.collect::<Vec<_>>())
@@ -167,6 +167,38 @@ impl Clients<'_> {
         })
     }
 
+    /// The sum, or the error that was the cause of the others, with all rows that are in doubt:
+    /// several clients may have sent some. All have ended.
+    fn joined(&self, results: Vec<Result<u64, InsertEnd>>) -> Result<u64, InsertEnd> {
+        let (mut stopped, mut cause, mut sum) = (None, None, 0);
+        let mut unknown: Option<(UnknownRows, String)> = None;
+        for result in results {
+            match result {
+                Ok(count) => sum += count,
+                Err(error) if error.is_stopped() => stopped = Some(error),
+                Err(InsertEnd::Sent(InsertError::Uncertain { keys, words, .. })) => {
+                    let (all, _) = unknown.get_or_insert((UnknownRows(Vec::new()), words));
+                    all.0.extend(keys.0);
+                }
+                Err(error) => cause = cause.or(Some(error)),
+            }
+        }
+        let inserted = self.insertion.inserted();
+        if let Some((keys, words)) = unknown {
+            let sent = InsertError::Uncertain {
+                keys,
+                words,
+                inserted,
+            };
+            return Err(sent.into());
+        }
+        match cause.or(stopped) {
+            Some(InsertEnd::Sent(error)) => Err(error.counted(inserted).into()),
+            Some(error) => Err(error),
+            None => Ok(sum),
+        }
+    }
+
     fn stopped(&self) -> InsertEnd {
         let inserted = self.insertion.inserted();
         InsertError::InsertStopped { inserted }.into()
@@ -180,18 +212,4 @@ impl Clients<'_> {
         };
         sent.into()
     }
-}
-
-/// The sum, or the error that was the cause of the others.
-fn joined(results: Vec<Result<u64, InsertEnd>>) -> Result<u64, InsertEnd> {
-    let mut stopped = None;
-    let mut sum = 0;
-    for result in results {
-        match result {
-            Ok(count) => sum += count,
-            Err(error) if error.is_stopped() => stopped = Some(error),
-            Err(error) => return Err(error),
-        }
-    }
-    stopped.map_or(Ok(sum), Err)
 }

@@ -36,11 +36,11 @@ pub enum InsertError {
         inserted: Inserted,
     },
     #[error(
-        "nobody knows whether {keys} were added ({words}). Deltas are not sent again, as they may count twice. \
+        "nobody knows whether these were added: {keys} ({words}). Deltas are not sent again, as they may count twice. \
          {inserted}. Read those keys, and load only what is missing; --insert runs adds each delta once whatever dies"
     )]
     Uncertain {
-        keys: KeyRange,
+        keys: UnknownRows,
         words: String,
         inserted: Inserted,
     },
@@ -69,6 +69,42 @@ pub enum InsertError {
         words: String,
         inserted: Inserted,
     },
+}
+
+/// Rows of which nobody knows whether they were added, by requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownRows(pub Vec<KeyRange>);
+
+impl InsertError {
+    /// The same with what is known once all clients have ended.
+    #[must_use]
+    pub fn counted(mut self, known: Inserted) -> Self {
+        match &mut self {
+            InsertError::RowRefused { inserted, .. }
+            | InsertError::Uncertain { inserted, .. }
+            | InsertError::NoProgress { inserted, .. }
+            | InsertError::NotLetIn { inserted, .. }
+            | InsertError::InsertStopped { inserted }
+            | InsertError::NoThreads { inserted, .. } => *inserted = known,
+            InsertError::OldProgram { .. } | InsertError::NoRoutes { .. } => {}
+        }
+        self
+    }
+}
+
+impl std::fmt::Display for UnknownRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let [one] = &self.0[..] {
+            return write!(f, "{one}");
+        }
+        let rows: usize = self.0.iter().map(|range| range.rows).sum();
+        write!(f, "{rows} rows of {} requests: ", self.0.len())?;
+        for (at, range) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "; " };
+            write!(f, "{comma}{range}")?;
+        }
+        Ok(())
+    }
 }
 
 impl std::fmt::Display for KeyRange {

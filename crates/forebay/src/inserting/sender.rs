@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_cluster::HostPort;
 
 use super::batch::RowBatch;
-use super::error::{InsertError, KeyRange};
+use super::error::{InsertError, KeyRange, UnknownRows};
 use super::insertion::Insertion;
 use super::resp::RespAnswer;
 use super::routes::RowRoutes;
@@ -138,7 +138,7 @@ impl<X: Exchange> RowSender<'_, X> {
             let last = key(round.uncertain[rows - 1].0);
             let first = key(*first);
             return Err(InsertError::Uncertain {
-                keys: KeyRange { rows, first, last },
+                keys: UnknownRows(vec![KeyRange { rows, first, last }]),
                 words: words.clone(),
                 inserted,
             });

@@ -186,6 +186,9 @@ fn deltas_are_sent_again_only_where_they_were_not_added() {
     let Err(InsertError::Uncertain { keys, .. }) = &sent else {
         panic!("{sent:?}");
     };
+    let [keys] = &keys.0[..] else {
+        panic!("{keys:?}");
+    };
     assert_eq!(
         (keys.rows, &keys.first[..], &keys.last[..]),
         (2, &b"b"[..], &b"c"[..])
