@@ -281,8 +281,12 @@ impl Dialer {
                         return Ok(());
                     }
                     while let Some(question) = next {
-                        output.extend_from_slice(&question.frame);
-                        waiting.push_back(question.answer);
+                        // What its asker has given up, while the connection was made, is not sent
+                        // any more: it would be done after the client was told that nobody knows.
+                        if !question.answer.is_closed() {
+                            output.extend_from_slice(&question.frame);
+                            waiting.push_back(question.answer);
+                        }
                         next = asked.try_recv().ok().filter(|_| output.len() < FULL_BYTES);
                     }
                 }
@@ -364,4 +368,56 @@ fn take_answer(input: &mut BytesMut, most: usize) -> io::Result<Option<PeerAnswe
 
 fn invalid(text: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use forebay_io::{Connecting, Listener};
+    use tokio::io::DuplexStream;
+
+    use super::*;
+
+    /// Connections that come to be when the test says so.
+    #[derive(Debug)]
+    struct LateNet(Mutex<Option<oneshot::Receiver<DuplexStream>>>);
+
+    impl Net for LateNet {
+        fn listen(&self, _: SocketAddr) -> io::Result<Box<dyn Listener>> {
+            Err(ErrorKind::Unsupported.into())
+        }
+
+        fn connect(&self, _: &str, _: u16) -> Connecting {
+            let made = self.0.lock().take();
+            Box::pin(async {
+                let made = made.ok_or(ErrorKind::ConnectionRefused)?;
+                let stream = made.await.map_err(io::Error::other)?;
+                Ok(Box::new(stream) as Box<dyn NetStream>)
+            })
+        }
+    }
+
+    #[test]
+    fn what_was_given_up_before_there_was_a_connection_is_not_sent() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.expect("a runtime").block_on(async {
+            let (made, making) = oneshot::channel();
+            let dialer = Dialer {
+                net: Arc::new(LateNet(Mutex::new(Some(making)))),
+                clock: Arc::new(forebay_io::SystemClock),
+                heard: Arc::default(),
+                tls: None,
+                answer_bytes: 100,
+            };
+            let link = Link::open(dialer, HostPort::new("n1", 1));
+            drop(link.put(Bytes::from_static(b"given up")));
+            let _waits = link.put(Bytes::from_static(b"waited for"));
+            let (mut far, near) = tokio::io::duplex(100);
+            made.send(near).expect("it waits for a connection");
+            let mut came = [0; 10];
+            far.read_exact(&mut came).await.expect("a question");
+            assert_eq!(&came, b"waited for");
+        });
+    }
 }
