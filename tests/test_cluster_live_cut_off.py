@@ -1,4 +1,4 @@
-"""A node cut off from the others, and not from its clients: those of Redis Cluster leave it."""
+"""Nodes cut off from the others, and not from their clients: those of Redis Cluster leave them."""
 
 import json
 import threading
@@ -24,15 +24,24 @@ AT_ONCE_S = 1
 ROWS = 50
 
 
-@pytest.fixture
-def made(tmp_path):
+def weathered(directory, count):
     seed, _ = dice_of_test()
-    made = WeatheredCluster(tmp_path, seed)
+    made = WeatheredCluster(directory, seed, count)
     try:
         yield made.start()
     finally:
         made.end()
     made.check_logs()
+
+
+@pytest.fixture
+def made(tmp_path):
+    yield from weathered(tmp_path, 3)
+
+
+@pytest.fixture
+def made_of_five(tmp_path):
+    yield from weathered(tmp_path, 5)
 
 
 class Writer(threading.Thread):
@@ -112,15 +121,26 @@ def led_by(made, node):
     return found
 
 
-def resume_without(made, struck):
-    """Cuts a node off under writers to what it leads, and returns those once all write again."""
+def held_by(made, *struck):
+    """Of each partition the nodes of these that have a replica."""
+    ports = {str(node.port): node for node in struck}
+    rows = [[str(one).rsplit(":", 1)[-1] for one in row[2]] for row in made.map(struck[0])]
+    return [[ports[port] for port in row if port in ports] for row in rows]
+
+
+def resume_without(made, *struck):
+    """Cuts nodes off under writers to what they lead and the others have a majority of, and returns
+    those writers once all write again."""
     made.wait_whole()
-    writers = [Writer(made, made.tags[place]) for place in led_by(made, struck)]
+    held = held_by(made, *struck)
+    places = {place for node in struck for place in led_by(made, node)}
+    writers = [Writer(made, made.tags[place]) for place in places if len(held[place]) == 1]
+    assert writers
     try:
         begun = time.monotonic()
         wait_for(lambda: all(one.writes(begun) for one in writers), "writes", 60)
         since = time.monotonic()
-        made.cut_off(struck)
+        made.cut_off(*struck)
         # Before it is known to be cut off, its leader may hold its lease.
         settled = since + 3
         wait_for(
@@ -130,7 +150,8 @@ def resume_without(made, struck):
         )
     finally:
         ended = [one.end() for one in writers]
-    print(struck.name, [f"{one.pause(since):.2f} s {one.said(since)}" for one in ended])
+    told = [f"{one.pause(since):.2f} s {one.said(since)}" for one in ended]
+    print([node.name for node in struck], told)
     return ended
 
 
@@ -164,6 +185,46 @@ def test_clients_leave_a_node_that_is_cut_off(made, is_coordinator):
                     assert client.get(name) == name, "lost"
                 elif is_refused(str(error), error):
                     assert client.get(name) is None, "appeared"
+
+
+def test_clients_leave_nodes_that_are_cut_off_together(made_of_five):
+    made = made_of_five
+    first = made.coordinator()
+    struck = [first, made.others(first)[0]]
+    ended = resume_without(made, *struck)
+    held = held_by(made, *struck)
+    for place, holders in enumerate(held):
+        key = f"t:{{{made.tags[place]}}}at-the-cut-off"
+        for node in struck:
+            with node.client() as client:
+                if len(holders) == 2:
+                    # They are two of the three that have a replica: one of them leads.
+                    wait_for(lambda client=client, key=key: is_taken(client, key), "a leader", 30)
+                else:
+                    asked = [(client, "SET", key, 1), (client, "GET", key)]
+                    for words in asked:
+                        wait_for(lambda words=words: refused_at_once(*words), "refused", 30)
+    made.weather.heal()
+    made.wait_whole(120)
+    for node in struck:
+        wait_for(lambda node=node: state(node) == "ok" and node.slots(), "it is back", 60)
+    with first.through_gateway() as client:
+        for place, holders in enumerate(held):
+            key = f"t:{{{made.tags[place]}}}at-the-cut-off"
+            assert client.get(key) == ("1" if len(holders) == 2 else None)
+        for one in ended:
+            for number, (_, _, error) in enumerate(one.rows):
+                if error is None:
+                    assert client.get(f"t:{{{one.tag}}}{number}"), "lost"
+
+
+def is_taken(client, key):
+    try:
+        return client.set(key, 1)
+    except redis.exceptions.MovedError:
+        return True
+    except redis.RedisError:
+        return False
 
 
 def test_where_batch_tables_serve_its_clients_are_told_of_the_other_nodes(made, tmp_path):

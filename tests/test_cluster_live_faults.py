@@ -93,7 +93,7 @@ def test_histories_hold_as_leaders_are_struck(made):
         made.weather.heal()
         for ways in made.dice.sample([["from", "to"], ["from"], ["to"]], 3):
             struck, places = a_leader(made)
-            made.cut_off(struck, ways)
+            made.cut_off(struck, ways=ways)
             # Who is heard and does not hear steps down, too.
             falls_over(made, clients, struck, places)
             made.weather.heal()

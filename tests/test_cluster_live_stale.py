@@ -17,7 +17,7 @@ BOUND_S = 2
 STRUCK_S = 3 * BOUND_S
 KEYS = 30
 # The library leaves out the first word of TRYAGAIN.
-REFUSED = "no majority|hears of no other node|CLUSTERDOWN|NOREPLICAS"
+REFUSED = "no majority|reaches no majority|CLUSTERDOWN|NOREPLICAS"
 
 
 @pytest.fixture

@@ -34,12 +34,12 @@ def test_many_tables_together_keep_to_live_memory(store, monkeypatch):
     tables = [f"t{number}" for number in range(40)]
     for table in tables:
         store.run("create", table, "--durability", "os", "--partitions", "16")
-    # 64 MB of values, most of which would lie in the buffers of 640 partitions.
+    # 160 MB of values, most of which would lie in the buffers of 640 partitions.
     with store.serve("--memory", "16M") as server:
         client = server.client()
         wait_for(lambda: answers(client, tables[-1]), "the tables")
         before = status(server.process, "RssAnon")[0]
-        value = "x" * 2000
+        value = "x" * 5000
         most = 0
         for turn in range(20):
             with client.pipeline(transaction=False) as pipe:
@@ -48,8 +48,9 @@ def test_many_tables_together_keep_to_live_memory(store, monkeypatch):
                         pipe.set(f"{table}:{turn}-{number}", value)
                 pipe.execute()
             most = max(most, status(server.process, "RssAnon")[0] - before)
-        # The budget, and what flushes, merges and requests under way need.
-        assert most <= 68 * 1024, f"{most} KB"
+        # The budget, the indexes of some thousand runs, and what flushes, merges and requests under
+        # way need: while all tables merge at about one time it comes to 72 MB.
+        assert most <= 96 * 1024, f"{most} KB"
         assert client.get(f"{tables[3]}:0-39") == value.encode()
 
 

@@ -55,8 +55,11 @@ class WeatheredCluster(Cluster):
         self.wait_up()
         wait_for(self.is_whole, lambda: f"all replicas are there: {self.heard()}", seconds, 0.1)
 
-    def cut_off(self, node, ways=("from", "to")):
-        self.weather.cut_off(node.name, [one.name for one in self.others(node)], ways)
+    def cut_off(self, *struck, ways=("from", "to")):
+        """Nodes from all others, and not from each other."""
+        others = [one.name for one in self.others(*struck)]
+        for node in struck:
+            self.weather.cut_off(node.name, others, ways)
 
     def end(self):
         super().end()

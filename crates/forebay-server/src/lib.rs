@@ -54,7 +54,7 @@ mod work;
 mod worker;
 
 pub use cluster::{
-    ClusterConfig, ForwardLimits, LastHeard, PeerClient, PeerTls, Pin, PinnedPeers, pin_of,
+    ClusterConfig, ForwardLimits, PeerClient, PeerTls, Pin, PinnedPeers, Reach, pin_of,
 };
 pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};
 pub use proposed::ProposedCommands;

@@ -103,7 +103,7 @@ fn a_peer_port_that_others_may_reach_wants_certificates() {
             peer: "192.0.2.1:7400".parse().expect("an address"),
             peer_tls: None,
             forward: Default::default(),
-            heard: Arc::default(),
+            reach: Arc::default(),
             stale_reads: None,
         }),
         ..ServerConfig::default()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_cluster::Member;
 
-use super::heard::LastHeard;
+use super::reach::Reach;
 
 /// A server that is a node of a cluster. [`crate::ServerConfig::resp`] is its ordinary port.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct ClusterConfig {
     pub peer_tls: Option<PeerTls>,
     pub forward: ForwardLimits,
     /// That of the node's [`super::PeerClient`].
-    pub heard: Arc<LastHeard>,
+    pub reach: Arc<Reach>,
     /// After READONLY a replica that follows answers without asking what was the newest within this
     /// time; `None`: it asks each time.
     pub stale_reads: Option<Duration>,

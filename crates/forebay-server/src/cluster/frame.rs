@@ -8,14 +8,16 @@
 //! fb.fetch   FORMAT TABLE FILE START END
 //! fb.groups  FORMAT MESSAGES
 //! fb.copy    FORMAT MESSAGE
+//! fb.ping    FORMAT
 //! ```
 //!
 //! `fb.groups` has messages of replicas, whose answer says nothing; `fb.copy` asks for a part of a
-//! partition's copy. Each is answered with a bulk string or an error. `COMMANDS` are those of a
-//! client as it would send them, one or several; the answer has their replies in order. It may have
-//! fewer of them than commands when they grow large, the first in any case. `VERSIONS` are those
-//! that the commands are to read, `table number table number ...`; of other tables the serving ones
-//! are read. `REVISION` is that of the asker's map, `RESP` the protocol that its client speaks.
+//! partition's copy; `fb.ping` for a sign that the node is there. Each is answered with a bulk
+//! string or an error. `COMMANDS` are those of a client as it would send them, one or several; the
+//! answer has their replies in order. It may have fewer of them than commands when they grow large,
+//! the first in any case. `VERSIONS` are those that the commands are to read, `table number table
+//! number ...`; of other tables the serving ones are read. `REVISION` is that of the asker's map,
+//! `RESP` the protocol that its client speaks.
 
 use std::io::Write;
 
@@ -32,6 +34,7 @@ pub const CONTROL: &str = "fb.control";
 pub const FETCH: &str = "fb.fetch";
 pub const GROUPS: &str = "fb.groups";
 pub const COPY: &str = "fb.copy";
+pub const PING: &str = "fb.ping";
 
 /// The error of a node that does not have the keys; the revision of its map follows, and why.
 pub const NOT_HERE: &str = "NOTHERE";

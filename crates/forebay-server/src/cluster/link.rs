@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
-use super::heard::LastHeard;
+use super::reach::AnswerTimes;
 use super::split;
 
 /// No further questions are put into the buffer of a connection that has so many bytes to send.
@@ -33,7 +33,7 @@ pub struct Dialer {
     pub net: Arc<dyn Net>,
     pub clock: Arc<dyn Clock>,
     /// Told of each answer.
-    pub heard: Arc<LastHeard>,
+    pub answered: Arc<AnswerTimes>,
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// The longest answer.
     pub answer_bytes: usize,
@@ -177,7 +177,10 @@ impl Link {
         let task = tokio::spawn(async move {
             let mut waiting = VecDeque::new();
             let served = match dialer.dial(&peer).await {
-                Ok(stream) => dialer.serve(stream, &mut asked, &mut waiting).await,
+                Ok(stream) => {
+                    let served = dialer.serve(&peer, stream, &mut asked, &mut waiting);
+                    served.await
+                }
                 Err(error) => Err(error),
             };
             asked.close();
@@ -266,6 +269,7 @@ impl Dialer {
     /// Sends questions and hands out answers until nobody asks any more.
     async fn serve(
         &self,
+        peer: &HostPort,
         stream: Box<dyn NetStream>,
         asked: &mut UnboundedReceiver<Question>,
         waiting: &mut Askers,
@@ -273,6 +277,7 @@ impl Dialer {
         let (mut reading, mut writing) = tokio::io::split(stream);
         let (mut input, mut output) = (BytesMut::with_capacity(READ_BYTES), BytesMut::new());
         let mut is_flushed = true;
+        let answered = self.answered.of(peer);
         loop {
             tokio::select! {
                 question = asked.recv(), if output.len() < FULL_BYTES => {
@@ -298,7 +303,7 @@ impl Dialer {
                         return Err(io::Error::new(ErrorKind::UnexpectedEof, "the node closed the connection"));
                     }
                     while let Some(answer) = take_answer(&mut input, self.answer_bytes)? {
-                        self.heard.note(self.clock.monotonic());
+                        answered.note(self.clock.monotonic());
                         let unasked = || invalid("an answer to no question");
                         let asker = waiting.pop_front().ok_or_else(unasked)?;
                         // Who gave up is told nothing.
@@ -406,7 +411,7 @@ mod tests {
             let dialer = Dialer {
                 net: Arc::new(LateNet(Mutex::new(Some(making)))),
                 clock: Arc::new(forebay_io::SystemClock),
-                heard: Arc::default(),
+                answered: Arc::default(),
                 tls: None,
                 answer_bytes: 100,
             };

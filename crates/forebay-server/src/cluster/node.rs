@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use forebay_cluster::map::ClusterMap;
-use forebay_cluster::{Member, NodeId};
+use forebay_cluster::{HostPort, Member, NodeId};
 use forebay_io::{Clock, Net};
 
 use super::config::{ClusterConfig, ForwardLimits};
@@ -45,7 +45,7 @@ impl Cluster {
         let dialer = Dialer {
             net: Arc::clone(net),
             clock: Arc::clone(clock),
-            heard: Arc::clone(&config.heard),
+            answered: Arc::clone(config.reach.answered()),
             tls: config.peer_tls.as_ref().map(|tls| Arc::clone(&tls.client)),
             // Replies are sent on the way once they are beyond the mark.
             answer_bytes: reply_bytes.saturating_add(2 * HIGH_WATER),
@@ -83,22 +83,25 @@ impl Cluster {
         &self.links[worker]
     }
 
-    /// Whether there are other nodes, and none of them was heard of for a while.
-    pub fn is_silent(&self, now: Duration) -> bool {
-        let has_others = || {
-            let map = self.map();
-            map.nodes().any(|node| node.id != map.me)
-        };
-        self.config.heard.is_silent(now) && has_others()
+    /// Whether this node and those that it reaches are no majority of the cluster's nodes, as far
+    /// as is known. Looking asks them: it can be told a second after the first look.
+    pub fn lacks_majority(&self, now: Duration) -> bool {
+        let map = self.map();
+        self.config.reach.lacks_majority(now, &others(&map))
     }
 
-    /// Whether this node hears of no other one, while replicas here ask them who leads.
+    /// The same, where somebody has been looking lately.
+    pub fn is_known_to_lack_majority(&self, now: Duration) -> bool {
+        let map = self.map();
+        let reach = &self.config.reach;
+        reach.is_known_to_lack_majority(now, &others(&map))
+    }
+
+    /// Whether this node reaches no majority, while replicas here ask the others who leads.
     pub fn is_cut_off(&self, now: Duration) -> bool {
-        let lacks_leader = || {
-            let replicas = self.member.replicas();
-            replicas.is_some_and(|replicas| replicas.host().lacks_leader())
-        };
-        self.is_silent(now) && lacks_leader()
+        let replicas = self.member.replicas();
+        let lacks_leader = replicas.is_some_and(|replicas| replicas.host().lacks_leader());
+        lacks_leader && self.lacks_majority(now)
     }
 
     /// Waits a while for another map than this, which nodes do not agree about.
@@ -113,4 +116,9 @@ impl Cluster {
         self.counts.suspected();
         self.member.suspect(node);
     }
+}
+
+fn others(map: &ClusterMap) -> Vec<&HostPort> {
+    let others = map.nodes().filter(|node| node.id != map.me);
+    others.map(|node| &node.peer).collect()
 }

@@ -10,19 +10,21 @@ use bytes::Bytes;
 use forebay_cluster::{HostPort, Later, Peers};
 use forebay_engine::TableName;
 use forebay_io::{Clock, Net};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
 use super::config::PeerTls;
-use super::frame::{CONTROL, COPY, FETCH, FORMAT, GROUPS, frame};
-use super::heard::LastHeard;
+use super::frame::{CONTROL, COPY, FETCH, FORMAT, GROUPS, PING, frame};
 use super::link::{Dialer, Links, PeerAnswer};
 use super::post::Posts;
+use super::reach::{AnswerTimes, Reach, SignAsker};
 
 /// Messages under way to one node, each with a connection of its own: an answer may take seconds.
 const MESSAGES: usize = 32;
 /// Parts of files on their way from one node.
 const FETCHES: usize = 8;
+/// How long a sign of a node is waited for.
+const SIGN_WITHIN: Duration = Duration::from_secs(1);
 /// The longest answer to a message.
 const ANSWER_BYTES: usize = 64 << 20;
 
@@ -32,7 +34,7 @@ pub struct PeerClient {
     messages: Arc<Links>,
     fetches: Arc<Links>,
     posts: Posts,
-    heard: Arc<LastHeard>,
+    reach: Arc<Reach>,
     runtime: Option<Runtime>,
 }
 
@@ -47,26 +49,30 @@ impl PeerClient {
             .thread_name("forebay-peers")
             .enable_all()
             .build()?;
-        let heard = Arc::<LastHeard>::default();
+        let answered = Arc::<AnswerTimes>::default();
         let dialer = Dialer {
             net,
             clock,
-            heard: Arc::clone(&heard),
+            answered: Arc::clone(&answered),
             tls: tls.map(|tls| Arc::clone(&tls.client)),
             answer_bytes: ANSWER_BYTES,
+        };
+        let signs = PeerSigns {
+            links: Arc::new(Links::new(dialer.clone(), 1)),
+            runtime: runtime.handle().clone(),
         };
         Ok(Self {
             messages: Arc::new(Links::new(dialer.clone(), MESSAGES)),
             fetches: Arc::new(Links::new(dialer.clone(), FETCHES)),
             posts: Posts::new(dialer),
-            heard,
+            reach: Arc::new(Reach::new(Box::new(signs), answered)),
             runtime: Some(runtime),
         })
     }
 
-    /// When another node last answered.
-    pub fn heard(&self) -> Arc<LastHeard> {
-        Arc::clone(&self.heard)
+    /// Which nodes answer.
+    pub fn reach(&self) -> Arc<Reach> {
+        Arc::clone(&self.reach)
     }
 
     fn send(
@@ -93,6 +99,24 @@ impl PeerClient {
         }
         let stopped = |_| io::Error::other("the connections to other nodes are closed");
         Box::pin(async move { answered.await.map_err(stopped)? })
+    }
+}
+
+/// Asks nodes for a sign, over a connection to each that is given up where none comes.
+#[derive(Debug)]
+struct PeerSigns {
+    links: Arc<Links>,
+    runtime: Handle,
+}
+
+impl SignAsker for PeerSigns {
+    fn ask(&self, peer: &HostPort) {
+        let (links, peer) = (Arc::clone(&self.links), peer.clone());
+        let frame = frame(&[PING.as_bytes(), FORMAT.as_bytes()]);
+        self.runtime.spawn(async move {
+            // Whatever comes is noted by the connection.
+            let _ = links.ask(&peer, frame, SIGN_WITHIN).await;
+        });
     }
 }
 

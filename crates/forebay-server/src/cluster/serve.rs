@@ -11,7 +11,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::ask::Unanswered;
 use super::elsewhere::elsewhere;
-use super::frame::{CONTROL, COPY, DAMAGED, FETCH, FORWARD, ForwardHeader, GROUPS, check_format};
+use super::frame::{
+    CONTROL, COPY, DAMAGED, FETCH, FORWARD, ForwardHeader, GROUPS, PING, check_format,
+};
 use super::live::{PartAsk, parse_watched};
 use super::node::Cluster;
 use super::page::PageRequest;
@@ -57,7 +59,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
             match parser.advance(&input, &limits) {
                 Ok(Some(len)) => {
                     let args = parser.args(&input[..len]);
-                    cluster.config.heard.note(shared.store.clock().monotonic());
                     answer(cluster, &shared, &mut pipeline, &args, &mut out).await;
                     // What is left begins a command.
                     let _ = input.split_to(len);
@@ -134,6 +135,8 @@ async fn answer(
         groups(cluster, args)
     } else if args.is(0, COPY) {
         copy(cluster, args).await
+    } else if args.is(0, PING) {
+        Ok(Bytes::new())
     } else {
         Err("ERR the peer port is for other nodes: clients use the ordinary port".to_owned())
     };

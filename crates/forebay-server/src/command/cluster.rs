@@ -140,7 +140,7 @@ pub fn cluster(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-/// The map, and whether the node hears of no other one.
+/// The map, and whether the node is cut off from a majority of them.
 fn map_of(call: &SessionCall<'_>) -> Result<(Arc<ClusterMap>, bool), CommandError> {
     match &call.shared.cluster {
         Some(cluster) if call.session.client.port.is_clustered() => {
@@ -159,8 +159,8 @@ fn check_told(map: &ClusterMap) -> Answer {
     match tables.any(|(_, table)| table.serving.is_some()) {
         true => Ok(()),
         false => Err(CommandError::error(format!(
-            "CLUSTERDOWN node {name} hears of no other node, and does not know who heads which slots: ask \
-             another node"
+            "CLUSTERDOWN node {name} reaches no majority of the cluster's nodes, and does not know who heads \
+             which slots: ask another node"
         ))),
     }
 }

@@ -296,7 +296,7 @@ impl InOneProcess {
                     hop_time: Duration::from_millis(500),
                     total_time: Duration::from_secs(5),
                 },
-                heard: Arc::default(),
+                reach: Arc::default(),
                 stale_reads: None,
             }),
             ..ServerConfig::default()

@@ -20,9 +20,7 @@ use forebay_cluster::{HostPort, Member, NodeName, Peers, Zone};
 use forebay_engine::{DEFAULT_POLL, Serving, Store};
 use forebay_io::Clock;
 use forebay_objects::{DirectoryOrigin, Origin, Patience, PullRate, claim_cache, object_origin};
-use forebay_server::{
-    ClusterConfig, LastHeard, PeerClient, PeerTls, ProposedCommands, ServerConfig,
-};
+use forebay_server::{ClusterConfig, PeerClient, PeerTls, ProposedCommands, Reach, ServerConfig};
 
 use tracing::warn;
 
@@ -292,7 +290,7 @@ impl ClusterArgs {
         let versions = Arc::new(versions);
         let (net, clock) = (config.net.clone(), context.clock.clone());
         let peers = Arc::new(PeerClient::start(net, clock, tls.as_ref())?);
-        let heard = peers.heard();
+        let reach = peers.reach();
         let commands = Arc::new(ProposedCommands::default());
         let from = (peers.clone() as _, versions.clone());
         let log_kept_bytes = self.kept_log.unwrap_or(LOG_KEPT_BYTES);
@@ -319,7 +317,7 @@ impl ClusterArgs {
         config.administered = context.open_store().ok();
         config.serving = Some(serving);
         config.proposed = Some(commands);
-        config.cluster = Some(self.served_by(handle.member(), peer, (tls, heard)));
+        config.cluster = Some(self.served_by(handle.member(), peer, (tls, reach)));
         Ok(ClusterNode {
             store,
             handle,
@@ -332,7 +330,7 @@ impl ClusterArgs {
         &self,
         member: Arc<dyn Member>,
         peer: SocketAddr,
-        (peer_tls, heard): (Option<PeerTls>, Arc<LastHeard>),
+        (peer_tls, reach): (Option<PeerTls>, Arc<Reach>),
     ) -> ClusterConfig {
         ClusterConfig {
             member,
@@ -341,7 +339,7 @@ impl ClusterArgs {
             peer,
             peer_tls,
             forward: forebay_server::ForwardLimits::default(),
-            heard,
+            reach,
             stale_reads: self.stale_reads,
         }
     }

@@ -28,8 +28,8 @@ pub enum Lead {
     Node(Box<MapNode>),
     /// Nobody is known who leads; why.
     Unknown(String),
-    /// The same of a node that hears of no other one: the client is told so at once, and asks
-    /// another node.
+    /// The same of a node that reaches no majority of nodes: the client is told so at once, and
+    /// asks another node.
     CutOff(String),
 }
 
@@ -49,10 +49,13 @@ impl Asker<'_> {
         if known.is_none() && replicas.as_ref().is_some_and(is_here) {
             let words =
                 "no replica of the partition leads: they elect one once a majority is there";
-            return match self.leads_away(spot) {
+            return match self.leads_away(spot, true) {
                 true => Lead::CutOff(cut_off(&map)),
                 false => Lead::Unknown(words.to_owned()),
             };
+        }
+        if self.leads_away(spot, attempt > 0) {
+            return Lead::CutOff(cut_off(&map));
         }
         let others: Vec<NodeId> = match known {
             Some(leader) => vec![leader],
@@ -86,10 +89,16 @@ impl Asker<'_> {
     }
 
     /// Whether a client that knows of other nodes is to ask one of them. Nothing was sent anywhere.
-    fn leads_away(&self, spot: &LiveSpot) -> bool {
+    /// Which nodes answer is looked at where there is reason to, or somebody looks already.
+    fn leads_away(&self, spot: &LiveSpot, has_reason: bool) -> bool {
         let now = self.work.shared.store.clock().monotonic();
-        let is_clustered = self.work.client.port.is_clustered();
-        is_clustered && spot.nodes.len() > 1 && self.cluster.is_silent(now)
+        let others_may_lead = spot.nodes.len() > 1 || !spot.nodes.contains(&self.map.me);
+        self.work.client.port.is_clustered()
+            && others_may_lead
+            && match has_reason {
+                true => self.cluster.lacks_majority(now),
+                false => self.cluster.is_known_to_lack_majority(now),
+            }
     }
 
     /// Whether the client wants to read what follows, and that is here, and well.
@@ -128,7 +137,7 @@ impl Asker<'_> {
 fn cut_off(map: &ClusterMap) -> String {
     let name = map.node(map.me).map_or("?", |node| node.name.as_str());
     format!(
-        "CLUSTERDOWN nothing was written: node {name} hears of no other node, and its replica of the \
-         key's partition of no leader: ask another node"
+        "CLUSTERDOWN nothing was written: node {name} reaches no majority of the cluster's nodes, and \
+         nobody who leads the key's partition: ask another node"
     )
 }

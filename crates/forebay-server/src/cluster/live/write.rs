@@ -27,6 +27,8 @@ use crate::applying::is_elsewhere;
 /// waited for any more: its answer may be on its way.
 const LEADER_LOOK: Duration = Duration::from_millis(100);
 const LEADER_LOOKS: usize = 3;
+/// After so many it is looked whether any other node answers.
+const SLOW_LOOKS: usize = 5;
 /// With less time no node is asked: whether it wrote would not be known.
 const LEAST_TIME: Duration = Duration::from_millis(1);
 /// The error of a partition whose replicas do not answer. Nothing was written.
@@ -185,28 +187,37 @@ impl PartWrite<'_> {
         }
     }
 
-    /// The answer of a node, or `None` once another one has led the partition for a while: a node
-    /// that hangs is not waited for to the end.
-    async fn unless_another_leads<T>(
+    /// The answer of a node, or why it is not waited for to the end: another one has led the
+    /// partition for a while, or no majority of nodes is reached, and the client can ask another.
+    async fn unless_in_vain<T>(
         &self,
         asked: NodeId,
         answer: impl Future<Output = T>,
-    ) -> Option<T> {
+    ) -> Result<T, &'static str> {
         let clock = self.asker.work.shared.store.clock();
         let mut answer = std::pin::pin!(answer);
-        let mut looks = 0;
+        let (mut looks, mut waits) = (0, 0);
         loop {
             if let Some(answer) = within(&**clock, LEADER_LOOK, answer.as_mut()).await {
-                return Some(answer);
+                return Ok(answer);
+            }
+            waits += 1;
+            if waits >= SLOW_LOOKS && self.is_cut_off(clock.monotonic()) {
+                return Err("did not answer, and no majority of the cluster's nodes does");
             }
             looks = match self.is_led_by_another(asked) {
                 true => looks + 1,
                 false => 0,
             };
             if looks >= LEADER_LOOKS {
-                return None;
+                return Err("did not answer, and another one leads now");
             }
         }
+    }
+
+    fn is_cut_off(&self, now: Duration) -> bool {
+        let is_clustered = self.asker.work.client.port.is_clustered();
+        is_clustered && self.asker.cluster.lacks_majority(now)
     }
 
     /// Whether the replica here knows of a leader on another node.
@@ -240,12 +251,12 @@ impl PartWrite<'_> {
             return all(&NotWritten::Certain(why));
         }
         let asked = links.ask_once(&node.peer, frame, limit);
-        let Some(answer) = self.unless_another_leads(node.id, asked).await else {
-            asker.cluster.suspect(node.id);
-            return all(&uncertain(&format!(
-                "node {} did not answer, and another one leads now",
-                node.name
-            )));
+        let answer = match self.unless_in_vain(node.id, asked).await {
+            Ok(answer) => answer,
+            Err(why) => {
+                asker.cluster.suspect(node.id);
+                return all(&uncertain(&format!("node {} {why}", node.name)));
+            }
         };
         let bytes = match answer {
             Ok(PeerAnswer::Bytes(bytes)) => bytes,

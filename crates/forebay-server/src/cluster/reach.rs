@@ -1,0 +1,203 @@
+//! Which nodes this one reaches. While a command finds nobody who leads, all others are asked:
+//! where no majority answers, clients are sent to other nodes at once.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay_cluster::HostPort;
+use parking_lot::Mutex;
+
+/// So long nodes have to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+const ASKS_EACH: Duration = Duration::from_millis(300);
+/// Where nobody has looked for so long, the questions begin anew.
+const LOOKS_WITHIN: Duration = Duration::from_secs(2);
+
+/// Whoever asks a node for a sign, without waiting for it. An answer of any kind is one, and is
+/// noted at [`Reach::of`].
+pub trait SignAsker: Debug + Send + Sync {
+    fn ask(&self, peer: &HostPort);
+}
+
+/// See the module's text. By default it asks nobody, and takes nobody for cut off.
+#[derive(Debug, Default)]
+pub struct Reach {
+    asker: Option<Box<dyn SignAsker>>,
+    answered: Arc<AnswerTimes>,
+    looks: Mutex<Option<Looks>>,
+}
+
+/// When nodes answered last.
+#[derive(Debug, Default)]
+pub struct AnswerTimes(Mutex<BTreeMap<HostPort, Arc<AnswerTime>>>);
+
+/// When a node answered last, by the monotonic clock; 0: never.
+#[derive(Debug, Default)]
+pub struct AnswerTime(AtomicU64);
+
+/// A time in which somebody looks again and again.
+#[derive(Debug)]
+struct Looks {
+    since: Duration,
+    last: Duration,
+    asked: Option<Duration>,
+}
+
+impl AnswerTime {
+    pub fn note(&self, now: Duration) {
+        let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        self.0.fetch_max(now_ms, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Duration> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            ms => Some(Duration::from_millis(ms)),
+        }
+    }
+}
+
+impl AnswerTimes {
+    pub fn of(&self, peer: &HostPort) -> Arc<AnswerTime> {
+        let mut times = self.0.lock();
+        if let Some(time) = times.get(peer) {
+            return Arc::clone(time);
+        }
+        Arc::clone(times.entry(peer.clone()).or_default())
+    }
+}
+
+impl Reach {
+    pub fn new(asker: Box<dyn SignAsker>, answered: Arc<AnswerTimes>) -> Self {
+        Self {
+            asker: Some(asker),
+            answered,
+            looks: Mutex::default(),
+        }
+    }
+
+    pub fn answered(&self) -> &Arc<AnswerTimes> {
+        &self.answered
+    }
+
+    /// Whether this node and those of the others that answer are no majority. Looking asks them, so
+    /// that it can be told from the second after the first look on.
+    pub fn lacks_majority(&self, now: Duration, others: &[&HostPort]) -> bool {
+        self.look(now, others, true)
+    }
+
+    /// The same where somebody is looking already, else `false`.
+    pub fn is_known_to_lack_majority(&self, now: Duration, others: &[&HostPort]) -> bool {
+        self.look(now, others, false)
+    }
+
+    fn look(&self, now: Duration, others: &[&HostPort], may_begin: bool) -> bool {
+        let Some(asker) = &self.asker else {
+            return false;
+        };
+        let mut looks = self.looks.lock();
+        let is_over = |looks: &Looks| now.saturating_sub(looks.last) >= LOOKS_WITHIN;
+        if looks.as_ref().is_none_or(is_over) {
+            *looks = None;
+            if !may_begin {
+                return false;
+            }
+        }
+        let looks = looks.get_or_insert(Looks {
+            since: now,
+            last: now,
+            asked: None,
+        });
+        looks.last = now;
+        if (looks.asked).is_none_or(|asked| now.saturating_sub(asked) >= ASKS_EACH) {
+            looks.asked = Some(now);
+            others.iter().for_each(|peer| asker.ask(peer));
+        }
+        if now.saturating_sub(looks.since) < ANSWERS_WITHIN {
+            return false;
+        }
+        let from = now.saturating_sub(ANSWERS_WITHIN);
+        let answered = |peer: &&&HostPort| self.answered.of(peer).get() >= Some(from);
+        let reached = 1 + others.iter().filter(answered).count();
+        2 * reached <= others.len() + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, Clone)]
+    struct Asked(Arc<Mutex<Vec<HostPort>>>);
+
+    impl SignAsker for Asked {
+        fn ask(&self, peer: &HostPort) {
+            self.0.lock().push(peer.clone());
+        }
+    }
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn others(count: u16) -> Vec<HostPort> {
+        (1..=count).map(|port| HostPort::new("n", port)).collect()
+    }
+
+    fn reach() -> (Reach, Asked) {
+        let asked = Asked::default();
+        (Reach::new(Box::new(asked.clone()), Arc::default()), asked)
+    }
+
+    /// Whether a majority is lacking a second after the first look, where so many of the others
+    /// answer.
+    fn lacks(answering: usize, of: u16) -> bool {
+        let (reach, _) = reach();
+        let all = others(of);
+        let all: Vec<&HostPort> = all.iter().collect();
+        let looks = (5000..=6000).step_by(20);
+        let seen: Vec<bool> = looks
+            .map(|at| {
+                for peer in &all[..answering] {
+                    reach.answered().of(peer).note(ms(at));
+                }
+                reach.lacks_majority(ms(at), &all)
+            })
+            .collect();
+        assert!(!seen[..seen.len() - 1].contains(&true), "too early");
+        seen[seen.len() - 1]
+    }
+
+    #[test]
+    fn less_than_half_and_a_half_are_no_majority() {
+        assert!(lacks(0, 4) && lacks(1, 4) && !lacks(2, 4));
+        assert!(lacks(0, 2) && !lacks(1, 2));
+        assert!(lacks(0, 1) && !lacks(1, 1), "one of two is half");
+        assert!(lacks(1, 3) && !lacks(2, 3));
+        assert!(!lacks(0, 0), "alone");
+    }
+
+    #[test]
+    fn all_are_asked_while_somebody_looks_and_answers_end_it() {
+        let (reach, asked) = reach();
+        let all = others(2);
+        let all: Vec<&HostPort> = all.iter().collect();
+        assert!(!reach.is_known_to_lack_majority(ms(5000), &all));
+        assert!(asked.0.lock().is_empty(), "nobody looks");
+        for at in (5000..=6000).step_by(100) {
+            reach.lacks_majority(ms(at), &all);
+        }
+        assert_eq!(asked.0.lock().len(), 8, "at 0, 300, 600 and 900 ms");
+        assert!(reach.is_known_to_lack_majority(ms(6000), &all));
+        reach.answered().of(all[1]).note(ms(6100));
+        assert!(!reach.is_known_to_lack_majority(ms(6100), &all));
+        assert!(reach.is_known_to_lack_majority(ms(7200), &all));
+        // Nobody has looked for a while: it begins anew.
+        assert!(!reach.is_known_to_lack_majority(ms(9200), &all));
+        assert!(!reach.lacks_majority(ms(9300), &all));
+        assert!(!Reach::default().lacks_majority(ms(9300), &all));
+    }
+}
