@@ -174,7 +174,9 @@ impl Status {
             .extend(why_not.map(|why| format!("what lost nodes held stays on a node less: {why}")));
         let live = coordinator
             .and_then(|(coordinator, now)| LiveStatus::of(model, coordinator.heard_so_far(), now));
-        let notes = notes(head, model, &nodes);
+        let mut notes = notes(head, model, &nodes);
+        let balance = coordinator.and_then(|(coordinator, _)| coordinator.balance_told());
+        notes.extend(balance.map(|told| format!("load is kept balanced: {told}")));
         let plan = model.work.moving();
         let plan = plan.map(|plan| PlanStatus::of(plan, model, coordinator));
         let mut status = Self {

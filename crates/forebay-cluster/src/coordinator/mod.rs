@@ -9,6 +9,8 @@
 //! earlier one can succeed.
 
 mod accept_loss;
+mod balancing;
+mod events;
 mod groups;
 mod halves;
 mod layouts;
@@ -34,12 +36,14 @@ use forebay_engine::TableName;
 use crate::catalog::SeenTag;
 use crate::dice::Dice;
 use crate::ids::NodeId;
-use crate::message::{Beat, BeatReply};
-use crate::model::{DocRef, Documents, Head, Model, MovePlan, RequestId, RolloutId, Survey, Wish};
+use crate::message::Beat;
+use crate::model::{DocRef, Documents, Head, Model, RequestId, RolloutId};
 use crate::request::Request;
 use crate::time::Now;
 use crate::version::VersionSummary;
 
+use balancing::Balancing;
+pub use events::{CommitOutcome, CoordinatorAction, CoordinatorEvent, CoordinatorSettings};
 pub use groups::GroupWatch;
 pub use live_moves::LiveLeft;
 use loads::LoadWatch;
@@ -56,91 +60,6 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Between two steps for heartbeats.
 const STEP: Duration = Duration::from_millis(20);
 
-/// What an operator has chosen for whoever is the coordinator.
-#[derive(Debug, Clone, Default)]
-pub struct CoordinatorSettings {
-    /// What a node held that is away for so long comes to others; none: an operator says so.
-    pub replace_after: Option<Duration>,
-}
-
-/// What a coordinator is told.
-#[derive(Debug, Clone)]
-pub enum CoordinatorEvent {
-    Tick,
-    /// The catalog as it is.
-    Loaded {
-        head: Box<Head>,
-        seen: SeenTag,
-        model: Box<Model>,
-    },
-    /// The catalog cannot be read now.
-    NotLoaded,
-    /// A node's heartbeat. The token is given back with the answer.
-    Beat {
-        token: u64,
-        beat: Box<Beat>,
-    },
-    /// What came of the commit of the head with this stamp. One that an earlier coordinator of this
-    /// process began may end only now.
-    Wrote {
-        stamp: u64,
-        outcome: CommitOutcome,
-    },
-    /// What was found among the requests of the catalog.
-    Requests(BTreeMap<RequestId, Request>),
-    /// The requests cannot be read now.
-    NotListed,
-    Summary {
-        table: TableName,
-        version: u64,
-        /// Else why it cannot be read.
-        summary: Result<VersionSummary, String>,
-    },
-    /// The plan that was asked for, or why there is none.
-    Planned {
-        wish: Wish,
-        plan: Result<Box<MovePlan>, String>,
-    },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CommitOutcome {
-    Done(SeenTag),
-    /// The head is another one than was seen.
-    Conflict,
-    /// It was done or not.
-    Unknown,
-}
-
-/// What is to be done.
-#[derive(Debug, Clone, PartialEq)]
-pub enum CoordinatorAction {
-    Load,
-    /// Write the documents, then the head if it is still what was seen.
-    Commit {
-        documents: Documents,
-        head: Box<Head>,
-        seen: SeenTag,
-    },
-    Reply {
-        token: u64,
-        reply: Box<BeatReply>,
-    },
-    ReadSummary {
-        table: TableName,
-        version: u64,
-    },
-    ListRequests,
-    /// Make a plan.
-    Plan {
-        wish: Wish,
-        model: Box<Model>,
-        survey: Survey,
-    },
-    /// They are answered: their documents can go.
-    ForgetRequests(BTreeSet<RequestId>),
-}
-
 /// See the module's text.
 #[derive(Debug)]
 pub struct Coordinator {
@@ -155,6 +74,7 @@ pub struct Coordinator {
     watches: BTreeMap<RolloutId, Watch>,
     moves: MoveWatch,
     replacing: Replacing,
+    balancing: Balancing,
     groups: GroupWatch,
     loads: LoadWatch,
     /// Nodes that are silent.
@@ -233,6 +153,7 @@ struct Step<'a> {
     watches: &'a mut BTreeMap<RolloutId, Watch>,
     moves: &'a mut MoveWatch,
     replacing: &'a mut Replacing,
+    balancing: &'a mut Balancing,
     groups: &'a mut GroupWatch,
     loads: &'a mut LoadWatch,
     summaries: &'a mut BTreeMap<(TableName, u64), Summary>,
@@ -257,6 +178,7 @@ impl Coordinator {
             watches: BTreeMap::new(),
             moves: MoveWatch::default(),
             replacing: Replacing::default(),
+            balancing: Balancing::default(),
             groups: GroupWatch::default(),
             loads: LoadWatch::default(),
             suspects: BTreeSet::new(),
@@ -284,6 +206,11 @@ impl Coordinator {
     /// Why what lost nodes held does not come to others.
     pub fn replace_problem(&self) -> Option<&str> {
         self.replacing.problem.as_deref()
+    }
+
+    /// What was decided last about load that lies unevenly.
+    pub fn balance_told(&self) -> Option<&str> {
+        self.balancing.told.as_deref()
     }
 
     /// Says that there was such a revision.
@@ -354,6 +281,9 @@ impl Coordinator {
             CoordinatorEvent::Planned { wish, plan } => {
                 self.replacing.planned(&wish, plan.map(|plan| *plan));
             }
+            CoordinatorEvent::Balanced { table, made } => {
+                self.balancing.planned(&table, made.map(|made| *made));
+            }
         }
         // Of many heartbeats that come together, all are decided about together.
         if self.is_due && (!is_beat || now.since(self.stepped) >= STEP) {
@@ -416,6 +346,7 @@ impl Coordinator {
         self.watches.clear();
         self.moves = MoveWatch::default();
         self.replacing = Replacing::default();
+        self.balancing = Balancing::default();
         self.groups = GroupWatch::default();
         self.loads = LoadWatch::default();
         self.state = State::Standing(Box::new(Standing {
@@ -491,6 +422,7 @@ impl Coordinator {
             watches: &mut self.watches,
             moves: &mut self.moves,
             replacing: &mut self.replacing,
+            balancing: &mut self.balancing,
             groups: &mut self.groups,
             loads: &mut self.loads,
             summaries: &mut self.summaries,
@@ -502,6 +434,7 @@ impl Coordinator {
         step.take_up(&mut self.requests);
         step.drive();
         step.replace_lost(&self.settings);
+        step.keep_balanced(&self.settings);
         step.move_on();
         step.take_halves();
         step.keep_groups();

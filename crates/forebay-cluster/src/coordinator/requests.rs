@@ -310,6 +310,9 @@ impl Step<'_> {
 
     fn take_rebalance(&mut self, id: &RequestId, plan: &MovePlan) -> Result<TakenUp, Refusal> {
         has_plans(self.format)?;
+        if self.give_way() {
+            return Ok(TakenUp::Later);
+        }
         if let Some(moving) = self.model.work.moving() {
             return Err(Refusal::Busy(format!(
                 "another plan is carried out, {} of {} batches are done: wait for it (forebay cluster watch), or end it \

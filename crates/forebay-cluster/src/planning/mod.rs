@@ -6,6 +6,7 @@
 //! leaders tell of live tables, partition by partition: a node brings a partition whole of which it
 //! comes to hold some part.
 
+mod balance;
 mod fits;
 mod insert;
 mod live_lists;
@@ -28,6 +29,7 @@ use crate::model::{
 };
 use crate::version::VersionSummary;
 
+pub use balance::{BalanceBounds, BalanceProposal, LoadPeak, propose_balance};
 pub use fits::fits;
 pub use insert::{BulkInsert, InsertProposal, propose_insert};
 pub use live_lists::check_live_lists;

@@ -186,7 +186,7 @@ impl<'m> LoadedTable<'m> {
     /// As the planner is to see it.
     fn cluster(&self, model: &Model, survey: &Survey, by: &PlaceByLoad<'_>) -> LedCluster {
         let mut zones: BTreeMap<&Zone, u32> = BTreeMap::new();
-        let others = other_loads(model, survey, by);
+        let others = node_loads(model, survey, by.window, |table| table != by.table);
         let nodes = self.nodes.iter().map(|node| {
             let next = zones.len() as u32;
             let is_drained = model.work.drained.contains(&node.id);
@@ -247,13 +247,18 @@ fn rate(told: &SurveyedPartition, window: TrafficWindow) -> TrafficRate {
     rate
 }
 
-/// What nodes do for other live tables.
-fn other_loads(model: &Model, survey: &Survey, by: &PlaceByLoad<'_>) -> BTreeMap<NodeId, f64> {
+/// What nodes do for live tables, those that are asked for.
+pub fn node_loads(
+    model: &Model,
+    survey: &Survey,
+    window: TrafficWindow,
+    is_asked_for: impl Fn(&TableName) -> bool,
+) -> BTreeMap<NodeId, f64> {
     let mut loads = BTreeMap::new();
-    for (table, _) in model.live_tables().filter(|(table, _)| *table != by.table) {
+    for (table, _) in model.live_tables().filter(|(table, _)| is_asked_for(table)) {
         for told in survey.get(table).into_iter().flat_map(BTreeMap::values) {
             for (node, traffic) in &told.traffic {
-                let rate = traffic.over(by.window);
+                let rate = traffic.over(window);
                 let write = match told.leader == Some(*node) {
                     true => LED_WRITE,
                     false => FOLLOWED_WRITE,
@@ -331,4 +336,4 @@ fn changed(list: &[NodeId], first: &[NodeId]) -> Vec<NodeId> {
 
 #[cfg(test)]
 #[path = "place_tests.rs"]
-mod tests;
+pub(super) mod tests;

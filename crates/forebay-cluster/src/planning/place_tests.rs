@@ -32,7 +32,7 @@ fn node(id: u32) -> NodeEntry {
     }
 }
 
-fn carts() -> TableName {
+pub(crate) fn carts() -> TableName {
     TableName::new("carts").unwrap()
 }
 
@@ -42,7 +42,7 @@ fn lower(at: u32) -> Bound {
 
 /// So many nodes, of which the first `holding` have a table of 16 partitions, three replicas each.
 /// `reads` says how many there are of each in a minute.
-fn cluster(holding: u32, all: u32, reads: impl Fn(u32) -> u64) -> (Model, Survey) {
+pub(crate) fn cluster(holding: u32, all: u32, reads: impl Fn(u32) -> u64) -> (Model, Survey) {
     let mut model = Model::default();
     (0..all).for_each(|id| model.put_node(node(id)));
     let layout = LayoutName::Table(carts());
@@ -77,6 +77,7 @@ fn cluster(holding: u32, all: u32, reads: impl Fn(u32) -> u64) -> (Model, Survey
             ..TrafficRate::default()
         };
         let traffic = ReplicaTraffic {
+            minute: rate,
             hour: rate,
             ..ReplicaTraffic::default()
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::Shell;
 use crate::catalog::{Documented, Written};
@@ -15,7 +15,7 @@ use crate::model::{
     Documents, Head, Model, ModelError, MovePlan, RequestId, Survey, Wish, parsed, written,
 };
 use crate::node::{NodeEvent, VersionPlace};
-use crate::planning::{BATCH_BYTES, propose, surveyed};
+use crate::planning::{BATCH_BYTES, propose, propose_balance, surveyed};
 use crate::request::Request;
 use crate::seat::{SEAT, SeatAction, SeatDocument, SeatEvent, ring};
 
@@ -125,6 +125,20 @@ impl Shell {
                 } => {
                     let plan = shell.plan(&model, &survey, &wish);
                     CoordinatorEvent::Planned { wish, plan }
+                }
+                CoordinatorAction::Balance {
+                    table,
+                    bounds,
+                    model,
+                    survey,
+                } => {
+                    let made = propose_balance(&model, &survey, &table, bounds);
+                    match &made {
+                        Ok(made) => info!("{}", made.words),
+                        Err(why) => info!(%table, "its load is not spread: {why}"),
+                    }
+                    let made = made.map(Box::new);
+                    CoordinatorEvent::Balanced { table, made }
                 }
                 CoordinatorAction::ListRequests => match shell.read_requests() {
                     Ok(requests) => CoordinatorEvent::Requests(requests),

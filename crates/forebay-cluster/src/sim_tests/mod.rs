@@ -5,6 +5,8 @@
 //! same trace hash. What has to hold is checked at every event ([`checks`]); the first thing that
 //! does not ends the run and is told with the seed.
 
+#[cfg(test)]
+mod balanced;
 mod checks;
 mod clients;
 mod cuts;

@@ -19,7 +19,7 @@ pub fn traffic_of(group: GroupId, leads: bool) -> Option<ReplicaTraffic> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::collections::BTreeSet;
 
     use forebay_plan::placement::leaders::LeaderLimits;
@@ -34,12 +34,12 @@ mod tests {
     use crate::request::Request;
     use crate::traffic::TrafficWindow;
 
-    fn wide() -> TableName {
+    pub fn wide() -> TableName {
         TableName::new("wide").unwrap()
     }
 
     /// Five nodes have a table of two partitions, and one of twelve.
-    fn two_tables(seed: u64) -> World {
+    pub fn two_tables(seed: u64) -> World {
         let mut world = carts_on(5, seed);
         world.submit(Request::MakeLive {
             table: wide(),
@@ -51,7 +51,7 @@ mod tests {
         world
     }
 
-    fn survey(world: &mut World) -> Survey {
+    pub fn survey(world: &mut World) -> Survey {
         let carts = TableName::new("carts").unwrap();
         let asked = world.submit(Request::Survey {
             tables: [carts, wide()].into(),

@@ -8,7 +8,7 @@ use crate::coordinator::{CommitOutcome, CoordinatorAction, CoordinatorEvent};
 use crate::message::BeatReply;
 use crate::model::{Documents, Head};
 use crate::node::{FollowerAction, FollowerEvent, NodeAction, NodeEvent};
-use crate::planning::{propose, surveyed};
+use crate::planning::{propose, propose_balance, surveyed};
 use crate::seat::{SeatAction, SeatEvent};
 
 /// A version that the store does not have.
@@ -220,6 +220,19 @@ impl World {
                 let pause = self.dice.between(1, 500) * MS;
                 self.after(pause, move |world| {
                     world.tell_coordinator(by, CoordinatorEvent::Planned { wish, plan });
+                });
+            }
+            CoordinatorAction::Balance {
+                table,
+                bounds,
+                model,
+                survey,
+            } => {
+                let made = propose_balance(&model, &survey, &table, bounds).map(Box::new);
+                self.count("balanced");
+                let pause = self.dice.between(1, 500) * MS;
+                self.after(pause, move |world| {
+                    world.tell_coordinator(by, CoordinatorEvent::Balanced { table, made });
                 });
             }
             CoordinatorAction::ListRequests => self.with_store(

@@ -109,6 +109,18 @@ pub struct ClusterArgs {
     )]
     replace_after: Option<Duration>,
 
+    /// Spread the load of live tables by itself where a node has half more than the mean for a
+    /// while: others lead its partitions, and replicas are copied, so many bytes an hour (10G; 0: none
+    /// is copied). Without it an operator does that (forebay plan place). Give all nodes the same
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = human::parse_bytes,
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    keep_balanced: Option<u64>,
+
     /// After READONLY, have replicas of live tables that follow answer without asking their leader,
     /// from what was the newest within this time (500ms); without it they ask for each read
     #[arg(
@@ -296,8 +308,10 @@ impl ClusterArgs {
         let log_kept_bytes = self.kept_log.unwrap_or(LOG_KEPT_BYTES);
         let sizes = (config.live_memory_bytes, log_kept_bytes);
         let replicas = replicas(context, &store, commands.clone(), from, sizes)?;
-        let replace_after = self.replace_after;
-        let settings = CoordinatorSettings { replace_after };
+        let settings = CoordinatorSettings {
+            replace_after: self.replace_after,
+            keep_balanced: self.keep_balanced,
+        };
         let handle = NodeHandle::new(NodeParts {
             identity,
             who,

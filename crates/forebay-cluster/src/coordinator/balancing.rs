@@ -1,0 +1,145 @@
+//! Load that lies unevenly on the nodes for a while is spread without an operator, where one has
+//! asked for that ([`CoordinatorSettings::keep_balanced`]).
+//!
+//! It is a plan as operators make them, and shown as one; each decision is told in words. One that
+//! an operator asks for comes first: what is under way ends for it. Nothing is begun before the
+//! hottest node has had half more than the mean for several looks in a row, nor soon after another
+//! plan: what a plan changes shows in the means only after a while.
+
+use std::time::Duration;
+
+use forebay_engine::TableName;
+
+use super::{CoordinatorAction, CoordinatorSettings, Step};
+use crate::model::{Rebalance, RequestId};
+use crate::planning::{BalanceBounds, BalanceProposal, LoadPeak};
+
+const LOOKS_EACH: Duration = Duration::from_secs(10);
+/// So many looks in a row must show it.
+const LOOKS: u32 = 3;
+const HOT: f64 = 1.5;
+/// Nodes that have less to do at the mean, in keys read a minute, are left alone.
+const LEAST_LOAD: f64 = 3000.0;
+/// After a plan of any kind, and after one that could not be made, nothing is begun for so long.
+const PAUSE: Duration = Duration::from_secs(10 * 60);
+/// Replicas that a plan copies at most.
+const MOST_COPIES: usize = 20;
+const HOUR_MS: u64 = 3600 * 1000;
+/// How the requests begin whose plans are of here.
+const REQUEST: &str = "balance-";
+
+/// How far the coordinator is with balancing.
+#[derive(Debug, Default)]
+pub struct Balancing {
+    looked: Option<Duration>,
+    /// So many looks in a row have shown a hot node.
+    hot_looks: u32,
+    /// The table that a plan is being made for, and what came of it.
+    asked: Option<TableName>,
+    made: Option<Result<BalanceProposal, String>>,
+    quiet_until: Option<Duration>,
+    /// What was decided last, for people.
+    pub told: Option<String>,
+}
+
+impl Balancing {
+    /// What came of a plan that was asked for.
+    pub fn planned(&mut self, table: &TableName, made: Result<BalanceProposal, String>) {
+        if self.asked.as_ref() == Some(table) {
+            self.made = Some(made);
+        }
+    }
+}
+
+/// Whether a plan was begun here, and by nobody else.
+fn is_own(plan: &Rebalance) -> bool {
+    plan.request.0.starts_with(REQUEST)
+}
+
+impl Step<'_> {
+    /// Looks at the load about each ten seconds; has a plan made where it is uneven, and begins it.
+    pub fn keep_balanced(&mut self, settings: &CoordinatorSettings) {
+        let Some(most_bytes_an_hour) = settings.keep_balanced else {
+            return;
+        };
+        if self.model.work.moving().is_some() {
+            self.balancing.hot_looks = 0;
+            self.balancing.quiet_until = Some(self.now.monotonic + PAUSE);
+            return;
+        }
+        if let Some(made) = self.balancing.made.take() {
+            return self.begin_balancing(made);
+        }
+        let now = self.now.monotonic;
+        let is_quiet = self.balancing.quiet_until.is_some_and(|until| now < until);
+        let has_looked = self.balancing.looked;
+        let has_looked = has_looked.is_some_and(|looked| self.now.since(looked) < LOOKS_EACH);
+        if has_looked || is_quiet || self.balancing.asked.is_some() {
+            return;
+        }
+        self.balancing.looked = Some(now);
+        self.look_at_load(most_bytes_an_hour);
+    }
+
+    fn look_at_load(&mut self, most_bytes_an_hour: u64) {
+        let survey = self.survey_all();
+        let peak = LoadPeak::of(&self.model, &survey);
+        let is_hot = |peak: &LoadPeak| peak.mean >= LEAST_LOAD && peak.ratio() > HOT;
+        let Some(peak) = peak.filter(is_hot) else {
+            self.balancing.hot_looks = 0;
+            return;
+        };
+        self.balancing.hot_looks += 1;
+        if self.balancing.hot_looks < LOOKS {
+            return;
+        }
+        self.balancing.told = Some(peak.words(&self.model));
+        self.balancing.asked = Some(peak.table.clone());
+        let bounds = BalanceBounds {
+            most_copies: MOST_COPIES,
+            most_bytes: most_bytes_an_hour.saturating_sub(self.copied_lately()),
+        };
+        self.actions.push(CoordinatorAction::Balance {
+            table: peak.table,
+            bounds,
+            model: Box::new(self.model.clone()),
+            survey,
+        });
+    }
+
+    /// What plans of here that began within the last hour copy. It is in the catalog, and so known
+    /// to the next coordinator.
+    fn copied_lately(&self) -> u64 {
+        let since_ms = self.now.unix_ms.saturating_sub(HOUR_MS);
+        let plans = self.model.work.rebalances.iter();
+        let own = plans.filter(|plan| is_own(plan) && plan.begun_unix_ms >= since_ms);
+        own.map(|plan| plan.copied_bytes).sum()
+    }
+
+    fn begin_balancing(&mut self, made: Result<BalanceProposal, String>) {
+        let seen = self.balancing.told.take().unwrap_or_default();
+        self.balancing.asked = None;
+        self.balancing.hot_looks = 0;
+        self.balancing.quiet_until = Some(self.now.monotonic + PAUSE);
+        let begun = made.and_then(|made| {
+            self.check_plan(&made.plan)?;
+            let id = RequestId(format!("{REQUEST}{}", self.revision));
+            self.begin_moving(&id, made.plan);
+            Ok(made.words)
+        });
+        self.balancing.told = Some(match begun {
+            Ok(words) => words,
+            Err(why) => format!("{seen}; nothing was changed: {why}"),
+        });
+    }
+
+    /// An operator wants something else carried out: what was begun here ends for it. Whether there
+    /// is such a plan.
+    pub fn give_way(&mut self) -> bool {
+        let is_balancing = self.model.work.moving().is_some_and(is_own);
+        if is_balancing {
+            self.cancel_moving();
+        }
+        is_balancing
+    }
+}

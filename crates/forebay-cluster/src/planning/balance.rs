@@ -1,0 +1,167 @@
+//! Whether the load of live tables lies unevenly on the nodes, and the plan that changes it without
+//! an operator: of the table that does most for the hottest node, within bounds.
+
+use forebay_engine::TableName;
+use forebay_plan::placement::leaders::LeaderLimits;
+
+use super::place::node_loads;
+use super::{BATCH_BYTES, PlaceByLoad, PlaceProposal, Summaries, propose_place};
+use crate::ids::NodeId;
+use crate::model::{Model, MovePlan, Survey};
+use crate::traffic::TrafficWindow;
+
+/// By what is done now: what was done an hour ago may be over.
+const WINDOW: TrafficWindow = TrafficWindow::Minute;
+/// The hottest node is to have no more than this share of what it has, or nothing is changed.
+const WORTH: f64 = 0.85;
+/// Nothing more is copied once no placement could have a hottest node with less than this share.
+const NEAR: f64 = 0.9;
+
+/// The node that has most to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadPeak {
+    pub node: NodeId,
+    /// In keys read a minute, or what costs as much.
+    pub load: f64,
+    /// Of the nodes that are up and not drained.
+    pub mean: f64,
+    /// The table that has most of the load there.
+    pub table: TableName,
+}
+
+/// What is copied at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BalanceBounds {
+    pub most_copies: usize,
+    pub most_bytes: u64,
+}
+
+/// A plan, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BalanceProposal {
+    pub plan: MovePlan,
+    pub words: String,
+}
+
+impl LoadPeak {
+    /// `None`: nothing is done in live tables.
+    pub fn of(model: &Model, survey: &Survey) -> Option<Self> {
+        let loads = node_loads(model, survey, WINDOW, |_| true);
+        let takes = |node: &NodeId| {
+            model.node(*node).is_some_and(|entry| entry.is_up())
+                && !model.work.drained.contains(node)
+        };
+        let nodes = model.all_nodes().map(|node| node.id).filter(takes).count();
+        let hottest = loads.iter().max_by(|one, other| one.1.total_cmp(other.1));
+        let (node, load) = hottest.filter(|_| nodes > 0)?;
+        let share = |table: &TableName| {
+            let loads = node_loads(model, survey, WINDOW, |one| one == table);
+            loads.get(node).copied().unwrap_or(0.0)
+        };
+        let tables = model.live_tables().map(|(table, _)| (table, share(table)));
+        let (table, _) = tables.max_by(|one, other| one.1.total_cmp(&other.1))?;
+        Some(Self {
+            node: *node,
+            load: *load,
+            mean: loads.values().sum::<f64>() / nodes as f64,
+            table: table.clone(),
+        })
+    }
+
+    pub fn ratio(&self) -> f64 {
+        match self.mean > 0.0 {
+            true => self.load / self.mean,
+            false => 1.0,
+        }
+    }
+
+    /// For people.
+    pub fn words(&self, model: &Model) -> String {
+        let node = model.node_name(self.node);
+        format!(
+            "node {node} has {:.1} x the mean load, most of it by table {}",
+            self.ratio(),
+            self.table
+        )
+    }
+}
+
+/// The plan, or why there is none, for people.
+pub fn propose_balance(
+    model: &Model,
+    survey: &Survey,
+    table: &TableName,
+    bounds: BalanceBounds,
+) -> Result<BalanceProposal, String> {
+    let place = |most_copies| {
+        let by = PlaceByLoad {
+            table,
+            window: WINDOW,
+            limits: LeaderLimits {
+                most_copies,
+                share: NEAR,
+            },
+        };
+        // What batch tables hold does not matter: a live table has a layout of its own.
+        let made = propose_place((model, &Summaries::new(), survey), &by, BATCH_BYTES);
+        made.map_err(|error| error.to_string())
+    };
+    let mut made = place(bounds.most_copies)?;
+    let mut most_copies = bounds.most_copies;
+    while made.proposal.copied_bytes() > bounds.most_bytes && most_copies > 0 {
+        most_copies /= 2;
+        made = place(most_copies)?;
+    }
+    let (before, after) = made.placed.hottest();
+    let words = words(model, table, &made);
+    match after <= WORTH * before {
+        true => Ok(BalanceProposal {
+            plan: made.proposal.plan,
+            words,
+        }),
+        false => Err(format!(
+            "no plan with at most {} replicas and {} bytes to copy makes it {:.0}% less: {}",
+            bounds.most_copies,
+            bounds.most_bytes,
+            100.0 * (1.0 - WORTH),
+            next_step(table, &made)
+        )),
+    }
+}
+
+fn words(model: &Model, table: &TableName, made: &PlaceProposal) -> String {
+    let placed = &made.placed;
+    let hottest = |loads: &[f64]| {
+        let (place, load) = loads
+            .iter()
+            .enumerate()
+            .max_by(|one, other| one.1.total_cmp(other.1))?;
+        let node = model.node_name(*made.nodes.get(place)?);
+        Some(format!("{node} {:.1} x", load / placed.mean.max(1.0)))
+    };
+    let (before, after) = (hottest(&placed.before), hottest(&placed.after));
+    format!(
+        "{table}: the hottest node's load was {} the mean, and is to be {}; partitions that others come to lead: {}, \
+         replicas that are copied: {} ({} bytes)",
+        before.unwrap_or_default(),
+        after.unwrap_or_default(),
+        placed.handed_over,
+        placed.copies,
+        made.proposal.copied_bytes()
+    )
+}
+
+fn next_step(table: &TableName, made: &PlaceProposal) -> String {
+    let hot = made.partitions.iter().filter(|one| one.cut_at.is_some());
+    match hot.count() {
+        0 => format!("forebay plan place {table} --from-load 1m shows what more copies would do"),
+        count => format!(
+            "{count} of its partitions are too hot for any node: cut them (forebay plan place {table} --from-load 1m \
+             tells where)"
+        ),
+    }
+}
+
+#[cfg(test)]
+#[path = "balance_tests.rs"]
+mod tests;

@@ -1,0 +1,102 @@
+//! Load that is spread without an operator.
+
+use super::placed::tests::{survey, two_tables, wide};
+use super::world::World;
+use crate::ids::NodeId;
+use crate::model::{LayoutName, ListChange, MoveBatch, MovePlan, MoveStage, Rebalance, Wish};
+use crate::planning::LoadPeak;
+use crate::request::Request;
+
+/// So long after a plan nothing is begun, and looked for some seconds more.
+const QUIET_S: u64 = 10 * 60;
+
+/// A plan by which one node leads all partitions of the wide table that it holds.
+fn led_by(world: &World, leader: NodeId) -> MovePlan {
+    let model = world.store.current();
+    let layout = LayoutName::Table(wide());
+    let mut batch = MoveBatch::default();
+    for (group, list) in model.wanted_groups(&wide()) {
+        let mut new = list.to_vec();
+        new.sort_by_key(|node| *node != leader);
+        if new != list {
+            batch.lists.push(ListChange {
+                layout: layout.clone(),
+                bounds: group.bounds.clone(),
+                old: list.to_vec(),
+                new,
+            });
+        }
+    }
+    MovePlan {
+        wish: Wish::Place { table: wide() },
+        batches: vec![batch],
+        copies: Default::default(),
+    }
+}
+
+/// One node leads all that it holds, by the plan of an operator.
+fn skewed(seed: u64, bytes_an_hour: u64) -> World {
+    let mut world = two_tables(seed);
+    world.settings.keep_balanced = Some(bytes_an_hour);
+    // Whoever is the coordinator was started without it.
+    for host in 0..5 {
+        world.kill(host);
+        world.start(host);
+        world.go_on_for_s(20);
+    }
+    let leader = world.store.current().all_nodes().next().map(|node| node.id);
+    let plan = Box::new(led_by(&world, leader.unwrap()));
+    world.submit(Request::Rebalance { plan });
+    world.go_on_for_s(30);
+    world
+}
+
+fn ratio(world: &mut World) -> f64 {
+    let survey = survey(world);
+    let peak = LoadPeak::of(world.store.current(), &survey);
+    peak.map_or(1.0, |peak| peak.ratio())
+}
+
+fn own_plans(world: &World) -> Vec<&Rebalance> {
+    let plans = world.store.current().work.rebalances.iter();
+    let own = plans.filter(|plan| plan.request.0.starts_with("balance-"));
+    own.collect()
+}
+
+#[test]
+fn a_node_that_leads_too_much_is_relieved_after_a_while_and_once() {
+    for seed in 0..4 {
+        let mut world = skewed(seed, 0);
+        let before = ratio(&mut world);
+        assert!(before > 1.5, "seed {seed}: {before}");
+        assert!(own_plans(&world).is_empty(), "an operator's plan was just done");
+        world.go_on_for_s(QUIET_S + 60);
+        let own = own_plans(&world);
+        assert_eq!(own.len(), 1, "seed {seed}");
+        assert_eq!(own[0].stage, MoveStage::Done, "seed {seed}");
+        assert_eq!(own[0].copied_bytes, 0, "nothing may be copied");
+        assert_eq!(world.unsettled_live(), None, "seed {seed}");
+        let after = ratio(&mut world);
+        assert!(after < 0.9 * before, "seed {seed}: {before} {after}");
+        world.go_on_for_s(QUIET_S);
+        assert!(own_plans(&world).len() <= 2, "seed {seed}");
+        assert_eq!(world.checks.violation, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn an_operators_plan_ends_one_that_is_under_way() {
+    let mut world = skewed(7, 1 << 40);
+    while own_plans(&world).is_empty() {
+        world.go_on_for_s(1);
+    }
+    let leader = world.store.current().all_nodes().nth(1).map(|node| node.id);
+    let plan = Box::new(led_by(&world, leader.unwrap()));
+    let asked = world.submit(Request::Rebalance { plan });
+    world.go_on_for_s(60);
+    let id = world.ops[asked].id.clone();
+    let work = &world.store.current().work;
+    let last = work.rebalances.last().unwrap();
+    assert_eq!((&last.request, last.stage), (&id, MoveStage::Done));
+    assert_eq!(world.checks.violation, None);
+}
