@@ -90,8 +90,18 @@ def ratio(made):
 
 @pytest.fixture
 def skewed(cluster, tmp_path):
-    """Five nodes with a table, of which one is asked most."""
-    made = cluster(5, zones=1)
+    yield from read_unevenly(cluster(5, zones=1), tmp_path)
+
+
+@pytest.fixture
+def kept(cluster, tmp_path):
+    """The same, where the coordinator spreads the load by itself, and copies nothing for that."""
+    made = cluster(5, zones=1, args=["--keep-balanced", "0"])
+    yield from read_unevenly(made, tmp_path)
+
+
+def read_unevenly(made, tmp_path):
+    """Five nodes get a table, of which one is asked most."""
     made.store.run("create", "t", *LIVE)
     wait_for(lambda: is_whole(made), "all replicas are there", 60)
     wait_settled(made)
@@ -191,6 +201,22 @@ def test_a_new_node_gets_replicas_by_the_load_and_leads_them(skewed, tmp_path):
     made.reading.end()
     assert made.reading.failed == []
     print(f"{before:.2f} x the mean before, {ratio(made):.2f} x afterwards")
+
+
+def test_a_coordinator_that_is_to_spreads_the_load_by_itself(kept):
+    made = kept
+    before = leaders(made)
+
+    def told():
+        notes = made.store.run("cluster", "status", "--json").json()["notes"]
+        return [note for note in notes if note.startswith("load is kept balanced: t: ")]
+
+    wait_for(told, lambda: f"something was decided: {traffic(made)}", 150)
+    wait_for(lambda: leaders(made) != before, "others lead", 60)
+    assert "replicas that are copied: 0" in told()[0]
+    wait_for(lambda: not made.status()["plan"], "the plan is carried out", 60)
+    made.reading.end()
+    assert made.reading.failed == []
 
 
 def test_what_cannot_be_planned_is_refused_in_words(cluster):

@@ -76,7 +76,8 @@ impl LivePlace {
 
     /// Where a key is.
     pub fn route(&self, key: &[u8]) -> Option<&LiveRoute> {
-        let is_below = |lower: &Bound| match (lower, self.slot(key)) {
+        let slot = self.slot(key);
+        let is_below = |lower: &Bound| match (lower, slot) {
             (Bound::Slot(lower), Some(slot)) => *lower <= slot,
             (Bound::Key(lower), None) => &lower[..] <= key,
             _ => false,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use forebay_io::Clock;
 use forebay_replica::{Now, RequestId};
@@ -32,6 +33,10 @@ pub(crate) struct HostCore {
 impl HostCore {
     pub fn next_request(&self) -> RequestId {
         RequestId(self.requests.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
     }
 
     pub fn now(&self) -> Now {

@@ -93,7 +93,7 @@ impl ReadLeave {
     pub(crate) fn at_once(group: &Arc<HostedGroup>) -> Option<Self> {
         let lease = group.lease.get();
         let is_there = group.applied() >= group.lease.committed();
-        (is_there && lease.holds(group.core.now().monotonic)).then(|| Self {
+        (is_there && lease.holds(group.core.monotonic())).then(|| Self {
             group: Arc::clone(group),
             by: LeaveBy::Lease(lease),
         })
@@ -119,14 +119,14 @@ impl ReadLeave {
         match &self.by {
             LeaveBy::Lease(then) => {
                 let lease = group.lease.get();
-                lease.is_of_the_same_term(*then) && lease.holds(group.core.now().monotonic)
+                lease.is_of_the_same_term(*then) && lease.holds(group.core.monotonic())
             }
             LeaveBy::Permit(permit) => {
                 let replica = group.replica.lock();
                 replica.permits(group.core.now(), permit)
             }
             // The process may have stood still since.
-            LeaveBy::Bound(end) => group.core.now().monotonic < *end,
+            LeaveBy::Bound(end) => group.core.monotonic() < *end,
         }
     }
 }

@@ -43,6 +43,8 @@ const WITHDRAWN: Duration = Duration::from_secs(2);
 const ASK: Duration = Duration::from_secs(1);
 /// How long the catalog, or every coordinator, may be away meanwhile.
 const PATIENCE: Duration = Duration::from_secs(150);
+/// How long leaders are waited for that have not told what they hold.
+const TOLD_WITHIN: Duration = Duration::from_secs(20);
 
 /// Who tells a node that there are requests. It may do nothing: they are found after a while.
 pub type Nudge = Arc<dyn Fn(&HostPort) + Send + Sync>;
@@ -243,6 +245,30 @@ impl ClusterClient {
             _ => Err(ClientError::Refused(
                 "it was taken for another request".to_owned(),
             )),
+        }
+    }
+
+    /// The cluster and what these tables of it hold, to plan for. Leaders tell within seconds of
+    /// their election, or of that of a coordinator: those that have not told are waited for.
+    pub fn survey_to_plan(
+        &self,
+        tables: &BTreeSet<TableName>,
+    ) -> Result<(Model, Survey), ClientError> {
+        let until = self.clock.monotonic() + TOLD_WITHIN;
+        loop {
+            self.model_to_plan()?;
+            let survey = self.survey(tables.clone())?;
+            let (_, model) = self.model()?;
+            let is_told = |table: &TableName| {
+                let told = survey.get(table);
+                let mut groups = model.wanted_groups(table).into_iter();
+                groups
+                    .all(|(group, _)| told.is_some_and(|told| told.contains_key(&group.partition)))
+            };
+            if tables.iter().all(is_told) || self.clock.monotonic() >= until {
+                return Ok((model, survey));
+            }
+            self.clock.sleep(ASK);
         }
     }
 

@@ -21,12 +21,21 @@ fn the_peak_is_told_by_node_and_table() {
     let (model, survey) = skewed();
     let peak = LoadPeak::of(&model, &survey).unwrap();
     assert_eq!((peak.node, &peak.table), (NodeId(0), &carts()));
-    assert_eq!((peak.load, peak.mean), (180_000.0, (180_000.0 + 13.0 * 6000.0) / 6.0));
+    assert_eq!(
+        (peak.load, peak.mean),
+        (180_000.0, (180_000.0 + 13.0 * 6000.0) / 6.0)
+    );
     assert!((peak.ratio() - 4.186).abs() < 0.01);
     let words = peak.words(&model);
-    assert_eq!(words, "node n0 has 4.2 x the mean load, most of it by table carts");
+    assert_eq!(
+        words,
+        "node n0 has 4.2 x the mean load, most of it by table carts"
+    );
     let (model, survey) = cluster(3, 3, |_| 0);
-    assert_eq!(LoadPeak::of(&model, &survey).map(|peak| peak.ratio()), Some(1.0));
+    assert_eq!(
+        LoadPeak::of(&model, &survey).map(|peak| peak.ratio()),
+        Some(1.0)
+    );
     assert_eq!(LoadPeak::of(&Model::default(), &Survey::new()), None);
 }
 
@@ -39,13 +48,22 @@ fn leaders_change_and_no_more_is_copied_than_is_allowed() {
     };
     let made = propose_balance(&model, &survey, &carts(), none).unwrap();
     assert!(made.plan.copies.is_empty());
-    assert!(made.words.contains("n0 4.2 x") && made.words.contains("copied: 0"), "{}", made.words);
+    assert!(
+        made.words.contains("n0 4.2 x") && made.words.contains("copied: 0"),
+        "{}",
+        made.words
+    );
     let few = BalanceBounds {
         most_copies: 20,
         most_bytes: 2 << 20,
     };
     let made = propose_balance(&model, &survey, &carts(), few).unwrap();
-    let copied: u64 = made.plan.batches.iter().map(|batch| batch.copied_bytes).sum();
+    let copied: u64 = made
+        .plan
+        .batches
+        .iter()
+        .map(|batch| batch.copied_bytes)
+        .sum();
     assert!(copied <= 2 << 20);
 }
 
@@ -57,8 +75,14 @@ fn what_is_not_worth_it_is_refused_in_words() {
     // One partition has all of the load.
     let (model, survey) = cluster(6, 6, |at| if at == 0 { 60_000 } else { 0 });
     let why = propose_balance(&model, &survey, &carts(), WIDE).unwrap_err();
-    assert!(why.contains("1 of its partitions are too hot for any node"), "{why}");
+    assert!(
+        why.contains("1 of its partitions are too hot for any node"),
+        "{why}"
+    );
     let mut unsurveyed = survey;
-    unsurveyed.get_mut(&carts()).unwrap().remove(&PartitionId(3));
+    unsurveyed
+        .get_mut(&carts())
+        .unwrap()
+        .remove(&PartitionId(3));
     assert!(propose_balance(&model, &unsurveyed, &carts(), WIDE).is_err());
 }

@@ -69,7 +69,10 @@ fn a_node_that_leads_too_much_is_relieved_after_a_while_and_once() {
         let mut world = skewed(seed, 0);
         let before = ratio(&mut world);
         assert!(before > 1.5, "seed {seed}: {before}");
-        assert!(own_plans(&world).is_empty(), "an operator's plan was just done");
+        assert!(
+            own_plans(&world).is_empty(),
+            "an operator's plan was just done"
+        );
         world.go_on_for_s(QUIET_S + 60);
         let own = own_plans(&world);
         assert_eq!(own.len(), 1, "seed {seed}");

@@ -27,6 +27,8 @@ pub struct Picture {
     pub splits: Vec<SplitBar>,
     /// The first is of the nodes; others may be of partitions.
     pub stages: Vec<Stage>,
+    /// What the first has values of, where it is not the nodes.
+    pub rows: PictureRows,
     pub flows: Vec<Flow>,
     /// What a flow's amount counts, as in `records`.
     pub unit: String,
@@ -34,6 +36,24 @@ pub struct Picture {
     pub sizes: bool,
     /// Names of the nodes; numbers where there are none.
     pub names: Vec<String>,
+}
+
+/// What values are of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PictureRows {
+    #[default]
+    Nodes,
+    Partitions,
+}
+
+impl PictureRows {
+    /// Above the rows.
+    fn heading(self) -> &'static str {
+        match self {
+            Self::Nodes => "node",
+            Self::Partitions => "partition",
+        }
+    }
 }
 
 /// A value for each node, as in `existing before`.

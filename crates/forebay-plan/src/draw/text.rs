@@ -32,6 +32,7 @@ pub fn text(picture: &Picture, width: usize) -> String {
 
 /// A line for each node, a bar for each stage.
 fn bars(out: &mut String, picture: &Picture, width: usize) {
+    let heading = picture.rows.heading();
     let names: Vec<String> = (0..picture.nodes())
         .map(|node| picture.name(node))
         .collect();
@@ -40,14 +41,14 @@ fn bars(out: &mut String, picture: &Picture, width: usize) {
         .map(|name| name.chars().count())
         .max()
         .unwrap_or(0)
-        .max(4);
+        .max(heading.len());
     let stages = picture.stages.len().max(1);
     let values = value_width(picture);
     let bar = (width.saturating_sub(wide) / stages)
         .saturating_sub(values + 3)
         .clamp(4, BAR);
     let column = bar + values + 3;
-    _ = write!(out, "{:wide$}", "node");
+    _ = write!(out, "{heading:wide$}");
     for stage in &picture.stages {
         let title: String = stage.title.chars().take(column - 2).collect();
         _ = write!(out, "  {title:<0$}", column - 2);

@@ -2,7 +2,7 @@
 
 use super::outcome::{InsertPlan, RegionPlan};
 use super::request::Operation;
-use crate::draw::{CostBar, Picture, SplitBar, Stage, short};
+use crate::draw::{CostBar, Picture, PictureRows, SplitBar, Stage, short};
 use crate::{Action, NodePrice};
 
 impl InsertPlan {
@@ -36,6 +36,7 @@ impl InsertPlan {
             flows: Picture::sum_flows(transfers),
             unit: "records".to_owned(),
             sizes: false,
+            rows: PictureRows::Nodes,
             names: region
                 .machine_names
                 .iter()

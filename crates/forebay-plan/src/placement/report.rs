@@ -12,7 +12,7 @@ use super::migrate::{self, Exceeded, Transfer, TransferOrder, migrate};
 use super::replicas::Objective;
 use super::schemes::{self, Scheme};
 use crate::InputError;
-use crate::draw::{Picture, Stage, short, timeline_of_copies};
+use crate::draw::{Picture, PictureRows, Stage, short, timeline_of_copies};
 use crate::plan::Plan;
 
 /// How a placement comes about.
@@ -337,6 +337,7 @@ fn replica_picture(cluster: &Cluster, placement: &Placement) -> Picture {
     stages.push(Stage::new("replicas after", 3, count(placement)));
     Picture {
         stages,
+        rows: PictureRows::Partitions,
         ..Picture::default()
     }
 }

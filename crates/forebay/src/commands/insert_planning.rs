@@ -81,10 +81,8 @@ pub fn plan_insert(
     search: Search,
     context: &Context,
 ) -> anyhow::Result<(Model, InsertProposal)> {
-    let client = cluster.client();
-    client.model_to_plan()?;
-    let survey = client.survey(BTreeSet::from([table.clone()]))?;
-    let (_, model) = client.model()?;
+    let tables = BTreeSet::from([table.clone()]);
+    let (model, survey) = cluster.client().survey_to_plan(&tables)?;
     let bulk = BulkInsert {
         table,
         keys: &sample.keys,

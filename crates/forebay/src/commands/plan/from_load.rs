@@ -43,6 +43,5 @@ pub fn measured(table: &TableName, context: &Context) -> anyhow::Result<(Model, 
     let cluster: std::sync::Arc<ClusterPointers> = context.cluster()?;
     let (_, model) = cluster.client().model()?;
     let all = model.live_tables().map(|(name, _)| name.clone()).collect();
-    let survey = cluster.client().survey(all)?;
-    Ok((model, survey))
+    Ok(cluster.client().survey_to_plan(&all)?)
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use forebay_cluster::planning::loads_of;
 use forebay_cluster::traffic::TrafficWindow;
 use forebay_engine::TableName;
-use forebay_plan::draw::{Picture, Stage, svg, text};
+use forebay_plan::draw::{Picture, PictureRows, Stage, svg, text};
 use forebay_plan::placement::cluster::{Cluster, Input};
 use forebay_plan::placement::replicas::{Objective, objective_value};
 use serde_json::json;
@@ -113,6 +113,7 @@ fn picture(cluster: &Cluster, replicas: &[usize]) -> Picture {
             ),
             Stage::new("load per replica", 2, each.collect()),
         ],
+        rows: PictureRows::Partitions,
         ..Picture::default()
     }
 }

@@ -1,7 +1,7 @@
 //! `forebay plan workload`: loads to plan for, drawn from a distribution.
 
 use clap::Args;
-use forebay_plan::draw::{Picture, Stage, text};
+use forebay_plan::draw::{Picture, PictureRows, Stage, text};
 use forebay_plan::placement::workload::{Distribution, Stream};
 use serde_json::{Value, json};
 
@@ -132,6 +132,7 @@ fn terminal(args: &Workload, load: &[u64]) -> String {
     let picture = Picture {
         lines: vec![line],
         stages: vec![Stage::new("requests", 0, loads)],
+        rows: PictureRows::Partitions,
         ..Picture::default()
     };
     text(&picture, super::WIDTH)
