@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_engine::{Bound, TableName, ValueKind};
+use forebay_engine::{Bound, PartitionId, TableName, ValueKind};
 use forebay_run::Order;
 use forebay_run::hash::KeyHasher;
 
@@ -25,6 +25,8 @@ pub struct LivePlace {
     hasher: KeyHasher,
     /// Side by side, from the beginning of the order.
     routes: Vec<LiveRoute>,
+    /// Where each partition's is among them, by its number.
+    places: Vec<(PartitionId, usize)>,
 }
 
 impl LivePlaces {
@@ -35,11 +37,15 @@ impl LivePlaces {
             let (order, kind) = (options.order, options.value.clone());
             routes.sort_by(|one, other| one.bounds.lower.cmp(&other.bounds.lower));
             let hasher = KeyHasher::new(&name.wire_prefix());
+            let partitions = routes.iter().map(|route| route.partition);
+            let mut places: Vec<_> = partitions.zip(0..).collect();
+            places.sort_unstable();
             let place = LivePlace {
                 order,
                 kind,
                 hasher,
                 routes,
+                places,
             };
             Some((name, place))
         };
@@ -86,6 +92,12 @@ impl LivePlace {
             .routes
             .partition_point(|route| is_below(&route.bounds.lower));
         self.routes.get(at.checked_sub(1)?)
+    }
+
+    /// Where a partition is.
+    pub fn route_of(&self, partition: PartitionId) -> Option<&LiveRoute> {
+        let found = self.places.binary_search_by_key(&partition, |place| place.0);
+        self.routes.get(self.places[found.ok()?].1)
     }
 
     /// Who has what begins at a place.

@@ -2,7 +2,7 @@
 //!
 //! A server that is no node of a cluster never comes here.
 
-use forebay_cluster::LiveRoute;
+use forebay_cluster::LivePlace;
 use forebay_engine::live::{Expiry, LiveTable};
 use forebay_host::ReadLeave;
 use forebay_replica::GroupId;
@@ -28,17 +28,21 @@ struct HeldLeave<'t> {
 }
 
 impl<'t> Leaves<'t> {
-    /// Takes leave of the partition that a key is in, once.
+    /// Takes leave of the partition that a key is in, once. Which that is says the table, by what
+    /// lies where now: routes may not know yet that it was cut.
     fn take(
         &mut self,
         cluster: &Cluster,
-        route: Option<&LiveRoute>,
+        place: Option<&LivePlace>,
         (table, key): (&'t LiveTable, &[u8]),
     ) -> Result<(), CommandError> {
-        let route = route.ok_or(CommandError::Replicas)?;
-        let group = route.group;
+        // Before: what is led elsewhere from here on shows in the end.
+        let routing = table.routing();
+        let partition = table.partition_of(key);
+        let route = partition.zip(place);
+        let route = route.and_then(|(partition, place)| place.route_of(partition));
+        let group = route.ok_or(CommandError::Replicas)?.group;
         if self.held.iter().all(|held| held.group != group) {
-            let routing = table.routing();
             let replicas = cluster.member().replicas();
             let leave = replicas.and_then(|replicas| replicas.host().try_read(group));
             self.held.push(HeldLeave {
@@ -48,11 +52,7 @@ impl<'t> Leaves<'t> {
                 routing,
             });
         }
-        // It may have been cut a moment ago, and the key be another group's.
-        match table.partition_of(key) == Some(route.partition) {
-            true => Ok(()),
-            false => Err(CommandError::Replicas),
-        }
+        Ok(())
     }
 
     /// Whether what was read meanwhile counts.
@@ -106,9 +106,7 @@ impl<'t> View<'t> {
             let Some(table) = table.filter(|table| self.tables.is_replica(table)) else {
                 continue;
             };
-            let place = places.table(name);
-            let route = place.and_then(|place| place.route(key));
-            leaves.take(cluster, route, (table, key))?;
+            leaves.take(cluster, places.table(name), (table, key))?;
             if table.options().expiry != Expiry::Never {
                 self.check_expiry(table, key)?;
             }
@@ -129,8 +127,7 @@ impl<'t> View<'t> {
         let places = cluster.member().live();
         let place = places.table(name);
         for key in keys {
-            let route = place.and_then(|place| place.route(key));
-            leaves.take(cluster, route, (table, key))?;
+            leaves.take(cluster, place, (table, key))?;
         }
         Ok(leaves)
     }
