@@ -96,7 +96,9 @@ impl LivePlace {
 
     /// Where a partition is.
     pub fn route_of(&self, partition: PartitionId) -> Option<&LiveRoute> {
-        let found = self.places.binary_search_by_key(&partition, |place| place.0);
+        let found = self
+            .places
+            .binary_search_by_key(&partition, |place| place.0);
         self.routes.get(self.places[found.ok()?].1)
     }
 

@@ -91,15 +91,13 @@ impl HostShared {
             if is_due {
                 trimmed = now;
             }
-            let all = self.all();
-            let due = all.iter().filter(|group| is_due || group.is_log_short());
+            let groups = self.groups.load_full();
+            let due = groups
+                .values()
+                .filter(|group| is_due || group.is_log_short());
             let here = due.filter(|group| !group.is_halted());
             here.for_each(HostedGroup::trim);
         }
-    }
-
-    fn all(&self) -> Vec<Arc<HostedGroup>> {
-        self.groups.load().values().cloned().collect()
     }
 
     fn is_closed(&self) -> bool {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use forebay_engine::TableName;
 
 use super::{CoordinatorAction, CoordinatorSettings, Step};
-use crate::model::{Rebalance, RequestId};
+use crate::model::{MoveStage, Rebalance, RequestId};
 use crate::planning::{BalanceBounds, BalanceProposal, LoadPeak};
 
 const LOOKS_EACH: Duration = Duration::from_secs(10);
@@ -38,6 +38,8 @@ pub struct Balancing {
     asked: Option<TableName>,
     made: Option<Result<BalanceProposal, String>>,
     quiet_until: Option<Duration>,
+    /// The plan whose end was told last.
+    ended: Option<RequestId>,
     /// What was decided last, for people.
     pub told: Option<String>,
 }
@@ -71,7 +73,9 @@ impl Step<'_> {
             return self.begin_balancing(made);
         }
         let now = self.now.monotonic;
+        self.tell_last_plan();
         let is_quiet = self.balancing.quiet_until.is_some_and(|until| now < until);
+        let is_quiet = is_quiet || self.follows_another();
         let has_looked = self.balancing.looked;
         let has_looked = has_looked.is_some_and(|looked| self.now.since(looked) < LOOKS_EACH);
         if has_looked || is_quiet || self.balancing.asked.is_some() {
@@ -79,6 +83,45 @@ impl Step<'_> {
         }
         self.balancing.looked = Some(now);
         self.look_at_load(most_bytes_an_hour);
+    }
+
+    /// Whether this coordinator is new, and another one's plan may just have ended.
+    fn follows_another(&self) -> bool {
+        let since_ms = self.now.unix_ms.saturating_sub(HOUR_MS);
+        let last = self.model.work.rebalances.last();
+        let is_new = self.now.since(self.took_over) < PAUSE;
+        is_new && last.is_some_and(|plan| plan.begun_unix_ms >= since_ms)
+    }
+
+    /// What became of the last plan, where it is one of here: it may have ended before its end, or
+    /// be another coordinator's.
+    fn tell_last_plan(&mut self) {
+        let Some(last) = self
+            .model
+            .work
+            .rebalances
+            .last()
+            .filter(|plan| is_own(plan))
+        else {
+            return;
+        };
+        let id = &last.request;
+        if self.balancing.ended.as_ref() == Some(id) {
+            return;
+        }
+        let told = match (last.stage, &self.balancing.told) {
+            (MoveStage::Stopped, _) => {
+                let reason = last.reason.as_deref().unwrap_or("it was ended");
+                let (done, all) = (last.done, last.batches);
+                format!("{id} ended with {done} of {all} batches done: {reason}")
+            }
+            (_, None) => {
+                format!("{id} was carried out under the coordinator before, whose log says why")
+            }
+            (_, Some(told)) => told.clone(),
+        };
+        self.balancing.ended = Some(id.clone());
+        self.balancing.told = Some(told);
     }
 
     fn look_at_load(&mut self, most_bytes_an_hour: u64) {

@@ -17,8 +17,8 @@ use crate::version::VersionSummary;
 pub struct CoordinatorSettings {
     /// What a node held that is away for so long comes to others; none: an operator says so.
     pub replace_after: Option<Duration>,
-    /// Load that lies unevenly on the nodes is spread, and at most so many bytes are copied for that
-    /// in an hour; none: an operator does that.
+    /// Load that lies unevenly on the nodes is spread, and at most so many bytes are copied for
+    /// that in an hour; none: an operator does that.
     pub keep_balanced: Option<u64>,
 }
 

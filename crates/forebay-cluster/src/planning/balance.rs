@@ -142,24 +142,32 @@ fn words(model: &Model, table: &TableName, made: &PlaceProposal) -> String {
     let (before, after) = (hottest(&placed.before), hottest(&placed.after));
     format!(
         "{table}: the hottest node's load was {} the mean, and is to be {}; partitions that others come to lead: {}, \
-         replicas that are copied: {} ({} bytes)",
+         replicas that are copied: {} ({} bytes){}",
         before.unwrap_or_default(),
         after.unwrap_or_default(),
         placed.handed_over,
         placed.copies,
-        made.proposal.copied_bytes()
+        made.proposal.copied_bytes(),
+        too_hot(table, made).map_or_else(String::new, |words| format!("; {words}"))
     )
 }
 
 fn next_step(table: &TableName, made: &PlaceProposal) -> String {
+    let more =
+        || format!("forebay plan place {table} --from-load 1m shows what more copies would do");
+    too_hot(table, made).unwrap_or_else(more)
+}
+
+fn too_hot(table: &TableName, made: &PlaceProposal) -> Option<String> {
     let hot = made.partitions.iter().filter(|one| one.cut_at.is_some());
-    match hot.count() {
-        0 => format!("forebay plan place {table} --from-load 1m shows what more copies would do"),
-        count => format!(
-            "{count} of its partitions are too hot for any node: cut them (forebay plan place {table} --from-load 1m \
+    let count = hot.count();
+    let words = || {
+        format!(
+            "partitions that are too hot for any node: {count}; cut them (forebay plan place {table} --from-load 1m \
              tells where)"
-        ),
-    }
+        )
+    };
+    (count > 0).then(words)
 }
 
 #[cfg(test)]

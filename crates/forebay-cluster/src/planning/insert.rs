@@ -108,8 +108,8 @@ impl<'m> KnownTable<'m> {
         if groups.is_empty() {
             return Err(PlanningError::NoLiveTable(table.clone()));
         }
-        if model.work.moving().is_some() {
-            return Err(PlanningError::Moving);
+        if let Some(plan) = model.work.moving() {
+            return Err(PlanningError::Moving(plan.request.clone()));
         }
         let told = survey.get(table).into_iter().flatten();
         let sizes: BTreeMap<PartitionId, PartitionSize> = told

@@ -25,7 +25,7 @@ use thiserror::Error;
 use crate::ids::NodeId;
 use crate::layouts::{listed, longer_lists};
 use crate::model::{
-    Layout, ListChange, Model, MoveBatch, MovePlan, ReplicasChange, Wish, live_replicas,
+    Layout, ListChange, Model, MoveBatch, MovePlan, ReplicasChange, RequestId, Wish, live_replicas,
 };
 use crate::version::VersionSummary;
 
@@ -118,8 +118,11 @@ pub enum PlanningError {
     NoTable(TableName),
     #[error("the cluster has no live table {0}")]
     NoLiveTable(TableName),
-    #[error("another plan is carried out: wait for it (forebay cluster watch), then ask again")]
-    Moving,
+    #[error(
+        "plan {0} is carried out: wait for it (forebay cluster watch), or end it (forebay cluster cancel {0}), then \
+         ask again"
+    )]
+    Moving(RequestId),
     #[error(
         "how much {count} of the partitions of table {table} hold is not known: they have no leader, or it was elected \
          just now; ask again in some seconds, and if that lasts, start the nodes that are down (forebay cluster status)"

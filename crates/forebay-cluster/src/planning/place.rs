@@ -132,8 +132,8 @@ impl<'m> LoadedTable<'m> {
         if groups.is_empty() {
             return Err(PlanningError::NoLiveTable(table.clone()));
         }
-        if model.work.moving().is_some() {
-            return Err(PlanningError::Moving);
+        if let Some(plan) = model.work.moving() {
+            return Err(PlanningError::Moving(plan.request.clone()));
         }
         let of_table = survey.get(table);
         let told = groups.iter().filter_map(|(group, _)| {

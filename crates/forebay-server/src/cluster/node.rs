@@ -97,11 +97,22 @@ impl Cluster {
         reach.is_known_to_lack_majority(now, &others(&map))
     }
 
-    /// Whether this node reaches no majority, while replicas here ask the others who leads.
+    /// Whether a node has answered lately.
+    pub fn reaches(&self, now: Duration, node: NodeId) -> bool {
+        let map = self.map();
+        let peer = map.node(node).map(|node| &node.peer);
+        peer.is_some_and(|peer| self.config.reach.reaches(now, peer))
+    }
+
+    /// Whether this node reaches no majority, as a command has found lately, or is looked for now
+    /// as replicas here ask the others who leads.
     pub fn is_cut_off(&self, now: Duration) -> bool {
         let replicas = self.member.replicas();
         let lacks_leader = replicas.is_some_and(|replicas| replicas.host().lacks_leader());
-        lacks_leader && self.lacks_majority(now)
+        match lacks_leader {
+            true => self.lacks_majority(now),
+            false => self.is_known_to_lack_majority(now),
+        }
     }
 
     /// Waits a while for another map than this, which nodes do not agree about.

@@ -94,6 +94,11 @@ impl Reach {
         self.look(now, others, false)
     }
 
+    /// Whether a node has answered within the last second. All are asked while somebody looks.
+    pub fn reaches(&self, now: Duration, peer: &HostPort) -> bool {
+        self.answered.of(peer).get() >= Some(now.saturating_sub(ANSWERS_WITHIN))
+    }
+
     fn look(&self, now: Duration, others: &[&HostPort], may_begin: bool) -> bool {
         let Some(asker) = &self.asker else {
             return false;
@@ -119,9 +124,7 @@ impl Reach {
         if now.saturating_sub(looks.since) < ANSWERS_WITHIN {
             return false;
         }
-        let from = now.saturating_sub(ANSWERS_WITHIN);
-        let answered = |peer: &&&HostPort| self.answered.of(peer).get() >= Some(from);
-        let reached = 1 + others.iter().filter(answered).count();
+        let reached = 1 + others.iter().filter(|peer| self.reaches(now, peer)).count();
         2 * reached <= others.len() + 1
     }
 }

@@ -309,14 +309,10 @@ impl ClusterArgs {
         let log_kept_bytes = self.kept_log.unwrap_or(LOG_KEPT_BYTES);
         let sizes = (config.live_memory_bytes, log_kept_bytes);
         let replicas = replicas(context, &store, commands.clone(), from, sizes)?;
-        let settings = CoordinatorSettings {
-            replace_after: self.replace_after,
-            keep_balanced: self.keep_balanced,
-        };
         let handle = NodeHandle::new(NodeParts {
             identity,
             who,
-            settings,
+            settings: self.settings(),
             catalog,
             peers,
             replicas: Some(replicas.clone()),
@@ -339,6 +335,13 @@ impl ClusterArgs {
             versions,
             replicas,
         })
+    }
+
+    fn settings(&self) -> CoordinatorSettings {
+        CoordinatorSettings {
+            replace_after: self.replace_after,
+            keep_balanced: self.keep_balanced,
+        }
     }
 
     fn served_by(

@@ -7,6 +7,7 @@ use forebay_host::GroupFacts;
 use forebay_replica::GroupId;
 
 use super::commons::{ReplicaCommons, ReplicaPlace, ReplicaStanding};
+use super::traffic::CountedReplica;
 use crate::reports::{GroupReport, Lead, ReplicaProblem, Stranded};
 
 impl ReplicaCommons {
@@ -91,11 +92,25 @@ impl ReplicaCommons {
             let running = self.running.lock();
             let groups = running.iter().filter_map(|(group, replica)| {
                 let counted = counted.get(&(&replica.table, replica.partition))?;
-                Some((*group, *counted))
+                Some(CountedReplica {
+                    group: *group,
+                    counted: *counted,
+                    is_there: self
+                        .host
+                        .facts(*group)
+                        .is_some_and(|facts| is_there(&facts)),
+                })
             });
             groups.collect()
         });
     }
+}
+
+/// Whether a replica that knows who leads has applied all that it knows to be decided, of this
+/// term, too.
+fn is_there(facts: &GroupFacts) -> bool {
+    let applied = facts.applied;
+    facts.leader.is_some() && applied.term == facts.term && applied.index >= facts.committed
 }
 
 /// How far a replica is that knows nobody who leads.

@@ -54,10 +54,7 @@ impl Asker<'_> {
                 false => Lead::Unknown(words.to_owned()),
             };
         }
-        if self.leads_away(spot, attempt > 0) {
-            return Lead::CutOff(cut_off(&map));
-        }
-        let others: Vec<NodeId> = match known {
+        let mut others: Vec<NodeId> = match known {
             Some(leader) => vec![leader],
             None => {
                 let is_available = |id| map.node(id).is_some_and(|node| node.is_available);
@@ -67,6 +64,13 @@ impl Asker<'_> {
                 there
             }
         };
+        if self.leads_away(spot, attempt > 0) {
+            // The partition may have a majority among the few; they are asked once.
+            others.retain(|node| self.cluster.reaches(self.now(), *node));
+            if attempt >= others.len() {
+                return Lead::CutOff(cut_off(&map));
+            }
+        }
         let at = attempt % others.len().max(1);
         let Some(node) = others.get(at).and_then(|id| map.node(*id)) else {
             return Lead::Unknown("no other node has a replica of the partition".to_owned());
@@ -91,7 +95,7 @@ impl Asker<'_> {
     /// Whether a client that knows of other nodes is to ask one of them. Nothing was sent anywhere.
     /// Which nodes answer is looked at where there is reason to, or somebody looks already.
     fn leads_away(&self, spot: &LiveSpot, has_reason: bool) -> bool {
-        let now = self.work.shared.store.clock().monotonic();
+        let now = self.now();
         let others_may_lead = spot.nodes.len() > 1 || !spot.nodes.contains(&self.map.me);
         self.work.client.port.is_clustered()
             && others_may_lead
@@ -99,6 +103,10 @@ impl Asker<'_> {
                 true => self.cluster.lacks_majority(now),
                 false => self.cluster.is_known_to_lack_majority(now),
             }
+    }
+
+    fn now(&self) -> Duration {
+        self.work.shared.store.clock().monotonic()
     }
 
     /// Whether the client wants to read what follows, and that is here, and well.

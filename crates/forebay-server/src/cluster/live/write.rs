@@ -202,7 +202,7 @@ impl PartWrite<'_> {
                 return Ok(answer);
             }
             waits += 1;
-            if waits >= SLOW_LOOKS && self.is_cut_off(clock.monotonic()) {
+            if waits >= SLOW_LOOKS && self.is_cut_off_from(asked, clock.monotonic()) {
                 return Err("did not answer, and no majority of the cluster's nodes does");
             }
             looks = match self.is_led_by_another(asked) {
@@ -215,9 +215,12 @@ impl PartWrite<'_> {
         }
     }
 
-    fn is_cut_off(&self, now: Duration) -> bool {
+    /// Whether the client is better off with another node than with this one, which reaches neither
+    /// the node that was asked nor a majority.
+    fn is_cut_off_from(&self, asked: NodeId, now: Duration) -> bool {
+        let cluster = self.asker.cluster;
         let is_clustered = self.asker.work.client.port.is_clustered();
-        is_clustered && self.asker.cluster.lacks_majority(now)
+        is_clustered && cluster.lacks_majority(now) && !cluster.reaches(now, asked)
     }
 
     /// Whether the replica here knows of a leader on another node.
