@@ -23,6 +23,9 @@ PAUSE_S = 0.01
 REFUSED = ("NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN", "MOVED", "LOADING")
 # The one of the cluster is none of the other.
 FAILED = (redis.RedisError, RedisClusterException)
+# What the client was about to do may have been sent, and the next one needs another connection: a
+# client that went on would have many more writes of which nobody knows.
+GONE = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 KINDS = ["get", "get", "get", "set", "set", "cas", "del"]
 
 
@@ -57,7 +60,7 @@ class Recorder(threading.Thread):
                 continue
             try:
                 self.once(client)
-            except (redis.ConnectionError, redis.TimeoutError):
+            except GONE:
                 with contextlib.suppress(Exception):
                     client.close()
                 client = None
@@ -78,7 +81,7 @@ class Recorder(threading.Thread):
             result = ask(client, kind, key, args)
         except FAILED as error:
             self.failed(kind, key, args, begin, error)
-            if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
+            if isinstance(error, GONE):
                 raise
             return
         self.answered += kind != "get"

@@ -11,6 +11,8 @@ from collections import defaultdict
 
 # More ways than this are not followed: a test's history is to have fewer uncertain operations.
 MOST_WAYS = 200_000
+# Of so many keys one may have too many uncertain operations to be checked.
+MOST_UNCHECKED = 8
 # Stands for values that nobody has seen.
 UNSEEN = "(unseen)"
 
@@ -81,6 +83,10 @@ def steps(operations):
     return [(is_end, place) for _, is_end, place in sorted(events)]
 
 
+class TooUncertain(ValueError):
+    """There are more ways in which uncertain operations may have been done than can be tried."""
+
+
 class Search:
     """Follows all ways in which one server may have done the operations. A way is the value, and
     which of the operations that are under way were done."""
@@ -116,7 +122,7 @@ class Search:
             seen.update(new)
             left += new
             if len(seen) > MOST_WAYS:
-                raise ValueError("too many uncertain operations on one key to be checked")
+                raise TooUncertain("too many uncertain operations on one key to be checked")
         self.under_way.discard(place)
         self.ways = found
 
@@ -143,7 +149,17 @@ def violations(history):
     keys = defaultdict(list)
     for key, operation in history:
         keys[key].append(operation)
-    found = {key: violation(operations) for key, operations in keys.items()}
+    found, unchecked = {}, []
+    for key, operations in keys.items():
+        try:
+            found[key] = violation(operations)
+        except TooUncertain:
+            unchecked.append(key)
+            # One of many may be so where nodes take long to come back; then the others tell.
+            if len(unchecked) > max(len(keys) // MOST_UNCHECKED, 1) or len(keys) == 1:
+                raise
+    if unchecked:
+        print(f"of {len(keys)} keys not checked, too many uncertain operations: {unchecked}")
     return {key: why for key, why in found.items() if why}
 
 

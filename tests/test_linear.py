@@ -2,9 +2,10 @@
 
 import math
 
+import linear
 import pytest
 from beside_redis import dice_of_test
-from linear import Operation, does, violation, violations
+from linear import Operation, TooUncertain, does, violation, violations
 
 NEVER = math.inf
 
@@ -82,6 +83,19 @@ def test_bad_histories_are_found(name):
 def test_keys_are_judged_by_themselves():
     history = [("x", put("a", 0, 1)), ("y", get("a", 2, 3)), ("x", get("a", 2, 3))]
     assert list(violations(history)) == ["y"]
+
+
+def test_one_key_of_several_may_have_too_many_uncertain_operations(monkeypatch, capsys):
+    monkeypatch.setattr(linear, "MOST_WAYS", 100)
+    doubtful = [put(f"{number}", 0) for number in range(12)]
+    doubtful += [get(f"{number}", 0, 6) for number in range(12)]
+    with pytest.raises(TooUncertain):
+        violations([("a", one) for one in doubtful])
+    wrong = [("b", put("x", 0, 1)), ("b", get("y", 2, 3))]
+    assert list(violations([("a", one) for one in doubtful] + wrong)) == ["b"]
+    assert "not checked" in capsys.readouterr().out
+    with pytest.raises(TooUncertain):
+        violations([(key, one) for key in "acd" for one in doubtful] + wrong)
 
 
 def random_history(dice, count):
