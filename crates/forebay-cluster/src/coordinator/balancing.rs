@@ -65,6 +65,8 @@ impl Step<'_> {
             return;
         };
         if self.model.work.moving().is_some() {
+            // What was planned meanwhile is about what was.
+            (self.balancing.asked, self.balancing.made) = (None, None);
             self.balancing.hot_looks = 0;
             self.balancing.quiet_until = Some(self.now.monotonic + PAUSE);
             return;
