@@ -140,7 +140,7 @@ pub fn cluster(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-/// The map, and whether the node is cut off from a majority of them.
+/// The map, and whether the node is cut off from a majority of the nodes.
 fn map_of(call: &SessionCall<'_>) -> Result<(Arc<ClusterMap>, bool), CommandError> {
     match &call.shared.cluster {
         Some(cluster) if call.session.client.port.is_clustered() => {

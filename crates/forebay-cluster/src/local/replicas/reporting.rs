@@ -92,16 +92,17 @@ impl ReplicaCommons {
             let running = self.running.lock();
             let groups = running.iter().filter_map(|(group, replica)| {
                 let counted = counted.get(&(&replica.table, replica.partition))?;
-                Some(CountedReplica {
-                    group: *group,
-                    counted: *counted,
-                    is_there: self
-                        .host
-                        .facts(*group)
-                        .is_some_and(|facts| is_there(&facts)),
-                })
+                Some((*group, *counted))
             });
-            groups.collect()
+            let groups: Vec<_> = groups.collect();
+            // A replica's lock comes before all others.
+            drop(running);
+            let replicas = groups.into_iter().map(|(group, counted)| CountedReplica {
+                group,
+                counted,
+                is_there: self.host.facts(group).is_some_and(|facts| is_there(&facts)),
+            });
+            replicas.collect()
         });
     }
 }
