@@ -60,7 +60,7 @@ def sizes(axes, found: list) -> None:
 
 
 def skews(axes, found: list) -> None:
-    case = insert_times.main_case(found)
+    case = next(row for row in found if row["part"] == "skew")
     same = [row for row in found if row["part"] in ("size", "skew") and row["rows"] == case["rows"] and row["base"] == case["base"]]
     kinds = [kind for kind in insert_times.KINDS if any(row["kind"] == kind for row in same)]
     grouped(axes, kinds, {way: [insert_times.seconds_of(same, kind=kind, way=way) for kind in kinds] for way in insert_times.RUNS})
@@ -80,8 +80,9 @@ def grouped(axes, groups: list, ways: dict) -> None:
 
 
 def scaled(axes, found: list) -> None:
-    case = insert_times.main_case(found)
-    these = [row for row in found if row["part"] == "nodes" or (row["part"] == "size" and row["rows"] == case["rows"])]
+    case = next(row for row in found if row["part"] == "nodes")
+    each = case["rows"] // case["nodes"]
+    these = [row for row in found if row["part"] in ("nodes", "size") and row["rows"] == each * row["nodes"]]
     for way in insert_times.RUNS:
         curve(axes, way, [(row["nodes"], row["seconds"]) for row in these if row["way"] == way])
     axes.set_ylim(bottom=0)
