@@ -82,6 +82,11 @@ test-failovers: ## 50 failovers of a live table under three client libraries, te
 	scripts/setup test cargo build --release --locked -p forebay
 	FOREBAY=$(RELEASE_BINARY) $(PYTHON) tests/failovers.py --results bench/results/$$(date +%F)-live-failovers.md $(ARGS)
 
+.PHONY: test-kills
+test-kills: ## 40 kills of nodes while plans of every kind are carried out, a quarter of an hour; not part of `make test` (ARGS='--kills 6 --seed 1')
+	scripts/setup test cargo build --release --locked -p forebay
+	FOREBAY=$(RELEASE_BINARY) FOREBAY_TEST_LIMIT_S=300 $(PYTHON) tests/kills.py --results bench/results/$$(date +%F)-plans-killed.md $(ARGS)
+
 # Of the replicas' simulator; the slower ones run fewer.
 SEEDS ?= 100000
 SEED_RUNS := sim_tests::runs::all_holds_with_every_seed

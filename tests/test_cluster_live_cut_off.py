@@ -191,20 +191,46 @@ def test_clients_leave_a_node_that_is_cut_off(made, is_coordinator):
                     assert client.get(name) is None, "appeared"
 
 
-def lead_alone(made, pair):
-    """Whether neither is the coordinator, and one leads what the other has no replica of."""
+def lead_alone(made, with_coordinator, pair):
+    """Whether one leads what the other has no replica of; and whether one is the coordinator."""
     led, held = made.leaders(made.nodes[0]), held_by(made, *pair)
     of_one = [leader in pair and len(held[place]) == 1 for place, leader in enumerate(led)]
-    return made.coordinator() not in pair and any(of_one)
+    return (made.coordinator() in pair) == with_coordinator and any(of_one)
 
 
-def test_clients_leave_nodes_that_are_cut_off_together(made_of_five):
+def coordinators(nodes):
+    """Whom each takes for the coordinator."""
+    return [json.loads(node.ask("/v1/cluster")[1]).get("coordinator") for node in nodes]
+
+
+def check_new_client(made, struck, tag):
+    """The coordinator is one of the many, and clients that come now find their way."""
+    others = made.others(*struck)
+    names = {node.name for node in others}
+    wait_for(
+        lambda: names.issuperset(coordinators(others)), lambda: f"{coordinators(others)}", 30
+    )
+
+    def finds():
+        try:
+            with others[0].cluster_client(socket_timeout=CLIENT_LIMIT_S) as client:
+                return client.set(f"t:{{{tag}}}found", 1)
+        except FAILED:
+            return False
+
+    wait_for(finds, "a client finds its way", 15)
+
+
+@pytest.mark.parametrize("with_coordinator", [False, True])
+def test_clients_leave_nodes_that_are_cut_off_together(made_of_five, with_coordinator):
     made = made_of_five
     made.wait_whole()
-    struck = next(filter(partial(lead_alone, made), combinations(made.nodes, 2)))
+    fits = partial(lead_alone, made, with_coordinator)
+    struck = next(filter(fits, combinations(made.nodes, 2)))
     # Later on nodes that are away are left out of what is told.
     held = held_by(made, *struck)
     ended = resume_without(made, *struck)
+    check_new_client(made, struck, ended[0].tag)
     for place, holders in enumerate(held):
         key = f"t:{{{made.tags[place]}}}at-the-cut-off"
         for node in struck:

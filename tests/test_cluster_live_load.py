@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 import redis
 from harness import wait_for
+from histories import is_refused
 
 SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
 LIVE = ["--mode", "live", "--durability", "os"]
@@ -129,9 +130,10 @@ class Counting:
                         self.certain[name] += 1
                         self.done += 1
                 except redis.RedisError as error:
-                    if "nothing was written" not in str(error) and "LOADING" not in str(error):
+                    if not is_refused(str(error), error):
                         with self.lock:
                             self.perhaps[name] += 1
+                    time.sleep(0.01)
 
     def __enter__(self):
         for thread in self.threads:

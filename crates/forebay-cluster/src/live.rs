@@ -92,6 +92,15 @@ pub struct LiveRoute {
     pub group: GroupId,
     /// Whoever led when last heard of, then the one that is to lead, then the others.
     pub nodes: Vec<NodeId>,
+    /// What is being cut off it: whoever has the cut already finds keys there.
+    pub half: Option<HalfRoute>,
+}
+
+/// The right half of a partition that is being cut, on the nodes of the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HalfRoute {
+    pub partition: PartitionId,
+    pub group: GroupId,
 }
 
 /// What a node is to have by a model.
@@ -262,6 +271,10 @@ fn route(group: &GroupEntry, wanted: &[NodeId], leaders: &BTreeMap<GroupId, Node
         epoch: group.epoch,
         group: group.group,
         nodes,
+        half: group.splits_off.as_ref().map(|planned| HalfRoute {
+            partition: planned.half.partition,
+            group: planned.half.group,
+        }),
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Beat {
     /// It is about to stop.
     pub leaving: bool,
     pub free_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brought_per_s: Option<u64>,
     /// What is wrong there, for people.
     pub problems: Vec<String>,
     /// Whom it knows to be suspected.
@@ -45,6 +47,23 @@ pub struct Beat {
     /// Up to where it knows which nodes lead.
     #[serde(default)]
     pub leaders_known: LeadersMark,
+}
+
+/// What a node tells of its disk, and of how fast things come there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeRoom {
+    pub free_bytes: Option<u64>,
+    /// Bytes a second, lately, while something was brought.
+    pub brought_per_s: Option<u64>,
+}
+
+impl Beat {
+    pub fn room(&self) -> NodeRoom {
+        NodeRoom {
+            free_bytes: self.free_bytes,
+            brought_per_s: self.brought_per_s,
+        }
+    }
 }
 
 /// Up to where a node knows who leads: the coordinator's term, and a number of its.

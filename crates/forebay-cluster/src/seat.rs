@@ -5,6 +5,10 @@
 //! gets it. Nothing depends on there being one holder only: what a coordinator writes is
 //! conditional on the head that it read, and a new one raises the head's term first.
 //!
+//! A holder that most nodes are silent to may be cut off from them, and reach the catalog all the
+//! same. It offers the seat and goes on: who hears nothing of it may take the seat at once. Where
+//! those nodes are dead nobody takes it, and nothing has changed.
+//!
 //! A client that asks for something rings: it rewrites the document with another `bell`. The holder
 //! notices when it renews, so that being asked costs an idle coordinator no request of its own.
 
@@ -15,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalog::{Catalog, SeenTag, Written};
 use crate::ids::{ClusterId, HostPort, NodeName};
 use crate::model::{parsed_as, written};
-use crate::time::{Now, SEAT_LEASE, SEAT_RENEWAL};
+use crate::time::{BEAT_LOST, Now, SEAT_LEASE, SEAT_RENEWAL};
 
 /// Between two looks of who wants the seat.
 const LOOK: Duration = Duration::from_millis(2500);
@@ -59,6 +63,9 @@ pub struct SeatDocument {
     pub released: bool,
     /// Changed by who wants requests to be looked at.
     pub bell: u64,
+    /// Most nodes are silent to the holder: a node that hears nothing of it may take the seat.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub offered: bool,
 }
 
 impl SeatDocument {
@@ -103,6 +110,7 @@ pub struct Seat {
     busy: Option<Busy>,
     next_look: Duration,
     retired: bool,
+    offered: bool,
 }
 
 #[derive(Debug)]
@@ -111,6 +119,8 @@ struct Known {
     seen: SeenTag,
     /// When the holder was first seen to have done this.
     since: Duration,
+    /// When this process was first seen to be the holder.
+    met: Duration,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -139,6 +149,7 @@ impl Seat {
                 renewal: 0,
                 released: false,
                 bell: 0,
+                offered: false,
             },
             state: SeatState::Watching,
             known: None,
@@ -146,6 +157,7 @@ impl Seat {
             busy: None,
             next_look: Duration::ZERO,
             retired: false,
+            offered: false,
         }
     }
 
@@ -163,6 +175,11 @@ impl Seat {
     /// it is free.
     pub fn want(&mut self, wanted: bool) {
         self.wanted = wanted;
+    }
+
+    /// Says whether the holder should offer the seat to nodes that hear nothing of it.
+    pub fn offer(&mut self, offered: bool) {
+        self.offered = offered;
     }
 
     /// Gives the seat up for good: this node stops.
@@ -229,9 +246,17 @@ impl Seat {
             Some(known) if !document.is_renewed(&known.document) => known.since,
             _ => now.monotonic,
         };
+        let met = match &self.known {
+            Some(known) if document.incarnation == known.document.incarnation => known.met,
+            _ => now.monotonic,
+        };
         let is_old_self =
             document.holder == self.me.holder && document.peer == self.me.peer && !is_mine;
-        let is_free = document.released || is_old_self || now.since(since) >= SEAT_LEASE;
+        // This node wants the seat, so it hears nothing of the holder. Where it has just learnt who
+        // that is it tries to reach it first.
+        let is_offered = document.offered && now.since(met) >= BEAT_LOST;
+        let is_free =
+            document.released || is_old_self || is_offered || now.since(since) >= SEAT_LEASE;
         if is_free && self.wanted && !self.retired && !self.is_held() {
             self.put(now, document.bell, Some(seen.clone()), actions);
         }
@@ -239,6 +264,7 @@ impl Seat {
             document,
             seen,
             since,
+            met,
         });
     }
 
@@ -260,6 +286,7 @@ impl Seat {
             document,
             seen,
             since: now.monotonic,
+            met: now.monotonic,
         });
         match (&mut self.state, released) {
             (_, true) => self.lose_unless(false, actions),
@@ -286,7 +313,10 @@ impl Seat {
         }
         match self.state {
             SeatState::Holding { renewed, bell } => {
-                let is_due = now.since(renewed) >= SEAT_RENEWAL || self.retired;
+                let is_told = |known: &Known| known.document.offered == self.offered;
+                let is_due = now.since(renewed) >= SEAT_RENEWAL
+                    || self.retired
+                    || !self.known.as_ref().is_some_and(is_told);
                 match &self.known {
                     Some(known) if is_due => {
                         let seen = Some(known.seen.clone());
@@ -310,6 +340,7 @@ impl Seat {
         let document = SeatDocument {
             renewal: self.me.renewal + 1,
             released: self.retired,
+            offered: self.offered,
             bell,
             ..self.me.clone()
         };

@@ -61,6 +61,9 @@ pub struct NodeStatus {
     /// Whether it holds parts of tables, or is to.
     pub holds: bool,
     pub free_bytes: Option<u64>,
+    /// Bytes that came in a second lately, while something was brought there.
+    #[serde(default)]
+    pub brought_per_s: Option<u64>,
     pub problems: Vec<String>,
 }
 
@@ -271,7 +274,8 @@ impl NodeStatus {
             listen: node.listen.clone(),
             serves: heard.map(|heard| heard.serves),
             holds,
-            free_bytes: heard.and_then(|heard| heard.free_bytes),
+            free_bytes: heard.and_then(|heard| heard.room.free_bytes),
+            brought_per_s: heard.and_then(|heard| heard.room.brought_per_s),
             problems: heard.map_or_else(Vec::new, |heard| heard.problems.clone()),
         }
     }
@@ -492,12 +496,15 @@ fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> Vec<
             .or_default()
             .push(&table.table);
     }
-    let count = holders(model).len();
+    let count = match holders(model).len() {
+        1 => "1 node holds".to_owned(),
+        count => format!("{count} nodes hold"),
+    };
     for (wanted, tables) in few {
         let names: Vec<String> = tables.iter().take(5).map(ToString::to_string).collect();
         let more = if tables.len() > 5 { ", ..." } else { "" };
         problems.push(format!(
-            "{}{more}: {wanted} replicas are wanted, and {count} nodes hold tables: start more, and forebay cluster add those that hold nothing",
+            "{}{more}: {wanted} replicas are wanted, and {count} tables: start more, and forebay cluster add those that hold nothing",
             names.join(", ")
         ));
     }

@@ -60,6 +60,9 @@ pub trait Versions: Debug + Send + Sync {
 
     /// Bytes that are free on the disk.
     fn free_bytes(&self) -> Option<u64>;
+
+    /// Bytes that came in a second lately, while something was brought; `None`: nothing was yet.
+    fn brought_per_s(&self) -> Option<u64>;
 }
 
 /// Where manifests are read for the coordinator.

@@ -181,7 +181,8 @@ fn next_leader(
 }
 
 /// A learner that is close becomes a voter; an old one leaves with it: never a voter more than are
-/// wanted.
+/// wanted. But a lone voter, which leads, stays until the new one does: a group whose leader has
+/// left waits for an election.
 fn promotion(
     wanted: &WantedPeers,
     members: &Membership,
@@ -193,7 +194,7 @@ fn promotion(
             && standing.active.contains(peer)
     };
     let promoted = wanted.ready().find(is_due)?;
-    if members.voters.len() < wanted.replicas {
+    if members.voters.len() < wanted.replicas || members.voters.len() == 1 {
         return Some(vec![Change::Promote(promoted)]);
     }
     let old = leaving(wanted, members, standing).next()?;
@@ -311,11 +312,9 @@ mod tests {
             step(1, &to, &of, &all),
             Some(SteeringStep::HandOver(PeerId(2)))
         );
-        assert_eq!(step(2, &to, &of, &all), Some(swap.clone()));
+        assert_eq!(step(2, &to, &of, &all), Some(swap));
         // Nobody that stays can lead.
         assert_eq!(step(1, &to, &of, &[1, 4]), None, "no majority either");
-        let (to, of) = (wanted(&[4], 1), members(&[1], &[4]));
-        assert_eq!(step(1, &to, &of, &all), Some(swap));
         // Who stays has the group become what is wanted before another leads.
         let (to, of) = (wanted(&[1, 2, 3], 3), members(&[1, 2, 3, 4], &[]));
         let removal = SteeringStep::Change(vec![Remove(PeerId(4))]);
@@ -325,6 +324,22 @@ mod tests {
             step(3, &to, &of, &all),
             Some(SteeringStep::HandOver(PeerId(1)))
         );
+    }
+
+    #[test]
+    fn a_lone_voter_hands_over_before_it_leaves() {
+        let (to, all) = (wanted(&[4], 1), standing(&[1, 4]));
+        let step = |me: u64, of: &Membership| next_step(PeerId(me), &to, of, &all);
+        let promoted = SteeringStep::Change(vec![Promote(PeerId(4))]);
+        assert_eq!(step(1, &members(&[1], &[4])), Some(promoted));
+        let both = members(&[1, 4], &[]);
+        assert_eq!(step(1, &both), Some(SteeringStep::HandOver(PeerId(4))));
+        let removed = SteeringStep::Change(vec![Remove(PeerId(1))]);
+        assert_eq!(step(4, &both), Some(removed));
+        assert_eq!(step(4, &members(&[4], &[])), None);
+        let silent = standing(&[1]);
+        let of = members(&[1], &[4]);
+        assert_eq!(next_step(PeerId(1), &to, &of, &silent), None);
     }
 
     #[test]

@@ -133,6 +133,13 @@ impl ToldSteps {
         if known.is_some_and(|known| (&known.0, known.1) == (&request, stage)) {
             return;
         }
+        // The stage before is over, whatever was told of it.
+        if let Some((before, _, told)) = known
+            && *before == request
+            && stage != LoadStage::Stopped
+        {
+            drawing.advance(load.draft.bytes.saturating_sub(*told));
+        }
         self.loaded = Some((request, stage, 0));
         match stage {
             LoadStage::Bringing => {

@@ -75,6 +75,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
         "t" | "tb" | "tib" => 40,
+        other if other.starts_with(['.', ',']) => {
+            return Err(format!(
+                "'{text}' is no whole number: take a smaller unit, as 1536M for 1.5G"
+            ));
+        }
         other => return Err(format!("'{other}' is not a unit of size: use k, M, G or T")),
     };
     number

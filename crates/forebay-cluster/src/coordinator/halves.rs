@@ -83,9 +83,11 @@ impl Step<'_> {
                 .max(group.partition)
         });
         let newest = ids.max().unwrap_or(group.partition);
+        let leading = self.groups.leading(group.group);
         let mut whole = group.clone();
         whole.plan_half(
             at.clone(),
+            leading.map(|leading| leading.node),
             HalfIds {
                 partition: PartitionId(newest.0 + 1),
                 group: GroupId(next),

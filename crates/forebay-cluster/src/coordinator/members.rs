@@ -6,11 +6,14 @@ use std::time::Duration;
 use crate::bugs::{Bug, is_planted};
 use crate::formats::speaks_not;
 use crate::ids::{NodeId, NodeName};
-use crate::message::{Beat, BeatReply, Introduction, LeadersMark, Readiness};
+use crate::message::{Beat, BeatReply, Introduction, LeadersMark, NodeRoom, Readiness};
 use crate::model::{Model, NodeEntry, NodeState, RolloutId};
 use crate::time::{BEAT, BEAT_LOST, NODE_LEASE, Now};
 
 use super::{Coordinator, CoordinatorAction, State, Step};
+
+/// A coordinator that was stopped for a moment hears of nobody at first.
+const HEARS_FEW_FOR: Duration = Duration::from_secs(2);
 
 /// What a node said last.
 #[derive(Debug)]
@@ -21,7 +24,7 @@ pub struct Heard {
     pub holds: u64,
     pub rollouts: BTreeMap<RolloutId, Readiness>,
     pub moving: Option<Readiness>,
-    pub free_bytes: Option<u64>,
+    pub room: NodeRoom,
     pub problems: Vec<String>,
     leaving: bool,
     seq: u64,
@@ -45,6 +48,12 @@ impl Coordinator {
     /// What nodes said last, by their numbers.
     pub fn heard(&self) -> &BTreeMap<NodeId, Heard> {
         &self.heard
+    }
+
+    /// Whether most nodes have been silent to it for some time: another node may hear more of them.
+    pub fn hears_few(&self, now: Now) -> bool {
+        let since = self.hears_few_since;
+        since.is_some_and(|since| now.since(since) >= HEARS_FEW_FOR)
     }
 
     /// The answers to all who wait, of a coordinator that is none any more.
@@ -165,6 +174,7 @@ impl Coordinator {
             self.groups.restarted(id);
         }
         self.is_due |= self.groups.hear(now, id, &beat.groups);
+        let room = beat.room();
         let heard = Heard {
             incarnation: beat.who.incarnation,
             at: now.monotonic,
@@ -172,7 +182,7 @@ impl Coordinator {
             holds: beat.holds,
             rollouts: beat.rollouts,
             moving: beat.moving,
-            free_bytes: beat.free_bytes,
+            room,
             problems: beat.problems,
             leaving: beat.leaving,
             seq: beat.seq,
@@ -194,6 +204,11 @@ impl Coordinator {
             return;
         };
         self.suspects = suspects(&standing.model, &self.heard, self.took_over, now);
+        let hears_few = hears_few(&standing.model, &self.heard, now);
+        self.hears_few_since = match hears_few {
+            true => self.hears_few_since.or(Some(now.monotonic)),
+            false => None,
+        };
         for id in self.heard.keys().copied().collect::<Vec<_>>() {
             self.answer_one(now, id, actions);
         }
@@ -423,6 +438,20 @@ fn suspects(
         None => now.since(took_over) >= BEAT_LOST,
     });
     silent.map(|node| node.id).collect()
+}
+
+/// Whether fewer than half of the nodes send heartbeats, of those that have not left.
+fn hears_few(model: &Model, heard: &BTreeMap<NodeId, Heard>, now: Now) -> bool {
+    let is_there = |node: &&NodeEntry| !matches!(node.state, NodeState::Left { .. });
+    let is_heard = |node: &NodeEntry| {
+        let heard = heard.get(&node.id);
+        heard.is_some_and(|heard| now.since(heard.at) < BEAT_LOST)
+    };
+    let there = model.all_nodes().filter(is_there).map(is_heard);
+    let (all, heard) = there.fold((0, 0), |(all, heard), is_heard| {
+        (all + 1, heard + usize::from(is_heard))
+    });
+    2 * heard < all
 }
 
 /// Nodes that do not take part, and when they are known to be that.

@@ -79,6 +79,8 @@ pub struct Coordinator {
     loads: LoadWatch,
     /// Nodes that are silent.
     suspects: BTreeSet<NodeId>,
+    /// Since when most nodes are silent.
+    hears_few_since: Option<Duration>,
     took_over: Duration,
     names: u64,
     /// The newest revision that somebody knows of.
@@ -182,6 +184,7 @@ impl Coordinator {
             groups: GroupWatch::default(),
             loads: LoadWatch::default(),
             suspects: BTreeSet::new(),
+            hears_few_since: None,
             took_over: now.monotonic,
             names: 0,
             newest: 0,

@@ -390,7 +390,10 @@ impl Step<'_> {
             ));
         };
         let name = &entry.name;
-        let free = self.heard.get(&node).and_then(|heard| heard.free_bytes);
+        let free = self
+            .heard
+            .get(&node)
+            .and_then(|heard| heard.room.free_bytes);
         match free {
             Some(free) if free < bytes.saturating_add(SPARE_BYTES) => Err(format!(
                 "node {name} is to bring {bytes} bytes, {free} are free, and {SPARE_BYTES} are to be left: make room, \

@@ -116,6 +116,7 @@ impl Led {
             moving: None,
             leaving: false,
             free_bytes: None,
+            brought_per_s: None,
             problems: Vec::new(),
             suspects: BTreeSet::new(),
             groups: Vec::new(),

@@ -433,6 +433,10 @@ impl Versions for LocalVersions {
         let cache = self.cache();
         cache.disk().free_bytes(cache.root()).ok().flatten()
     }
+
+    fn brought_per_s(&self) -> Option<u64> {
+        self.bringer.throttle().measured_bytes_per_s()
+    }
 }
 
 impl StagedFiles for LocalVersions {

@@ -9,6 +9,8 @@ use forebay_engine::{Bound, Bounds, PartitionId};
 use forebay_host::cut_place;
 use forebay_replica::{GroupId, SplitEntry};
 
+use crate::ids::NodeId;
+
 use super::groups::{CutFrom, GroupEntry, PeerEntry, PeerState, PlannedHalf};
 
 /// What a half is to be.
@@ -44,8 +46,10 @@ impl PlannedHalf {
 }
 
 impl GroupEntry {
-    /// Plans a cut. REQUIRES: the place lies within the partition, and its peers are settled.
-    pub fn plan_half(&mut self, at: Bound, ids: HalfIds) {
+    /// Plans a cut. Of the half that is to come the peer on the node `first` stands for election
+    /// first: who leads the whole leads it then, too, and finds commands that are on their way.
+    /// REQUIRES: the place lies within the partition, and its peers are settled.
+    pub fn plan_half(&mut self, at: Bound, first: Option<NodeId>, ids: HalfIds) {
         let bounds = Bounds {
             lower: at,
             upper: self.bounds.upper.clone(),
@@ -53,13 +57,14 @@ impl GroupEntry {
         let mut half = Self::founded(ids.group, ids.partition, bounds, &[], ids.term);
         half.epoch = self.epoch + 1;
         let mut voters: Vec<PeerEntry> = self.staying().copied().collect();
-        voters.sort_by_key(|peer| peer.peer);
+        voters.sort_by_key(|peer| (Some(peer.node) != first, peer.peer));
         let mut peers = Vec::new();
         for voter in voters {
             let peer = half.add_peer(voter.node, ids.term);
             half.founders.push(peer);
             peers.push((voter.peer, peer));
         }
+        peers.sort_unstable();
         half.cut_from = Some(CutFrom {
             group: self.group,
             peers,

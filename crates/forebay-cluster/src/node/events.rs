@@ -7,7 +7,7 @@ use forebay_engine::{Bounds, TableName};
 use super::copies::{Prepare, VersionPlace};
 use crate::ids::{HostPort, NodeId};
 use crate::live::ReplicaOrders;
-use crate::message::{Beat, BeatReply};
+use crate::message::{Beat, BeatReply, NodeRoom};
 use crate::model::{Head, Model, Proof};
 use crate::reports::GroupReport;
 
@@ -62,8 +62,8 @@ pub enum FollowerEvent {
     },
     Suspect(NodeId),
     Trust(NodeId),
-    /// Bytes that are free on the disk.
-    Free(u64),
+    /// How much room there is, and how fast things come.
+    Room(NodeRoom),
     /// How all replicas of live tables here stand now.
     Replicas {
         reports: Vec<GroupReport>,

@@ -130,6 +130,9 @@ impl Node {
         // it has to know that its lease is over: by its clock all nodes have been silent.
         self.seat
             .want(self.follower.is_alone(now) || self.coordinator.is_some());
+        let coordinator = self.coordinator.as_ref();
+        self.seat
+            .offer(coordinator.is_some_and(|coordinator| coordinator.hears_few(now)));
         self.tell(now, Told::Seat(SeatEvent::Tick), &mut actions);
         match event {
             NodeEvent::Tick => {

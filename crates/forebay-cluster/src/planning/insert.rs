@@ -82,6 +82,7 @@ pub fn propose_insert(
             nodes: priced.nodes,
             copies: priced.copies,
             thinned: thinned(model, &priced.after),
+            expected: None,
         },
     })
 }
@@ -188,7 +189,6 @@ impl<'m> KnownTable<'m> {
         let homes = homes.map(|(_, list)| Holders::Each(list.iter().map(number).collect()));
         let existing = self.groups.iter();
         let existing = existing.map(|(group, _)| self.sizes[&group.partition].records as f64);
-        let marks = self.sizes.values().flat_map(|size| &size.marks);
         TableSpec {
             name: Some(bulk.table.to_string()),
             boundaries: self.groups[1..]
@@ -197,11 +197,23 @@ impl<'m> KnownTable<'m> {
                 .collect(),
             home: homes.collect(),
             existing: Some(existing.collect()),
-            existing_samples: marks.map(key_of).collect(),
+            existing_samples: self
+                .groups
+                .iter()
+                .flat_map(|group| self.quantiles(group.0))
+                .collect(),
             new_samples: bulk.keys.iter().map(new_key).collect(),
             new_records: Some(bulk.rows as f64),
             ..TableSpec::default()
         }
+    }
+
+    /// Keys from each of which on a partition holds as much as from any other up to the next one:
+    /// where it begins, and its marks.
+    fn quantiles(&self, group: &GroupEntry) -> Vec<Key> {
+        let marks = &self.sizes[&group.partition].marks;
+        let first = (!marks.is_empty()).then_some(&group.bounds.lower);
+        first.into_iter().chain(marks).map(key_of).collect()
     }
 
     /// The cuts first, then for each piece that moves a batch.

@@ -7,6 +7,7 @@
 //! comes to hold some part.
 
 mod balance;
+mod duration;
 mod fits;
 mod insert;
 mod live_lists;
@@ -18,6 +19,7 @@ mod surveyed;
 mod thinned;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use forebay_engine::{Bound, Bounds, TableName};
 use thiserror::Error;
@@ -30,6 +32,7 @@ use crate::model::{
 use crate::version::VersionSummary;
 
 pub use balance::{BalanceBounds, BalanceProposal, LoadPeak, propose_balance};
+pub use duration::Paces;
 pub use fits::fits;
 pub use insert::{BulkInsert, InsertProposal, propose_insert};
 pub use live_lists::check_live_lists;
@@ -60,6 +63,8 @@ pub struct Proposal {
     pub copies: Vec<BatchCopy>,
     /// What comes to be on fewer nodes that are up.
     pub thinned: Option<Thinned>,
+    /// How long it takes, about, where somebody knows.
+    pub expected: Option<Duration>,
 }
 
 /// What a node holds before and afterwards, and what it brings.
@@ -95,6 +100,7 @@ impl Proposal {
             nodes: priced.nodes,
             copies: priced.copies,
             thinned: thinned(model, &priced.after),
+            expected: None,
         })
     }
 
@@ -162,6 +168,7 @@ pub fn propose(
         nodes: priced.nodes,
         copies: priced.copies,
         thinned: thinned(model, &priced.after),
+        expected: None,
     })
 }
 

@@ -51,7 +51,10 @@ impl Proposal {
         let batches = self.plan.batches.len();
         let copied = size(self.copied_bytes() as f64);
         let es = if batches == 1 { "" } else { "es" };
-        format!("{copied} are copied, in {batches} batch{es}")
+        let time = self.expected.map_or_else(String::new, |time| {
+            format!(", about {:.0} s", time.as_secs_f64())
+        });
+        format!("{copied} are copied, in {batches} batch{es}{time}")
     }
 
     /// The copies, each batch after the one before.

@@ -85,6 +85,7 @@ pub fn propose_place(
             nodes: priced.nodes,
             copies: priced.copies,
             thinned: thinned(model, &priced.after),
+            expected: None,
         },
     })
 }

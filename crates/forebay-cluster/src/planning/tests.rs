@@ -50,7 +50,7 @@ fn summary(order: Order, partitions: u64) -> VersionSummary {
 }
 
 /// So many nodes hold tables `hash` (3 replicas) and `words` (2, ordered); more are there.
-fn cluster(holding: u32, all: u32, zones: u32) -> (Model, Summaries) {
+pub(super) fn cluster(holding: u32, all: u32, zones: u32) -> (Model, Summaries) {
     let mut model = Model::default();
     (0..holding).for_each(|id| model.put_node(node(id, zones)));
     let mut summaries = Summaries::new();
@@ -77,7 +77,7 @@ fn cluster(holding: u32, all: u32, zones: u32) -> (Model, Summaries) {
     (model, summaries)
 }
 
-fn nodes(ids: &[u32]) -> BTreeSet<NodeId> {
+pub(super) fn nodes(ids: &[u32]) -> BTreeSet<NodeId> {
     ids.iter().copied().map(NodeId).collect()
 }
 

@@ -96,6 +96,7 @@ impl Shell {
             renewal: 0,
             released: true,
             bell: 0,
+            offered: false,
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Shell;
+use crate::message::NodeRoom;
 use crate::node::{FollowerEvent, NodeEvent};
 
 /// Between two looks at the free space of the disk.
@@ -54,9 +55,12 @@ impl Shell {
         let now = self.now().monotonic;
         if now >= chores.free_at {
             chores.free_at = now + FREE;
-            if let Some(bytes) = self.parts.versions.free_bytes() {
-                self.handle(NodeEvent::Follower(FollowerEvent::Free(bytes)));
-            }
+            let versions = &self.parts.versions;
+            let room = NodeRoom {
+                free_bytes: versions.free_bytes(),
+                brought_per_s: versions.brought_per_s(),
+            };
+            self.handle(NodeEvent::Follower(FollowerEvent::Room(room)));
         }
         if now >= chores.orders_at {
             chores.orders_at = now + ORDERS;

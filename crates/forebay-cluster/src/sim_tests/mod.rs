@@ -22,6 +22,7 @@ mod lost;
 mod matrix;
 mod moving_checks;
 mod net;
+mod offered;
 mod placed;
 mod plans;
 mod read_only;

@@ -132,15 +132,28 @@ impl World {
         Some(heard.incarnation)
     }
 
-    /// Cuts a node off for so long from all others, and mostly from the store.
+    /// Cuts a node off for so long from all others, seldom together with another one, and mostly
+    /// from the store.
     pub fn isolate_for(&mut self, at: usize, long: u64) {
-        self.isolate(at);
+        let with = self.dice.below(self.hosts.len() as u64) as usize;
+        let few = if self.dice.chance(300) {
+            vec![at, with]
+        } else {
+            vec![at]
+        };
+        few.iter().for_each(|one| self.isolate(*one));
+        for one in &few {
+            few.iter().for_each(|other| {
+                self.net.cuts.remove(&(*one, *other));
+            });
+        }
         if self.dice.chance(600) {
-            self.store.cut.insert(at);
+            self.store.cut.extend(few.iter().copied());
         }
         self.after(long, move |world| {
-            world.net.cuts.retain(|(from, to)| *from != at && *to != at);
-            world.store.cut.remove(&at);
+            let ends = |at: &usize| few.contains(at);
+            world.net.cuts.retain(|(from, to)| !ends(from) && !ends(to));
+            world.store.cut.retain(|at| !ends(at));
         });
     }
 

@@ -15,6 +15,7 @@ mod claim;
 pub(crate) mod error;
 mod fetch;
 mod file_turns;
+mod measured;
 mod origin;
 mod pace;
 #[cfg(test)]

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_io::{Clock, Throttle};
+use parking_lot::Mutex;
+
+use super::measured::MeasuredPulls;
 
 /// No pull is made slower than this, unless it was asked for.
 pub const FLOOR_BYTES: u64 = 4 << 20;
@@ -31,10 +34,12 @@ impl Default for PullRate {
 pub struct PullThrottle {
     rate: PullRate,
     throttle: Throttle,
+    clock: Arc<dyn Clock>,
     taken_bytes: AtomicU64,
     slowed: AtomicU64,
     /// Pulls under way.
     active: AtomicU64,
+    measured: Mutex<MeasuredPulls>,
 }
 
 /// A pull under way.
@@ -45,10 +50,12 @@ impl PullThrottle {
     pub fn new(rate: PullRate, clock: Arc<dyn Clock>) -> Self {
         Self {
             rate,
-            throttle: Throttle::new(rate.ceiling_bytes, clock),
+            throttle: Throttle::new(rate.ceiling_bytes, Arc::clone(&clock)),
+            clock,
             taken_bytes: AtomicU64::new(0),
             slowed: AtomicU64::new(0),
             active: AtomicU64::new(0),
+            measured: Mutex::default(),
         }
     }
 
@@ -105,10 +112,17 @@ impl PullThrottle {
     /// The same until as many calls of [`PullThrottle::leave`].
     pub fn enter(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);
+        self.measured.lock().begin(self.clock.monotonic());
     }
 
     pub fn leave(&self) {
         self.active.fetch_sub(1, Ordering::Relaxed);
+        self.measured.lock().end(self.clock.monotonic());
+    }
+
+    /// How much came in a second lately, while something was brought.
+    pub fn measured_bytes_per_s(&self) -> Option<u64> {
+        self.measured.lock().bytes_per_s(self.clock.monotonic())
     }
 
     pub fn is_active(&self) -> bool {
@@ -118,6 +132,7 @@ impl PullThrottle {
     /// Waits until so many bytes may be brought.
     pub async fn take(&self, bytes: u64) {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.measured.lock().brought(bytes);
         self.throttle.wait(bytes).await;
     }
 

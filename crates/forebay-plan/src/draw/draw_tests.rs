@@ -71,6 +71,25 @@ fn the_terminal_gets_bars_for_few_nodes() {
 }
 
 #[test]
+fn long_titles_are_told_whole_and_the_matrix_has_names() {
+    let names = ["node-1", "a-very-long-name-of-a-node", "node-3"];
+    let mut picture = picture(3);
+    picture.names = names.map(str::to_owned).to_vec();
+    picture.stages[1].title = "bytes that are inserted afterwards".to_owned();
+    let drawn = text(&picture, 80);
+    let lines: Vec<&str> = drawn.lines().collect();
+    assert!(
+        lines[3].trim_start().starts_with("bytes that are inserted"),
+        "{drawn}"
+    );
+    assert!(lines[4].ends_with("afterwards"), "{drawn}");
+    assert!(lines[4].contains("before"), "{drawn}");
+    let drawn = svg(&picture);
+    assert!(drawn.contains("<title>node-1 to node-3: "), "{drawn}");
+    assert_eq!(drawn.matches("…").count(), 2, "{drawn}");
+}
+
+#[test]
 fn the_terminal_gets_a_profile_for_many_nodes() {
     let drawn = text(&picture(1000), 100);
     assert_eq!(drawn.lines().count(), 5);

@@ -10,6 +10,9 @@ use super::canvas::{BOLD, INK, MARGIN, SMALL, WIDTH, escape, label};
 use super::{Picture, overview, panels, short, timeline};
 
 const MATRIX: f64 = 460.0;
+/// About the width of a letter of a small label.
+const LETTER: f64 = 6.5;
+
 /// The matrix has at most so many cells a side.
 const CELLS: usize = 50;
 
@@ -88,8 +91,8 @@ fn flows(out: &mut String, picture: &Picture, top: f64) {
         _ = writeln!(
             out,
             r##"<rect x="{x:.2}" y="{y:.2}" width="{side:.2}" height="{side:.2}" fill="#a83232" fill-opacity="{shade:.3}"><title>{} to {}: {}, {} partitions</title></rect>"##,
-            span(row, cells, nodes),
-            span(column, cells, nodes),
+            escape(&span(picture, row, cells)),
+            escape(&span(picture, column, cells)),
             escape(&picture.counted(sum.0)),
             sum.1
         );
@@ -98,34 +101,43 @@ fn flows(out: &mut String, picture: &Picture, top: f64) {
         out,
         r#"<rect x="{MARGIN}" y="{top}" width="{MATRIX}" height="{MATRIX}" fill="none" stroke="{INK}"/>"#
     );
-    axis(out, cells, nodes, side, top);
+    axis(out, picture, cells, top);
     largest(out, picture, top);
 }
 
 /// The nodes of one row or column of cells.
-fn span(cell: usize, cells: usize, nodes: usize) -> String {
+fn span(picture: &Picture, cell: usize, cells: usize) -> String {
+    let nodes = picture.nodes().max(1);
     let first = (cell * nodes).div_ceil(cells);
     let last = ((cell + 1) * nodes).div_ceil(cells) - 1;
     if first == last {
-        first.to_string()
+        picture.name(first)
     } else {
         format!("{first}-{last}")
     }
 }
 
-fn axis(out: &mut String, cells: usize, nodes: usize, side: f64, top: f64) {
+fn axis(out: &mut String, picture: &Picture, cells: usize, top: f64) {
+    let nodes = picture.nodes().max(1);
+    let side = MATRIX / cells as f64;
     let every = cells.div_ceil(10);
+    let across = (side * every as f64 / LETTER) as usize;
     for cell in (0..cells).step_by(every) {
         let middle = side * (cell as f64 + 0.5);
-        let node = (cell * nodes).div_ceil(cells).to_string();
-        label(out, (MARGIN - 6.0, top + middle + 4.0), "end", SMALL, &node);
-        label(
-            out,
-            (MARGIN + middle, top + MATRIX + 15.0),
-            "middle",
-            SMALL,
-            &node,
-        );
+        let name = picture.name((cell * nodes).div_ceil(cells));
+        let down = shortened(&name, (MARGIN / LETTER) as usize);
+        label(out, (MARGIN - 6.0, top + middle + 4.0), "end", SMALL, &down);
+        let below = (MARGIN + middle, top + MATRIX + 15.0);
+        label(out, below, "middle", SMALL, &shortened(&name, across));
+    }
+}
+
+/// A name that takes no more than so many letters: its end tells it from its neighbours.
+fn shortened(name: &str, letters: usize) -> String {
+    let count = name.chars().count();
+    match count.checked_sub(letters.max(2)) {
+        None | Some(0) => name.to_owned(),
+        Some(more) => format!("…{}", name.chars().skip(more + 1).collect::<String>()),
     }
 }
 

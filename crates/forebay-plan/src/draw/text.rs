@@ -48,11 +48,7 @@ fn bars(out: &mut String, picture: &Picture, width: usize) {
         .saturating_sub(values + 3)
         .clamp(4, BAR);
     let column = bar + values + 3;
-    _ = write!(out, "{heading:wide$}");
-    for stage in &picture.stages {
-        let title: String = stage.title.chars().take(column - 2).collect();
-        _ = write!(out, "  {title:<0$}", column - 2);
-    }
+    headings(out, picture, (heading, wide), column - 2);
     for (node, name) in names.iter().enumerate() {
         trim_end(out);
         _ = write!(out, "\n{name:>wide$}");
@@ -71,6 +67,45 @@ fn bars(out: &mut String, picture: &Picture, width: usize) {
     }
     trim_end(out);
     out.push('\n');
+}
+
+/// The titles of the columns, over several lines where they are long.
+fn headings(out: &mut String, picture: &Picture, (heading, wide): (&str, usize), column: usize) {
+    let stages = picture.stages.iter();
+    let titles: Vec<Vec<String>> = stages.map(|stage| wrapped(&stage.title, column)).collect();
+    let lines = titles.iter().map(Vec::len).max().unwrap_or(0).max(1);
+    for line in 0..lines {
+        let is_last = line + 1 == lines;
+        _ = write!(out, "{:wide$}", if is_last { heading } else { "" });
+        for title in &titles {
+            let place = (line + title.len()).checked_sub(lines);
+            let words = place.map_or("", |place| title[place].as_str());
+            _ = write!(out, "  {words:column$}");
+        }
+        if !is_last {
+            trim_end(out);
+            out.push('\n');
+        }
+    }
+}
+
+/// A title in lines of so many letters, words whole where they fit.
+fn wrapped(title: &str, letters: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in title.split(' ') {
+        for part in word.chars().collect::<Vec<char>>().chunks(letters.max(1)) {
+            let part: String = part.iter().collect();
+            match lines.last_mut() {
+                Some(last) if last.is_empty() => *last = part,
+                Some(last) if last.chars().count() + 1 + part.chars().count() <= letters => {
+                    *last += " ";
+                    *last += &part;
+                }
+                _ => lines.push(part),
+            }
+        }
+    }
+    lines
 }
 
 /// A line of blocks for each stage: nodes from left to right, several to a block, the busiest of

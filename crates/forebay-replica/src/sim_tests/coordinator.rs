@@ -96,8 +96,9 @@ impl World {
                 let host = self.peers.get(peer);
                 host.is_some_and(|host| self.peer_of(*host) == Some(*peer) && runs(*host))
             };
-            let is_single = members.voters.len() == 1;
-            !members.is_joint() && !is_single && members.voters.iter().all(is_there)
+            // One, or two of which one is on its way out, have no majority without each.
+            let are_few = members.voters.len() < 3;
+            !members.is_joint() && !are_few && members.voters.iter().all(is_there)
         };
         let others = self.wanted.iter().filter(|other| **other != at);
         let are_well = others.clone().all(|at| self.hosts[*at].process.is_some());

@@ -238,7 +238,7 @@ impl<'w> Asker<'w> {
                 }
                 Err(error) => {
                     is_late |= error.kind() == io::ErrorKind::TimedOut;
-                    self.cluster.suspect(node.id);
+                    self.cluster.suspect(self.now(), node.id);
                     problems.push(format!("{} ({}): {error}", node.name, node.peer));
                 }
             }

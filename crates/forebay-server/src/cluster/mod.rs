@@ -40,6 +40,7 @@ pub use nudge::Nudges;
 pub use page::Spot;
 pub use peers::PeerClient;
 pub use pins::{Pin, PinnedPeers, pin_of};
+pub use place::JUST_STARTED;
 pub use reach::Reach;
 pub use serve::PeerConnection;
 pub use topology::{Advertised, Shard, myself, shards, unlisted_id};

@@ -104,6 +104,13 @@ impl Cluster {
         peer.is_some_and(|peer| self.config.reach.reaches(now, peer))
     }
 
+    /// Whether a node did not answer a command a moment ago, and has given no sign since.
+    pub fn is_silent(&self, now: Duration, node: NodeId) -> bool {
+        let map = self.map();
+        let peer = map.node(node).map(|node| &node.peer);
+        peer.is_some_and(|peer| self.config.reach.is_silent(now, peer, &others(&map)))
+    }
+
     /// Whether this node reaches no majority, as a command has found lately, or is looked for now
     /// as replicas here ask the others who leads.
     pub fn is_cut_off(&self, now: Duration) -> bool {
@@ -123,8 +130,16 @@ impl Cluster {
         }
     }
 
-    pub fn suspect(&self, node: NodeId) {
+    /// Takes note that a node did not answer.
+    pub fn suspect(&self, now: Duration, node: NodeId) {
         self.counts.suspected();
+        if let Some(node) = self.map().node(node) {
+            self.config
+                .reach
+                .answered()
+                .of(&node.peer)
+                .note_silence(now);
+        }
         self.member.suspect(node);
     }
 }

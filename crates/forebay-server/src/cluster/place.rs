@@ -11,6 +11,9 @@ use forebay_run::hash::KeyHasher;
 use crate::command::{CommandError, no_table, split};
 use crate::table_view::TableView;
 
+pub const JUST_STARTED: &str =
+    "LOADING the node has just started, and has not heard of its cluster yet";
+
 /// How keys of a table are found.
 #[derive(Debug)]
 pub struct TablePlaces<'m> {
@@ -40,9 +43,7 @@ impl<'m> TablePlaces<'m> {
         let known = name.as_ref().and_then(|name| map.table(name));
         let (Some(name), Some(known)) = (&name, known) else {
             if map.revision == 0 {
-                let words =
-                    "LOADING the node has just started, and has not heard of its cluster yet";
-                return Err(CommandError::error(words));
+                return Err(CommandError::error(JUST_STARTED));
             }
             return Err(no_table(table));
         };

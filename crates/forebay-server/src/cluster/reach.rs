@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 /// So long nodes have to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 const ASKS_EACH: Duration = Duration::from_millis(300);
+/// So long a node that did not answer a command is taken to be silent, unless it gives a sign.
+const SILENT_FOR: Duration = Duration::from_secs(5);
 /// Where nobody has looked for so long, the questions begin anew.
 const LOOKS_WITHIN: Duration = Duration::from_secs(2);
 
@@ -34,9 +36,12 @@ pub struct Reach {
 #[derive(Debug, Default)]
 pub struct AnswerTimes(Mutex<BTreeMap<HostPort, Arc<AnswerTime>>>);
 
-/// When a node answered last, by the monotonic clock; 0: never.
+/// When a node answered last, and when it was found last not to, by the monotonic clock; 0: never.
 #[derive(Debug, Default)]
-pub struct AnswerTime(AtomicU64);
+pub struct AnswerTime {
+    answered_ms: AtomicU64,
+    silent_ms: AtomicU64,
+}
 
 /// A time in which somebody looks again and again.
 #[derive(Debug)]
@@ -48,15 +53,33 @@ struct Looks {
 
 impl AnswerTime {
     pub fn note(&self, now: Duration) {
-        let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        self.0.fetch_max(now_ms, Ordering::Relaxed);
+        put(&self.answered_ms, now);
+    }
+
+    pub fn note_silence(&self, now: Duration) {
+        put(&self.silent_ms, now);
     }
 
     fn get(&self) -> Option<Duration> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => None,
-            ms => Some(Duration::from_millis(ms)),
-        }
+        time(&self.answered_ms)
+    }
+
+    /// Whether it did not answer a command a moment ago, and has given no sign since.
+    fn is_silent(&self, now: Duration) -> bool {
+        let since = time(&self.silent_ms);
+        since > self.get() && since.is_some_and(|at| now.saturating_sub(at) < SILENT_FOR)
+    }
+}
+
+fn put(to: &AtomicU64, now: Duration) {
+    let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    to.fetch_max(now_ms, Ordering::Relaxed);
+}
+
+fn time(of: &AtomicU64) -> Option<Duration> {
+    match of.load(Ordering::Relaxed) {
+        0 => None,
+        ms => Some(Duration::from_millis(ms)),
     }
 }
 
@@ -97,6 +120,16 @@ impl Reach {
     /// Whether a node has answered within the last second. All are asked while somebody looks.
     pub fn reaches(&self, now: Duration, peer: &HostPort) -> bool {
         self.answered.of(peer).get() >= Some(now.saturating_sub(ANSWERS_WITHIN))
+    }
+
+    /// Whether a node did not answer a command lately. All nodes are asked for a sign then, which
+    /// ends it.
+    pub fn is_silent(&self, now: Duration, peer: &HostPort, others: &[&HostPort]) -> bool {
+        let is_silent = self.answered.of(peer).is_silent(now);
+        if is_silent {
+            self.look(now, others, true);
+        }
+        is_silent
     }
 
     fn look(&self, now: Duration, others: &[&HostPort], may_begin: bool) -> bool {
@@ -181,6 +214,23 @@ mod tests {
         assert!(lacks(0, 1) && !lacks(1, 1), "one of two is half");
         assert!(lacks(1, 3) && !lacks(2, 3));
         assert!(!lacks(0, 0), "alone");
+    }
+
+    #[test]
+    fn a_node_that_did_not_answer_is_silent_until_it_gives_a_sign() {
+        let (reach, asked) = reach();
+        let all = others(2);
+        let all: Vec<&HostPort> = all.iter().collect();
+        let silent = |at| reach.is_silent(ms(at), all[0], &all);
+        reach.answered().of(all[0]).note(ms(1000));
+        assert!(!silent(2000) && asked.0.lock().is_empty());
+        reach.answered().of(all[0]).note_silence(ms(6000));
+        assert!(silent(6001) && silent(10_999));
+        assert!(asked.0.lock().contains(all[0]), "it is asked");
+        assert!(!silent(11_000), "it is tried again");
+        reach.answered().of(all[0]).note_silence(ms(16_000));
+        reach.answered().of(all[0]).note(ms(16_100));
+        assert!(!silent(16_100));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use forebay_run::hash::{KeyHasher, SLOTS};
 
 use super::call::{SessionCall, find_source, no_permission};
 use super::{Answer, CommandError, shown};
-use crate::cluster::{Advertised, Shard, myself, shards, unlisted_id};
+use crate::cluster::{Advertised, JUST_STARTED, Shard, myself, shards, unlisted_id};
 use crate::resp::Reply;
 use crate::users::Verb;
 
@@ -84,8 +84,11 @@ pub fn cluster(call: &mut SessionCall<'_>) -> Answer {
     let sub = args.get(1).to_ascii_lowercase();
     let sub = String::from_utf8_lossy(&sub).into_owned();
     let port = call.session.client.port;
-    if is_cut_off && TOPOLOGY.contains(&&*sub) {
-        check_told(&map)?;
+    if TOPOLOGY.contains(&&*sub) {
+        check_known(&map)?;
+        if is_cut_off {
+            check_told(&map)?;
+        }
     }
     match (&*sub, args.len()) {
         ("slots", 2) => slots(reply, &map),
@@ -148,6 +151,15 @@ fn map_of(call: &SessionCall<'_>) -> Result<(Arc<ClusterMap>, bool), CommandErro
             Ok((cluster.map(), cluster.is_cut_off(now)))
         }
         _ => Err(no_cluster()),
+    }
+}
+
+/// Who has just started does not know who heads which slots: an empty answer would tell clients
+/// that nobody does.
+fn check_known(map: &ClusterMap) -> Answer {
+    match map.revision {
+        0 => Err(CommandError::error(JUST_STARTED)),
+        _ => Ok(()),
     }
 }
 

@@ -104,8 +104,9 @@ pub fn run(
         let (order, ttl) = (ORDERS.name_of(options.order), options.expiry);
         let durability = durability.as_deref().unwrap_or_default();
         let count = human::counted(partitions as u64, "partition");
+        let nodes = human::counted(replicas as u64, "node");
         let made = format!(
-            "{table} is made: live, {order}, {count} on {replicas} nodes each, durability {durability}, ttl {ttl}"
+            "{table} is made: live, {order}, {count} on {nodes} each, durability {durability}, ttl {ttl}"
         );
         match led == partitions {
             true => made,

@@ -16,6 +16,7 @@ use forebay_engine::{StoreError, TableName};
 use forebay_load::load::LoadSample;
 use forebay_plan::insert::Mode;
 
+use super::cluster::paces;
 use crate::context::Context;
 use crate::human;
 
@@ -95,8 +96,9 @@ pub fn plan_insert(
     let started = context.clock.monotonic();
     let over = &mut || context.clock.monotonic().saturating_sub(started) >= search.time;
     let known = (&model, &Summaries::new(), &survey);
-    let proposal = propose_insert(known, &bulk, args.batch.unwrap_or(BATCH_BYTES), over)?;
-    Ok((model, proposal))
+    let mut made = propose_insert(known, &bulk, args.batch.unwrap_or(BATCH_BYTES), over)?;
+    made.proposal.estimate(&model, &paces(&model));
+    Ok((model, made))
 }
 
 /// What a plan comes to, in a few words.

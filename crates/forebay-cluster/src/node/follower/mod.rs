@@ -19,7 +19,7 @@ use super::events::{FollowerAction, FollowerEvent, Serve};
 use super::said::{Said, is_news};
 use super::suspicions::{IsNews, Suspicions};
 use crate::ids::{ClusterId, HostPort, NodeId};
-use crate::message::{Beat, BeatReply, Introduction};
+use crate::message::{Beat, BeatReply, Introduction, NodeRoom};
 use crate::model::{Head, Model, Phase};
 use crate::time::{BEAT, BEAT_LOST, LOOK, LOOK_ALONE, Now};
 use activation::remade;
@@ -77,7 +77,7 @@ pub struct Follower {
     coordinates: bool,
     leaving: bool,
     left: bool,
-    free_bytes: Option<u64>,
+    room: NodeRoom,
     suspicions: Suspicions,
     replicas: Replicas,
 }
@@ -118,7 +118,7 @@ impl Follower {
             coordinates: false,
             leaving: false,
             left: false,
-            free_bytes: None,
+            room: NodeRoom::default(),
             suspicions: Suspicions::default(),
             replicas: Replicas::default(),
         }
@@ -226,7 +226,7 @@ impl Follower {
             }
             FollowerEvent::Suspect(node) => route_if(self.suspicions.suspect(now, node), actions),
             FollowerEvent::Trust(node) => route_if(self.suspicions.trust(node), actions),
-            FollowerEvent::Free(bytes) => self.free_bytes = Some(bytes),
+            FollowerEvent::Room(room) => self.room = room,
             FollowerEvent::Replicas { reports, troubles } => {
                 self.replicas.reporting.replace(reports);
                 self.replicas.troubles = troubles;
@@ -461,7 +461,8 @@ impl Follower {
             rollouts: said.rollouts.clone(),
             moving: said.moving.clone(),
             leaving: said.leaving,
-            free_bytes: self.free_bytes,
+            free_bytes: self.room.free_bytes,
+            brought_per_s: self.room.brought_per_s,
             problems,
             suspects: self.suspicions.told().clone(),
             groups,

@@ -45,6 +45,7 @@ impl Asker<'_> {
         if known == Some(map.me) {
             return Lead::Here;
         }
+        let known = known.filter(|leader| !self.cluster.is_silent(self.now(), *leader));
         let is_here = |replicas: &Arc<LocalReplicas>| replicas.host().runs(spot.group);
         if known.is_none() && replicas.as_ref().is_some_and(is_here) {
             let words =
@@ -54,15 +55,9 @@ impl Asker<'_> {
                 false => Lead::Unknown(words.to_owned()),
             };
         }
-        let mut others: Vec<NodeId> = match known {
+        let mut others = match known {
             Some(leader) => vec![leader],
-            None => {
-                let is_available = |id| map.node(id).is_some_and(|node| node.is_available);
-                let others = spot.nodes.iter().copied().filter(|id| *id != map.me);
-                let (mut there, away): (Vec<_>, Vec<_>) = others.partition(|id| is_available(*id));
-                there.extend(away);
-                there
-            }
+            None => self.who_may_lead(spot, &map),
         };
         if self.leads_away(spot, attempt > 0) {
             // The partition may have a majority among the few; they are asked once.
@@ -85,6 +80,20 @@ impl Asker<'_> {
         }
     }
 
+    /// Other nodes that have the partition, the best to ask first. Those that did not answer a
+    /// moment ago are asked where there is nobody else.
+    fn who_may_lead(&self, spot: &LiveSpot, map: &ClusterMap) -> Vec<NodeId> {
+        let is_away = |id: &NodeId| !map.node(*id).is_some_and(|node| node.is_available);
+        let others = spot.nodes.iter().copied().filter(|id| *id != map.me);
+        let mut others: Vec<NodeId> = others.collect();
+        others.sort_by_key(is_away);
+        let is_silent = |id: &NodeId| self.cluster.is_silent(self.now(), *id);
+        if !others.iter().all(is_silent) {
+            others.retain(|id| !is_silent(id));
+        }
+        others
+    }
+
     /// Whether clients of the port are led to who leads. Those of a class's port came to where the
     /// list of all classes has led them: led on, they would ask for that list, and come back.
     fn moves_clients(&self) -> bool {
@@ -105,7 +114,7 @@ impl Asker<'_> {
             }
     }
 
-    fn now(&self) -> Duration {
+    pub fn now(&self) -> Duration {
         self.work.shared.store.clock().monotonic()
     }
 

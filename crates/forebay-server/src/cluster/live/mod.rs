@@ -40,6 +40,7 @@ use forebay_cluster::LivePlaces;
 use forebay_engine::TableName;
 
 use super::ask::{Asker, Unanswered};
+use super::place::JUST_STARTED;
 pub use gets::answer as answer_gets;
 use parts::Whole;
 pub use piece::{PartAsk, PartWanted};
@@ -191,9 +192,7 @@ fn check_keys(
                 ));
             }
             None if asker.map.revision == 0 => {
-                return Err(CommandError::error(
-                    "LOADING the node has just started, and has not heard of its cluster yet",
-                ));
+                return Err(CommandError::error(JUST_STARTED));
             }
             None => return Err(no_table(table)),
         }

@@ -75,7 +75,7 @@ impl PartRead<'_> {
 
     async fn once(&self, attempt: usize) -> Result<PeerReplies, NotRead> {
         let asker = self.asker;
-        let Some(spot) = self.at.now(asker.cluster) else {
+        let Some(spot) = asker.spot(&self.at) else {
             let why = "where the table's partitions are is not known here yet".to_owned();
             return Err(NotRead::Passing(why));
         };
@@ -117,7 +117,7 @@ impl PartRead<'_> {
 
     /// Whether nobody else could have what is damaged.
     fn has_one_replica(&self) -> bool {
-        let spot = self.at.now(self.asker.cluster);
+        let spot = self.asker.spot(&self.at);
         spot.is_some_and(|spot| spot.nodes.len() < 2)
     }
 

@@ -1,10 +1,11 @@
 //! Where a key of a live table is, and the arguments of a command by partition.
 
-use forebay_cluster::{LivePlaces, LiveRoute, NodeId};
+use forebay_cluster::{HalfRoute, LivePlaces, LiveRoute, NodeId};
 use forebay_engine::live::LiveTable;
 use forebay_engine::{Bounds, PartitionId};
 use forebay_replica::GroupId;
 
+use super::super::ask::Asker;
 use super::super::node::Cluster;
 use super::super::page::Spot;
 use crate::command::{Command, split};
@@ -19,6 +20,8 @@ pub struct LiveSpot {
     pub slot: Option<u16>,
     /// Who has it, whoever leads first.
     pub nodes: Vec<NodeId>,
+    /// What is being cut off the partition.
+    pub half: Option<HalfRoute>,
 }
 
 /// What is asked for of one partition.
@@ -56,6 +59,7 @@ impl LiveSpot {
             group: route.group,
             slot: place.slot(key),
             nodes: route.nodes.clone(),
+            half: route.half,
         })
     }
 
@@ -65,12 +69,34 @@ impl LiveSpot {
             group: route.group,
             slot: None,
             nodes: route.nodes.clone(),
+            half: route.half,
         }
     }
 }
 
+impl Asker<'_> {
+    /// Where that is, as it is known now. A cut that the replica here has already is known before
+    /// the map tells of it.
+    pub fn spot(&self, at: &LiveAt) -> Option<LiveSpot> {
+        let mut spot = at.now(self.cluster)?;
+        if let Some(half) = spot.half.take()
+            && self.has_been_cut(at, half)
+        {
+            (spot.partition, spot.group) = (half.partition, half.group);
+        }
+        Some(spot)
+    }
+
+    /// Whether all of that lies in a half that was cut off here.
+    fn has_been_cut(&self, at: &LiveAt, half: HalfRoute) -> bool {
+        let tables = self.work.shared.tables().keep();
+        let table = tables.live(at.table());
+        table.is_some_and(|table| at.lies_in(half.partition, table))
+    }
+}
+
 impl LiveAt {
-    /// Where that is, as it is known now.
+    /// Where that is, by the map as it is now.
     pub fn now(&self, cluster: &Cluster) -> Option<LiveSpot> {
         let live = cluster.member().live();
         match self {

@@ -115,6 +115,10 @@ impl PartWrite<'_> {
                     Ok(bytes) => Ok(bytes),
                     Err(NotWritten::Told(words)) => Err(Unanswered::Told(words)),
                     Err(NotWritten::Elsewhere) if is_last => Err(self.asker.not_leading()),
+                    Err(NotWritten::Elsewhere) if self.is_in_half() => {
+                        again.push((at, CUT.to_owned()));
+                        continue;
+                    }
                     Err(NotWritten::Elsewhere) => Err(Unanswered::OtherMap(CUT.to_owned())),
                     Err(NotWritten::Certain(why)) if Some(number) < behind => {
                         Err(self.given_up(why, is_last))
@@ -150,6 +154,15 @@ impl PartWrite<'_> {
             .collect()
     }
 
+    /// Whether all keys lie in a half that was cut off here, and that is found the next time.
+    fn is_in_half(&self) -> bool {
+        let whole = self.at.now(self.asker.cluster);
+        let now = self.asker.spot(&self.at);
+        whole
+            .zip(now)
+            .is_some_and(|(whole, now)| whole.group != now.group)
+    }
+
     fn given_up(&self, why: String, is_last: bool) -> Unanswered {
         match why.starts_with(NO_REPLICAS) {
             true => Unanswered::Told(why),
@@ -165,7 +178,7 @@ impl PartWrite<'_> {
     async fn once(&self, items: &[usize], attempt: usize) -> Vec<Attempted> {
         let asker = self.asker;
         let all = |why: &NotWritten| vec![Err(why.clone()); items.len()];
-        let Some(spot) = self.at.now(asker.cluster) else {
+        let Some(spot) = asker.spot(&self.at) else {
             let why = "where the table's partitions are is not known here yet".to_owned();
             return all(&NotWritten::Certain(why));
         };
@@ -226,7 +239,7 @@ impl PartWrite<'_> {
     /// Whether the replica here knows of a leader on another node.
     fn is_led_by_another(&self, node: NodeId) -> bool {
         let cluster = self.asker.cluster;
-        let spot = self.at.now(cluster);
+        let spot = self.asker.spot(&self.at);
         let replicas = cluster.member().replicas();
         let leader = spot.zip(replicas);
         let leader = leader.and_then(|(spot, replicas)| replicas.leader(spot.group));
@@ -257,7 +270,7 @@ impl PartWrite<'_> {
         let answer = match self.unless_in_vain(node.id, asked).await {
             Ok(answer) => answer,
             Err(why) => {
-                asker.cluster.suspect(node.id);
+                asker.cluster.suspect(asker.now(), node.id);
                 return all(&uncertain(&format!("node {} {why}", node.name)));
             }
         };
@@ -265,7 +278,7 @@ impl PartWrite<'_> {
             Ok(PeerAnswer::Bytes(bytes)) => bytes,
             Ok(PeerAnswer::Refused(text)) => return all(&NotWritten::Told(text)),
             Err(failure) => {
-                asker.cluster.suspect(node.id);
+                asker.cluster.suspect(asker.now(), node.id);
                 let why = format!("node {} ({}): {}", node.name, node.peer, failure.error);
                 return all(&match failure.was_sent {
                     true => uncertain(&why),

@@ -16,6 +16,7 @@ use clap::{Args, Subcommand};
 use crate::context::Context;
 use crate::exit::Outcome;
 use moving::Carried;
+pub use status::paces;
 
 /// Make a cluster of nodes over a store, see how it is, and operate it
 ///
@@ -35,9 +36,9 @@ enum What {
     /// Let nodes that hold nothing come to hold their share
     ///
     /// Without names all that hold nothing, but those that were drained. Without --yes the plan is
-    /// shown, and nothing is changed. With --json one object {plan, ended, reason}: plan is {wish,
-    /// batches, copied_bytes, nodes, note}, and nodes lists {node, before_bytes, after_bytes,
-    /// copied_bytes}; ended is done or stopped, null without --yes.
+    /// shown, and nothing is changed. With --json one object {plan, ended, reason, seconds}: plan
+    /// is {wish, batches, copied_bytes, expected_s, nodes, note}, and nodes lists {node,
+    /// before_bytes, after_bytes, copied_bytes}; ended is done or stopped, null without --yes.
     Add(Carried<moving::Add>),
     /// Let other nodes come to hold what these hold; it ends when they hold nothing
     ///

@@ -5,8 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use forebay_cluster::client::ClusterClient;
 use forebay_cluster::model::{LoadStage, Model, MoveStage};
-use forebay_cluster::status::{PlanStatus, Status, TableMode, TableStatus};
-use forebay_cluster::{LoadStatus, TrafficStatus};
+use forebay_cluster::planning::Paces;
+use forebay_cluster::status::{NodeStatus, PlanStatus, Status, TableMode, TableStatus};
+use forebay_cluster::{LoadStatus, NodeName, TrafficStatus};
 use forebay_run::error::without_controls;
 
 use crate::cluster_handle::told_by;
@@ -24,7 +25,7 @@ const SHOWN_HOT: usize = 3;
 ///
 /// With --json one object {cluster, healthy, problems, notes, format, revision, term, coordinator,
 /// catalog_lost, nodes, tables, plan, loads}; nodes is a list of {name, zone, state, listen,
-/// serves, holds, free_bytes, problems}, tables one of {table, version, previous, replicas,
+/// serves, holds, free_bytes, brought_per_s, problems}, tables one of {table, version, previous, replicas,
 /// replicas_wanted, rollout, live}; live.traffic has what is asked of nodes and partitions of live
 /// tables in a minute; loads, where there are any, one of {request, table, stage, rows,
 /// bytes, progress}.
@@ -84,6 +85,16 @@ fn told_by_nodes(model: &Model) -> Option<Status> {
     let nodes = model.all_nodes().filter(|node| node.is_up());
     let https = nodes.filter_map(|node| node.http.as_ref()).take(TRIED);
     https.into_iter().find_map(told_by)
+}
+
+/// How fast nodes brought things lately, as far as a node tells that.
+pub fn paces(model: &Model) -> Paces {
+    let nodes = told_by_nodes(model).map_or_else(Vec::new, |status| status.nodes);
+    let pace = |node: NodeStatus| {
+        let name = NodeName::new(&node.name).ok()?;
+        Some((model.node_named(&name)?.id, node.brought_per_s?))
+    };
+    nodes.into_iter().filter_map(pace).collect()
 }
 
 pub fn text(status: &Status) -> String {

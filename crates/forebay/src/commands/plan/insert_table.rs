@@ -35,6 +35,8 @@ struct ToldInsert<'a> {
     rejected: u64,
     partition_bytes: u64,
     copied_bytes: u64,
+    /// How long cutting and moving takes, where somebody knows.
+    expected_s: Option<f64>,
     #[serde(flatten)]
     insert: &'a Value,
 }
@@ -97,6 +99,7 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         rejected: sampled.rejected,
         partition_bytes: made.partition_bytes,
         copied_bytes: made.proposal.copied_bytes(),
+        expected_s: made.proposal.expected.map(|time| time.as_secs_f64()),
         insert: &serde_json::to_value(&made.insert)?,
     };
     context.print(&told, || {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::from_load::{measured, shown_window};
 use super::place_args::Place;
+use crate::commands::cluster::paces;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -44,7 +45,8 @@ pub fn run(
         },
     };
     let most_bytes = args.batch.unwrap_or(BATCH_BYTES);
-    let made = propose_place((&model, &Summaries::new(), &survey), &by, most_bytes)?;
+    let mut made = propose_place((&model, &Summaries::new(), &survey), &by, most_bytes)?;
+    made.proposal.estimate(&model, &paces(&model));
     if let Some(path) = &args.output {
         let plan = serde_json::to_string_pretty(&made.proposal.plan)?;
         super::write_files(&[(path.clone(), plan)])?;
@@ -102,6 +104,7 @@ impl ShownPlacement<'_> {
             "copies": placed.copies,
             "copied_bytes": self.made.proposal.copied_bytes(),
             "batches": self.made.proposal.plan.batches.len(),
+            "expected_s": self.made.proposal.expected.map(|time| time.as_secs_f64()),
             "partitions": partitions.collect::<Vec<Value>>(),
             "note": self.note(),
         })

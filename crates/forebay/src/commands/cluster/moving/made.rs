@@ -14,6 +14,7 @@ use forebay_plan::draw::{Picture, svg, text};
 use serde_json::{Value, json};
 
 use super::write_file;
+use crate::commands::cluster::paces;
 use crate::context::Context;
 use crate::human;
 
@@ -53,7 +54,8 @@ impl Made {
         context: &Context,
     ) -> anyhow::Result<Self> {
         let summaries = summaries(&model, &[], context)?;
-        let proposal = propose(&model, &summaries, &wish, shown.batch)?;
+        let mut proposal = propose(&model, &summaries, &wish, shown.batch)?;
+        proposal.estimate(&model, &paces(&model));
         let made = Self { model, proposal };
         if let Some(path) = &shown.draw {
             check_svg(path)?;
@@ -65,7 +67,9 @@ impl Made {
     /// A plan that was made before.
     pub fn again(model: Model, plan: MovePlan, context: &Context) -> anyhow::Result<Self> {
         let summaries = summaries(&model, &plan.batches, context)?;
-        let proposal = Proposal::again(&model, &summaries, plan).map_err(anyhow::Error::msg)?;
+        let proposal = Proposal::again(&model, &summaries, plan);
+        let mut proposal = proposal.map_err(anyhow::Error::msg)?;
+        proposal.estimate(&model, &paces(&model));
         Ok(Self { model, proposal })
     }
 
@@ -107,6 +111,7 @@ impl Made {
             "wish": self.what(),
             "batches": self.proposal.plan.batches.len(),
             "copied_bytes": self.proposal.copied_bytes(),
+            "expected_s": self.proposal.expected.map(|time| time.as_secs_f64()),
             "nodes": nodes.collect::<Vec<Value>>(),
             "note": self.note(),
         })

@@ -9,6 +9,7 @@ mod words;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -61,7 +62,7 @@ pub struct PlanMoves {
 /// Carry out a plan that `cluster plan` made
 ///
 /// Without --yes it is shown. It is refused where what it is about has changed since. With --json
-/// {plan, ended, reason}.
+/// {plan, ended, reason, seconds}.
 #[derive(Debug, Args)]
 pub struct Apply {
     /// The file of `cluster plan --output`
@@ -88,9 +89,13 @@ pub fn apply(args: &Apply, context: &Context) -> anyhow::Result<Outcome> {
     let path = args.file.display();
     let bytes = context.disk.read(&args.file);
     let bytes = bytes.with_context(|| format!("cannot read {path}"))?;
-    let plan: MovePlan = serde_json::from_slice(&bytes).with_context(|| {
-        format!("{path} is no plan of forebay cluster plan, plan insert or plan place")
-    })?;
+    // What does not fit tells nothing to who gave another file.
+    let Ok(plan) = serde_json::from_slice::<MovePlan>(&bytes) else {
+        bail!(
+            "{path} is no plan for the cluster: cluster plan, plan insert TABLE and plan place TABLE write one with \
+             --output"
+        );
+    };
     let drawing: Drawing = Drawing::new(context.progress());
     let cluster = context.cluster_drawn(&drawing)?;
     let (_, model) = cluster.client().model_to_plan()?;
@@ -117,7 +122,7 @@ fn show_or_carry_out(
 ) -> anyhow::Result<Outcome> {
     if !yes {
         context.stop_drawing(drawing);
-        let object = json!({"plan": made.object(), "ended": Value::Null, "reason": Value::Null});
+        let object = json!({"plan": made.object(), "ended": Value::Null, "reason": Value::Null, "seconds": Value::Null});
         context.print(&object, || made.text())?;
         wrong!("nothing was changed: --yes carries this plan out");
     }
@@ -125,22 +130,23 @@ fn show_or_carry_out(
         tell!("forebay: {note}");
     }
     drawing.message(&made.figures());
-    let (object, what) = (made.object(), made.what());
-    let plan = made.proposal.plan;
-    carry_out(plan, &object, &what, cluster, drawing, context)
-}
-
-fn carry_out(
-    plan: MovePlan,
-    shown: &Value,
-    what: &str,
-    cluster: &ClusterPointers,
-    drawing: Drawing,
-    context: &Context,
-) -> anyhow::Result<Outcome> {
-    let plan = Box::new(plan);
+    let started = context.clock.monotonic();
+    let (shown, what) = (made.object(), made.what());
+    let expected = made.proposal.expected;
+    let plan = Box::new(made.proposal.plan);
     let ended = cluster.client().carry_out(&Request::Rebalance { plan })?;
     context.stop_drawing(drawing);
+    let took = context.clock.monotonic() - started;
+    tell_ended(ended, (&shown, &what), (took, expected), context)
+}
+
+/// Says how a plan ended, and how long it took beside what was expected.
+fn tell_ended(
+    ended: Ended,
+    (shown, what): (&Value, &str),
+    (took, expected): (Duration, Option<Duration>),
+    context: &Context,
+) -> anyhow::Result<Outcome> {
     let Ended::Rebalance(moved) = ended else {
         bail!("the request was taken for another one");
     };
@@ -149,7 +155,8 @@ fn carry_out(
         MoveStage::Done => (Outcome::Done, "done"),
         _ => (Outcome::Undone, "stopped"),
     };
-    let object = json!({"plan": shown, "ended": word, "reason": reason});
+    let seconds = took.as_secs_f64();
+    let object = json!({"plan": shown, "ended": word, "reason": reason, "seconds": seconds});
     let stopped = format!(
         "{what}: ended after {} of {} batches: {}. What is done stays, and nothing is half done; a new plan goes on \
          from here",
@@ -158,11 +165,21 @@ fn carry_out(
         reason.as_deref().unwrap_or("it was ended")
     );
     let text = match outcome {
-        Outcome::Done => format!("{what}: done"),
+        Outcome::Done => format!("{what}: done in {}", times(seconds, expected)),
         _ => stopped.clone(),
     };
     context.tell_though_quiet((outcome != Outcome::Done).then_some(stopped));
     context.print_done(outcome, &object, || text.clone())
+}
+
+fn times(seconds: f64, expected: Option<Duration>) -> String {
+    match expected {
+        None => format!("{seconds:.0} s"),
+        Some(expected) => {
+            let expected = expected.as_secs_f64();
+            format!("{seconds:.0} s (about {expected:.0} s were expected)")
+        }
+    }
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {

@@ -1,0 +1,116 @@
+//! How long a plan takes, by how fast its nodes brought things lately.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Proposal;
+use crate::ids::NodeId;
+use crate::model::{LayoutName, Model, MoveBatch};
+
+/// What a batch takes beside its bytes, measured: requests, heartbeats, commits. Who held a part of
+/// a batch table answers on for 5 s.
+const BATCH: Duration = Duration::from_millis(7500);
+const LIVE_BATCH: Duration = Duration::from_secs(5);
+/// Partitions that are cut: the first of a batch, and each further one.
+const FIRST_CUT: Duration = Duration::from_secs(2);
+const CUT: Duration = Duration::from_millis(250);
+
+/// Bytes a second that nodes brought lately, as far as that is known.
+pub type Paces = BTreeMap<NodeId, u64>;
+
+impl Proposal {
+    /// Notes how long it takes, about. Of nodes that brought nothing yet the slowest pace of
+    /// another one is taken; where something is copied and no pace is known, nobody can say.
+    pub fn estimate(&mut self, model: &Model, paces: &Paces) {
+        self.expected = self.time(model, paces);
+    }
+
+    fn time(&self, model: &Model, paces: &Paces) -> Option<Duration> {
+        let slowest = paces.values().min().copied();
+        let batches = self.plan.batches.iter();
+        let mut times: Vec<Duration> = batches.map(|batch| fixed(model, batch)).collect();
+        let mut brought: BTreeMap<(usize, NodeId), u64> = BTreeMap::new();
+        for copy in &self.copies {
+            *brought.entry((copy.batch, copy.to)).or_default() += copy.bytes;
+        }
+        let mut longest = vec![0.0_f64; times.len()];
+        for ((batch, node), bytes) in brought.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            let pace = paces.get(&node).copied().or(slowest)?;
+            let seconds = bytes as f64 / pace.max(1) as f64;
+            longest[batch] = longest[batch].max(seconds);
+        }
+        for (time, seconds) in times.iter_mut().zip(longest) {
+            *time += Duration::from_secs_f64(seconds);
+        }
+        Some(times.iter().sum())
+    }
+}
+
+/// What a batch takes whatever it copies.
+fn fixed(model: &Model, batch: &MoveBatch) -> Duration {
+    let is_live = |layout: &LayoutName| match layout {
+        LayoutName::Main => false,
+        LayoutName::Table(table) => model
+            .table(table)
+            .is_some_and(|entry| entry.live().is_some()),
+    };
+    let mut lists = batch.lists.iter();
+    let moved = if batch.lists.is_empty() && batch.replicas.is_empty() {
+        Duration::ZERO
+    } else if batch.replicas.is_empty() && lists.all(|change| is_live(&change.layout)) {
+        LIVE_BATCH
+    } else {
+        BATCH
+    };
+    let cut = match batch.splits.len() {
+        0 => Duration::ZERO,
+        cuts => FIRST_CUT + CUT * (cuts - 1) as u32,
+    };
+    moved + cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{cluster, nodes};
+    use super::super::{BATCH_BYTES, propose};
+    use super::*;
+    use crate::model::Wish;
+
+    /// A node more, in one batch.
+    fn plan() -> (Model, Proposal) {
+        let (model, summaries) = cluster(4, 5, 1);
+        let wish = Wish::Add(nodes(&[4]));
+        let proposal = propose(&model, &summaries, &wish, BATCH_BYTES).unwrap();
+        assert_eq!(proposal.plan.batches.len(), 1);
+        (model, proposal)
+    }
+
+    #[test]
+    fn a_plan_takes_what_its_busiest_node_takes() {
+        let (model, mut proposal) = plan();
+        let bytes_per_s = proposal.plan.copies[&NodeId(4)] / 10;
+        proposal.estimate(&model, &Paces::from([(NodeId(4), bytes_per_s)]));
+        let time = proposal.expected.unwrap();
+        assert!(time.abs_diff(BATCH + Duration::from_secs(10)) < Duration::from_millis(100));
+        // It has brought nothing yet.
+        let others = Paces::from([(NodeId(1), bytes_per_s), (NodeId(2), 100 * bytes_per_s)]);
+        proposal.estimate(&model, &others);
+        assert_eq!(proposal.expected, Some(time));
+    }
+
+    #[test]
+    fn without_a_pace_nobody_can_say() {
+        let (model, mut proposal) = plan();
+        proposal.estimate(&model, &Paces::new());
+        assert_eq!(proposal.expected, None);
+        assert!(!proposal.figures().contains("about"));
+        proposal.copies.clear();
+        proposal.estimate(&model, &Paces::new());
+        assert_eq!(proposal.expected, Some(BATCH));
+        assert!(
+            proposal.figures().contains("about 8 s"),
+            "{}",
+            proposal.figures()
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! A coordinator that reaches the store, and few of the nodes.
+
+use std::collections::BTreeSet;
+
+use super::matrix::quiet_cluster;
+use super::world::World;
+use crate::ids::NodeId;
+
+const NODES: usize = 5;
+const SEEDS: u64 = 20;
+/// Silence is noticed, the seat is offered, and who wants it looks.
+const TAKEN_WITHIN_S: u64 = 15;
+
+fn cluster(seed: u64) -> World {
+    quiet_cluster(World::new(seed), NODES, 0)
+}
+
+fn coordinators(world: &World) -> Vec<usize> {
+    let is_it = |at: &usize| {
+        let process = world.hosts[*at].process.as_ref();
+        process.is_some_and(|process| process.node.coordinator().is_some())
+    };
+    (0..NODES).filter(is_it).collect()
+}
+
+/// Whom a coordinator takes to be silent.
+fn suspects(world: &World, coordinator: usize) -> BTreeSet<NodeId> {
+    let process = world.hosts[coordinator].process.as_ref().unwrap();
+    process.node.coordinator().unwrap().suspects().clone()
+}
+
+fn ids(world: &World, hosts: &[usize]) -> BTreeSet<NodeId> {
+    let model = world.store.current();
+    let id = |at: &usize| model.node_named(&world.hosts[*at].name).unwrap().id;
+    hosts.iter().map(id).collect()
+}
+
+/// Nothing goes between these nodes and the others; all reach the store.
+fn cut_apart(world: &mut World, few: &[usize]) {
+    let others = (0..NODES).filter(|at| !few.contains(at));
+    for other in others {
+        for at in few {
+            world.net.cuts.extend([(*at, other), (other, *at)]);
+        }
+    }
+}
+
+/// How often a node came to be the coordinator since its process began.
+fn terms(world: &World, at: usize) -> u64 {
+    world.hosts[at].process.as_ref().unwrap().terms_of
+}
+
+#[test]
+fn a_node_among_the_many_takes_the_seat() {
+    for seed in 0..SEEDS {
+        let mut world = cluster(seed);
+        let few: &[usize] = if seed % 2 == 0 { &[0, 3] } else { &[0] };
+        cut_apart(&mut world, few);
+        world.go_on_for_s(TAKEN_WITHIN_S);
+        let now = coordinators(&world);
+        assert!(
+            now.len() == 1 && !few.contains(&now[0]),
+            "seed {seed}: {now:?}"
+        );
+        assert_eq!(suspects(&world, now[0]), ids(&world, few), "seed {seed}");
+        world.go_on_for_s(60);
+        assert_eq!(coordinators(&world), now, "seed {seed}: it stays");
+        world.heal();
+        world.go_on_for_s(20);
+        assert_eq!(coordinators(&world), now, "seed {seed}: it stays");
+        assert!(suspects(&world, now[0]).is_empty(), "seed {seed}");
+        assert_eq!(world.checks.violation, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn it_goes_on_where_most_nodes_are_dead() {
+    for seed in 0..SEEDS {
+        let mut world = cluster(seed);
+        (2..NODES).for_each(|at| world.kill(at));
+        world.go_on_for_s(60);
+        // Of few nodes one that starts knows nobody at first.
+        world.kill(1);
+        world.start(1);
+        world.go_on_for_s(30);
+        assert_eq!(coordinators(&world), [0], "seed {seed}");
+        let seat = world.store.seat.as_ref().map(|(seat, _)| seat.offered);
+        assert_eq!((terms(&world, 0), seat), (1, Some(true)), "seed {seed}");
+        (2..NODES).for_each(|at| world.start(at));
+        world.go_on_for_s(30);
+        assert_eq!(coordinators(&world), [0], "seed {seed}");
+        let seat = world.store.seat.as_ref().map(|(seat, _)| seat.offered);
+        assert_eq!((terms(&world, 0), seat), (1, Some(false)), "seed {seed}");
+        assert_eq!(world.checks.violation, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_coordinator_that_was_stopped_for_a_moment_offers_nothing() {
+    for seed in 0..SEEDS {
+        let mut world = cluster(seed);
+        world.pause(0);
+        world.go_on_for_s(5);
+        world.resume(0);
+        for _ in 0..50 {
+            world.go_on_for_s(1);
+            let seat = world.store.seat.as_ref();
+            assert!(seat.is_some_and(|(seat, _)| !seat.offered), "seed {seed}");
+        }
+        assert_eq!(
+            (coordinators(&world), terms(&world, 0)),
+            (vec![0], 1),
+            "seed {seed}"
+        );
+        assert_eq!(world.checks.violation, None, "seed {seed}");
+    }
+}

@@ -1,0 +1,93 @@
+//! How fast a node brought things lately: what plans go by that say how long they take.
+
+use std::time::Duration;
+
+/// The time of pulls that counts: what was before weighs less and less.
+const WINDOW_S: f64 = 60.0;
+/// After less time nothing is known.
+const LEAST_S: f64 = 0.5;
+
+/// Bytes, and the time in which some pull was under way.
+#[derive(Debug, Default)]
+pub struct MeasuredPulls {
+    bytes: f64,
+    seconds: f64,
+    under_way: usize,
+    /// Up to when the time is counted, while something is under way.
+    counted_to: Duration,
+}
+
+impl MeasuredPulls {
+    pub fn begin(&mut self, now: Duration) {
+        self.pass(now);
+        self.under_way += 1;
+    }
+
+    pub fn end(&mut self, now: Duration) {
+        self.pass(now);
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    pub fn brought(&mut self, bytes: u64) {
+        self.bytes += bytes as f64;
+    }
+
+    /// Bytes a second; `None`: next to nothing was brought yet.
+    pub fn bytes_per_s(&mut self, now: Duration) -> Option<u64> {
+        self.pass(now);
+        let is_known = self.seconds >= LEAST_S && self.bytes > 0.0;
+        is_known.then(|| (self.bytes / self.seconds).max(1.0) as u64)
+    }
+
+    fn pass(&mut self, now: Duration) {
+        if self.under_way > 0 {
+            self.seconds += now.saturating_sub(self.counted_to).as_secs_f64();
+        }
+        self.counted_to = now;
+        if self.seconds > WINDOW_S {
+            let part = WINDOW_S / self.seconds;
+            (self.bytes, self.seconds) = (self.bytes * part, WINDOW_S);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn only_the_time_of_pulls_counts() {
+        let mut pulls = MeasuredPulls::default();
+        assert_eq!(pulls.bytes_per_s(at(1)), None);
+        pulls.begin(at(10));
+        pulls.begin(at(11));
+        pulls.brought(3000);
+        pulls.end(at(12));
+        pulls.end(at(13));
+        assert_eq!(pulls.bytes_per_s(at(1000)), Some(1000));
+        pulls.begin(at(2000));
+        pulls.brought(2000);
+        assert_eq!(pulls.bytes_per_s(at(2002)), Some(1000));
+        assert_eq!(pulls.bytes_per_s(at(2007)), Some(500), "it goes on");
+    }
+
+    #[test]
+    fn what_was_long_ago_weighs_less() {
+        let mut pulls = MeasuredPulls::default();
+        pulls.begin(at(0));
+        for second in 1..=600 {
+            pulls.brought(10_000);
+            pulls.bytes_per_s(at(second));
+        }
+        for second in 601..=800 {
+            pulls.brought(1000);
+            pulls.bytes_per_s(at(second));
+        }
+        let now = pulls.bytes_per_s(at(800)).unwrap();
+        assert!((1000..1500).contains(&now), "{now}");
+    }
+}
