@@ -8,8 +8,8 @@ use crate::ids::{PeerId, Place};
 use crate::replica::{Replica, Writing};
 use crate::sense::{makes_sense, shows_loss};
 use crate::time::{
-    ANNOUNCE_AGAIN, HEARTBEAT_TICKS, IDLE_AFTER_TICKS, IDLE_HEARTBEAT_TICKS, Now, PROMISE,
-    SNAPSHOT_PATIENCE,
+    ANNOUNCE_AGAIN, ELECTION_TICKS, HEARTBEAT_TICKS, IDLE_AFTER_TICKS, IDLE_HEARTBEAT_TICKS, Now,
+    PROMISE, SNAPSHOT_PATIENCE, TICK,
 };
 
 /// How a candidate says that the leader itself wants it to lead; the library does not export it.
@@ -93,6 +93,25 @@ impl Replica {
         }
     }
 
+    /// Stands for election as the leader wants it to. The leader takes no proposals until this one
+    /// leads, or a second has passed. The library takes what a candidate has for written, and one
+    /// whose state lacks a change of the group does not stand: then it is tried again as soon as
+    /// something has happened. REQUIRES: nothing is being written.
+    pub(crate) fn stand_as_asked(&mut self, now: Now) {
+        let Some((message, since)) = self.asked_to_lead.take() else {
+            return;
+        };
+        let raft = &self.raw.raft;
+        let is_over = now.monotonic.saturating_sub(since) >= TICK * ELECTION_TICKS.start as u32;
+        if is_over || self.ails || message.term != raft.term || raft.state != StateRole::Follower {
+            return;
+        }
+        let _ = self.raw.step(message.clone());
+        if self.raw.raft.state == StateRole::Follower {
+            self.asked_to_lead = Some((message, since));
+        }
+    }
+
     pub(crate) fn begin_round(&mut self, now: Now) {
         let mark = self.reads.begin(now.monotonic, self.me);
         self.raw.read_index(mark);
@@ -109,7 +128,8 @@ impl Replica {
         match message.get_msg_type() {
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
                 if now.monotonic < self.promised_until && !is_wanted(&message) => {}
-            MessageType::MsgTimeoutNow if self.writing.is_some() || self.ails => {}
+            MessageType::MsgTimeoutNow if self.ails => {}
+            MessageType::MsgTimeoutNow => self.asked_to_lead = Some((message, now.monotonic)),
             MessageType::MsgSnapshot => self.hear_of_copy(now, message, actions),
             kind => {
                 let leads = matches!(kind, MessageType::MsgAppend | MessageType::MsgHeartbeat);
@@ -244,6 +264,31 @@ mod tests {
             }
         }
         assert!(!votes(&mut replica, at_ms(7990), 3, b""));
+    }
+
+    #[test]
+    fn who_is_to_lead_does_so_once_all_is_written() {
+        let mut replica = founder();
+        let message = |kind| {
+            let mut raft = Message::default();
+            raft.set_msg_type(kind);
+            (raft.from, raft.to, raft.term) = (3, 1, 2);
+            Event::Message(PeerMessage { group: GROUP, raft })
+        };
+        let written = replica.handle(at_ms(7000), message(MessageType::MsgHeartbeat));
+        let number = written.iter().find_map(|action| match action {
+            Action::Persist(persist) => Some(persist.number),
+            _ => None,
+        });
+        let asked = replica.handle(at_ms(7001), message(MessageType::MsgTimeoutNow));
+        assert!(asked.is_empty(), "its term is being written");
+        let number = number.unwrap();
+        let actions = replica.handle(at_ms(7002), Event::Persisted { number });
+        let stands = |action: &Action| {
+            matches!(action, Action::Persist(persist)
+                if persist.promise.is_some_and(|promise| promise.vote == Some(PeerId(1))))
+        };
+        assert!(actions.iter().any(stands), "{actions:?}");
     }
 
     #[test]

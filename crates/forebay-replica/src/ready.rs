@@ -25,7 +25,13 @@ impl Replica {
             if self.reads.wants_round() && self.may_begin_round() {
                 self.begin_round(now);
             }
-            if self.writing.is_some() || !self.raw.has_ready() {
+            if self.writing.is_some() {
+                return;
+            }
+            if !self.raw.has_ready() {
+                self.stand_as_asked(now);
+            }
+            if !self.raw.has_ready() {
                 return;
             }
             self.take_ready(now, actions);

@@ -78,6 +78,8 @@ pub struct Replica {
     pub(crate) copying: BTreeMap<u64, Duration>,
     /// Its state met damage.
     pub(crate) ails: bool,
+    /// The leader's word that this replica is to lead, and when it came.
+    pub(crate) asked_to_lead: Option<(Message, Duration)>,
 }
 
 #[derive(Debug)]
@@ -160,6 +162,7 @@ impl Replica {
             unapplied: VecDeque::new(),
             copying: BTreeMap::new(),
             ails: false,
+            asked_to_lead: None,
         };
         replica.draw_election();
         let first = start.applied.membership.voters.first();

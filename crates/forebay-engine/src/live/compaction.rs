@@ -86,6 +86,26 @@ impl LiveShared {
         seen < pages && seen * 2 <= pages
     }
 
+    /// Merges all runs of a partition where most of their files is what other partitions have.
+    pub fn part_from_others(&self, id: PartitionId) -> Result<(), LiveError> {
+        let compacting = self.compacting.lock();
+        let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
+        let view = Arc::clone(&self.parts.at(place).lock().view);
+        let runs = view.runs.iter();
+        let (seen, pages) = runs.fold((0, 0), |(seen, pages), run| {
+            (seen + run.pages_seen(), pages + run.run.summary().pages)
+        });
+        let levels = view.runs.iter().map(|run| run.reference.level);
+        match levels.max() {
+            Some(level) if seen * 2 <= pages => {
+                let runs = 0..view.runs.len();
+                drop(view);
+                self.merge_runs(&compacting, id, Due { runs, level })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Does one merge, if one is due.
     pub fn compact_once(&self) -> Result<(), LiveError> {
         let compacting = self.compacting.lock();

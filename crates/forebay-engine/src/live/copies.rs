@@ -11,6 +11,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tracing::debug;
+
 use crate::live::LiveTable;
 use crate::live::applied::AppliedPlace;
 use crate::live::content::PartitionContent;
@@ -63,7 +65,8 @@ impl Drop for PartitionCopy {
 
 impl LiveTable {
     /// A copy of a partition as it is now, or a little later. What is in memory is written to runs
-    /// first.
+    /// first. A partition that was cut off a larger one gets runs of its own then, as files are
+    /// brought whole.
     pub fn copy_of(&self, id: PartitionId) -> Result<PartitionCopy, LiveError> {
         let content = self.shared().copy_of(id)?;
         let table = self.unbound();
@@ -111,6 +114,9 @@ impl LiveTable {
 impl LiveShared {
     fn copy_of(&self, id: PartitionId) -> Result<PartitionContent, LiveError> {
         self.flush()?;
+        if let Err(error) = self.part_from_others(id) {
+            debug!(table = %self.shape.table, %id, %error, "a copy has files of which others have a part");
+        }
         // A run is removed by who has replaced a manifest that named it.
         let manifest = self.structure.lock();
         let mut partitions = manifest.partitions.iter();

@@ -8,7 +8,7 @@ use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 
 use super::*;
 use crate::bound::Bound;
-use crate::live::PartitionContent;
+use crate::live::{PartitionContent, PartitionCopy};
 use crate::partition::{PartitionId, PartitionRange};
 
 fn key_bound(key: &[u8]) -> Bound {
@@ -77,6 +77,34 @@ fn both_halves_name_the_file_until_they_merge_it() {
         assert_eq!((stats.cut_runs, stats.run_records), (0, 1000));
         assert_eq!(run_files(&disk), 2);
         check(&table, &model);
+    }
+}
+
+/// Files are brought whole: of a small part they would be mostly others'.
+#[test]
+fn a_copy_of_a_small_part_has_files_of_its_own() {
+    for order in [Order::Hashed, Order::Ordered] {
+        let (disk, table, model) = whole(order);
+        let at = match order {
+            Order::Hashed => Bound::Slot(15_000),
+            Order::Ordered => key_bound(b"key-9"),
+        };
+        table.split(PartitionId(0), &at, PartitionId(7)).unwrap();
+        let bytes = |copy: &PartitionCopy| {
+            let runs = copy.content().runs.iter();
+            let files = runs.map(|run| disk.read(&copy.run_file(&run.id)).unwrap().len());
+            files.sum::<usize>()
+        };
+        let large = table.copy_of(PartitionId(0)).unwrap();
+        assert!(large.content().runs[0].range.is_some(), "it has most of it");
+        let small = table.copy_of(PartitionId(7)).unwrap();
+        assert!(small.content().runs[0].range.is_none());
+        assert!(5 * bytes(&small) < bytes(&large));
+        check(&table, &model);
+        drop((large, small));
+        assert_eq!(table.stats().run_records, 1000);
+        drop(table);
+        check(&open(&disk).unwrap(), &model);
     }
 }
 

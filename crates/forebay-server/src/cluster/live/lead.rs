@@ -34,8 +34,8 @@ pub enum Lead {
 }
 
 impl Asker<'_> {
-    /// Where a command goes. With each attempt another node is tried, where it is not known who
-    /// leads.
+    /// Where a command goes: to who leads, as far as is known, and with each attempt to another
+    /// node that has the partition. One may lead by now, and who led before not know it.
     pub fn lead(&self, spot: &LiveSpot, may_move: bool, attempt: usize) -> Lead {
         let map = self.cluster.map();
         let replicas = self.cluster.member().replicas();
@@ -55,10 +55,11 @@ impl Asker<'_> {
                 false => Lead::Unknown(words.to_owned()),
             };
         }
-        let mut others = match known {
-            Some(leader) => vec![leader],
-            None => self.who_may_lead(spot, &map),
-        };
+        let mut others = self.who_may_lead(spot, &map);
+        if let Some(leader) = known {
+            others.retain(|id| *id != leader);
+            others.insert(0, leader);
+        }
         if self.leads_away(spot, attempt > 0) {
             // The partition may have a majority among the few; they are asked once.
             others.retain(|node| self.cluster.reaches(self.now(), *node));
@@ -71,7 +72,7 @@ impl Asker<'_> {
             return Lead::Unknown("no other node has a replica of the partition".to_owned());
         };
         // A guess of a node that is to have a replica itself would lead the client in circles.
-        let is_sound = known.is_some() || !spot.nodes.contains(&map.me);
+        let is_sound = known == Some(node.id) || !spot.nodes.contains(&map.me);
         let moves = may_move && is_sound && self.moves_clients();
         let slot = spot.slot.filter(|_| moves);
         match slot.and_then(|slot| primary_at(&map, node, slot)) {
