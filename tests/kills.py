@@ -10,7 +10,6 @@ was lost.
 """
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -22,7 +21,6 @@ from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
-import redis
 from cluster import Cluster, Reading
 from harness import BINARY, Failed, Store, wait_for
 from test_cluster_live_load import Counting, answered, staged
@@ -252,22 +250,30 @@ def leftovers(made):
 
 
 def report(kills, counting, reader, left, took_s, head):
-    lines = [head, "| plan | killed | done | undone | median s |", "| --- | --- | ---: | ---: | ---: |"]
+    lines = [
+        head,
+        "| plan | killed | done | undone | median s |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
     for kind in KINDS:
         for victim in VICTIMS:
             rows = [row for row in kills.rows if row[:2] == (kind, victim)]
             if rows:
                 ended = Counter(row[2] for row in rows)
                 took = sorted(row[3] for row in rows)[len(rows) // 2]
-                lines.append(f"| {kind} | {victim} | {ended['done']} | {ended['undone']} | {took:.1f} |")
+                lines.append(
+                    f"| {kind} | {victim} | {ended['done']} | {ended['undone']} | {took:.1f} |"
+                )
     ended = Counter(row[2] for row in kills.rows)
+    counted, uncertain = sum(counting.certain.values()), sum(counting.perhaps.values())
     lines += [
         "",
-        f"{len(kills.rows)} kills in {took_s:.0f} s: {ended['done']} plans were done, {ended['undone']} undone. "
-        f"{sum(counting.certain.values()):,} counts were acknowledged and {sum(counting.perhaps.values()):,} uncertain: "
-        f"{len(kills.wrong_counts)} counters are wrong. {len(kills.made.rows):,} rows were read after each kill: {len(kills.wrong)} "
-        f"were wrong. {reader.replies:,} reads of the batch table, {len(reader.failed):,} failed, {len(reader.mixed)} were "
-        f"mixed. {len(left)} files are left over.",
+        f"{len(kills.rows)} kills in {took_s:.0f} s: {ended['done']} plans were done, "
+        f"{ended['undone']} undone. {counted:,} counts were acknowledged, {uncertain:,} uncertain: "
+        f"{len(kills.wrong_counts)} counters are wrong. {len(kills.made.rows):,} rows were read "
+        f"after each kill: {len(kills.wrong)} were wrong. {reader.replies:,} reads of the batch "
+        f"table, {len(reader.failed):,} failed, {len(reader.mixed)} were mixed. {len(left)} files "
+        "are left over.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -282,11 +288,14 @@ def said_first(seed, load):
 {time.strftime("%Y-%m-%d")}, `make test-kills` at {commit}, a {build} build, seed {seed}.
 Machine: {os.cpu_count()} cores, shared with other work (load {load:.1f} before the run).
 
-{NODES} nodes on loopback, `--pull-rate {PULL_RATE}`; a live table with 3 replicas and `--durability os`, of which
-{COUNTERS} keys are counted up all the time through all gateways, and a batch table with 2 replicas that is read all the
-time. Plans of each kind come in turn, and while one is carried out a node is killed (SIGKILL): the coordinator, one
-that gives something up, or one that takes something; at a random moment within {MOST_DELAY_S} s, for {LEAST_DOWN_S} to {MOST_DOWN_S} s.
-Then the plan is done, or has ended and what was begun is undone. The time is that until all replicas are there again.
+{NODES} nodes on loopback, `--pull-rate {PULL_RATE}`; a live table with 3 replicas and
+`--durability os`, of which {COUNTERS} keys are counted up all the time through all gateways, and a
+batch table with 2 replicas that is read all the time. Plans of each kind come in turn, and while
+one is carried out a node is killed (SIGKILL): the coordinator, one that gives something up, or one
+that takes something; at a random moment within {MOST_DELAY_S} s, for {LEAST_DOWN_S} to
+{MOST_DOWN_S} s.
+Then the plan is done, or has ended and what was begun is undone. The time is that until all
+replicas are there again.
 """
 
 

@@ -207,9 +207,7 @@ def check_new_client(made, struck, tag):
     """The coordinator is one of the many, and clients that come now find their way."""
     others = made.others(*struck)
     names = {node.name for node in others}
-    wait_for(
-        lambda: names.issuperset(coordinators(others)), lambda: f"{coordinators(others)}", 30
-    )
+    wait_for(lambda: names.issuperset(coordinators(others)), lambda: f"{coordinators(others)}", 30)
 
     def finds():
         try:
