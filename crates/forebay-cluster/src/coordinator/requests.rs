@@ -390,11 +390,8 @@ impl Step<'_> {
             ));
         };
         let name = &entry.name;
-        let free = self
-            .heard
-            .get(&node)
-            .and_then(|heard| heard.room.free_bytes);
-        match free {
+        let heard = self.heard.get(&node);
+        match heard.and_then(|heard| heard.room.free_bytes) {
             Some(free) if free < bytes.saturating_add(SPARE_BYTES) => Err(format!(
                 "node {name} is to bring {bytes} bytes, {free} are free, and {SPARE_BYTES} are to be left: make room, \
                  or give the cluster more nodes"
