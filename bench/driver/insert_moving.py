@@ -17,6 +17,8 @@ WRITE_BYTES = 100
 QUIET_S, CAPACITY_S = 8, 4
 #: Around the moment in which another node leads.
 AROUND_S = 1.0
+#: Of writes that are drawn, as many as can be told apart.
+SLOT_S = 0.01
 TABLE = "m"
 #: All rows have keys of one slot, so that they are in one of the table's partitions; each node has one.
 TAG = "{m}"
@@ -123,13 +125,23 @@ def summed(size, replicas, most, found, changes, quiet, spans, moves, lost) -> d
     start = quiet[0]
     longest = max(moving, key=lambda op: op[1])
     first = changes[0][0] if changes else longest[0]
-    near = [[op[0] - first, op[1] * 1e3] for op in within([first - 5, first + 5])]
+    near = longest_each([[op[0] - first, op[1] * 1e3] for op in within([first - 5, first + 5])])
     return {
         "bytes": size, "replicas": replicas, "capacity": most, "rate": most / 2, "moves": moves, "hand_overs": len(changes),
         "before": measures(within(quiet)), "during": measures(moving), "around": measures(around), "longest_at": longest[0] - start,
         "moved": found["moved"], "failures": len(found["failed"]), "failed": [text for _, text in found["failed"]][:20],
         "acknowledged": sum(1 for op in ops if op[2]), "keys": len(found["written"]), "lost": lost, "near": near,
     }
+
+
+def longest_each(points: list) -> list:
+    """Of each SLOT_S the longest."""
+    longest = {}
+    for at, took in points:
+        slot = int(at / SLOT_S)
+        if slot not in longest or took > longest[slot][1]:
+            longest[slot] = [round(at, 4), round(took, 3)]
+    return [longest[slot] for slot in sorted(longest)]
 
 
 def measures(ops: list) -> dict:
