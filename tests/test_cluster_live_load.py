@@ -382,3 +382,28 @@ def test_a_load_by_way_of_object_storage(cluster, remote, tmp_path):
     wait_for(lambda: loads(made) == [], "no load is under way", 60)
     wait_for(lambda: made.store.run(*adding(source), code=None).code == 0, "another load", 60)
     assert left() == []
+
+
+def run_bytes(node, table="t"):
+    """What a node has of a table in files of runs."""
+    files = node.cache.rglob("*.run")
+    return sum(file.stat().st_size for file in files if table in file.parts)
+
+
+def test_a_drain_waits_until_others_have_what_was_loaded(cluster, tmp_path):
+    """A load is one entry of the log: who lacks it lacks nearly everything."""
+    made = cluster(4, zones=1, args=["--pull-rate", "2M"])
+    made.store.run("create", "t", *HASHED, "--replicas", "3")
+    values = [f"{number:x}-{number * 7919:x}" * 4 for number in range(ROWS)]
+    made.store.json(*words("t", write(tmp_path / "a.parquet", values)))
+    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    before = sum(map(run_bytes, made.nodes))
+    told = made.store.run("cluster", "drain", "n4", "--yes", "--json").json_lines()[-1]
+    here = [run_bytes(node) for node in made.nodes[:3]]
+    # Each has all of it now, however it is compressed with its neighbours.
+    assert min(here) > 0.9 * before / 3, (here, before, told)
+    assert told["plan"]["expected_s"] and told["seconds"] > 1
+    made["n4"].kill()
+    made["n3"].kill()
+    for node in made.nodes[:2]:
+        assert answered(node, keys(2000)) == values[:2000]

@@ -6,8 +6,9 @@ use crate::entry::{Content, MOST_CHANGES, MOST_ENTRY_BYTES, MOST_PROPOSALS, Prop
 use crate::events::{Action, Permit, Refusal};
 use crate::ids::{PeerId, Place, RequestId};
 use crate::membership::{Change, to_raft};
-use crate::replica::{Logged, Replica, Seen};
+use crate::replica::{Logged, PeerProgress, Replica, Seen};
 use crate::split::SplitEntry;
+use crate::start::FOUNDED;
 use crate::time::Now;
 
 /// Content of an entry beside its operations, and beside each of them.
@@ -117,7 +118,9 @@ impl Replica {
     pub(crate) fn is_close(&self, peer: PeerId) -> bool {
         let committed = self.raw.raft.raft_log.committed;
         let progress = self.progress(peer);
-        progress.is_some_and(|it| it.is_active && it.matched + CLOSE_BEHIND >= committed)
+        // One that has said nothing of its log may lack all that is older than the log.
+        let has_begun = |it: &PeerProgress| it.is_active && it.matched >= FOUNDED.index;
+        progress.is_some_and(|it| has_begun(&it) && it.matched + CLOSE_BEHIND >= committed)
     }
 
     /// Has another one lead, if it leads, and stands only where no other is elected.

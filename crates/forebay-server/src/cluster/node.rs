@@ -104,11 +104,16 @@ impl Cluster {
         peer.is_some_and(|peer| self.config.reach.reaches(now, peer))
     }
 
-    /// Whether a node did not answer a command a moment ago, and has given no sign since.
+    /// Whether a node did not answer a command a moment ago, and has given no sign since. All are
+    /// asked for one then.
     pub fn is_silent(&self, now: Duration, node: NodeId) -> bool {
         let map = self.map();
         let peer = map.node(node).map(|node| &node.peer);
-        peer.is_some_and(|peer| self.config.reach.is_silent(now, peer, &others(&map)))
+        let is_silent = peer.is_some_and(|peer| self.config.reach.is_silent(now, peer));
+        if is_silent {
+            self.lacks_majority(now);
+        }
+        is_silent
     }
 
     /// Whether this node reaches no majority, as a command has found lately, or is looked for now

@@ -18,6 +18,9 @@ const SILENT_FOR: Duration = Duration::from_secs(5);
 /// Where nobody has looked for so long, the questions begin anew.
 const LOOKS_WITHIN: Duration = Duration::from_secs(2);
 
+/// Where no majority answered so long ago, it is taken to be so again until some node answers.
+const LACKED_FOR: Duration = Duration::from_secs(30);
+
 /// Whoever asks a node for a sign, without waiting for it. An answer of any kind is one, and is
 /// noted at [`Reach::of`].
 pub trait SignAsker: Debug + Send + Sync {
@@ -30,6 +33,8 @@ pub struct Reach {
     asker: Option<Box<dyn SignAsker>>,
     answered: Arc<AnswerTimes>,
     looks: Mutex<Option<Looks>>,
+    /// When it was found last that no majority answers.
+    lacked_at: Mutex<Option<Duration>>,
 }
 
 /// When nodes answered last.
@@ -99,6 +104,7 @@ impl Reach {
             asker: Some(asker),
             answered,
             looks: Mutex::default(),
+            lacked_at: Mutex::default(),
         }
     }
 
@@ -122,14 +128,9 @@ impl Reach {
         self.answered.of(peer).get() >= Some(now.saturating_sub(ANSWERS_WITHIN))
     }
 
-    /// Whether a node did not answer a command lately. All nodes are asked for a sign then, which
-    /// ends it.
-    pub fn is_silent(&self, now: Duration, peer: &HostPort, others: &[&HostPort]) -> bool {
-        let is_silent = self.answered.of(peer).is_silent(now);
-        if is_silent {
-            self.look(now, others, true);
-        }
-        is_silent
+    /// Whether a node did not answer a command lately, and has given no sign since.
+    pub fn is_silent(&self, now: Duration, peer: &HostPort) -> bool {
+        self.answered.of(peer).is_silent(now)
     }
 
     fn look(&self, now: Duration, others: &[&HostPort], may_begin: bool) -> bool {
@@ -154,11 +155,16 @@ impl Reach {
             looks.asked = Some(now);
             others.iter().for_each(|peer| asker.ask(peer));
         }
-        if now.saturating_sub(looks.since) < ANSWERS_WITHIN {
-            return false;
-        }
         let reached = 1 + others.iter().filter(|peer| self.reaches(now, peer)).count();
-        2 * reached <= others.len() + 1
+        let lacks = 2 * reached <= others.len() + 1;
+        let mut lacked_at = self.lacked_at.lock();
+        if now.saturating_sub(looks.since) < ANSWERS_WITHIN {
+            // So it is again if it was a while ago, unless somebody answers.
+            let lacked = lacked_at.is_some_and(|at| now.saturating_sub(at) < LACKED_FOR);
+            return lacks && lacked;
+        }
+        *lacked_at = lacks.then_some(now);
+        lacks
     }
 }
 
@@ -218,15 +224,14 @@ mod tests {
 
     #[test]
     fn a_node_that_did_not_answer_is_silent_until_it_gives_a_sign() {
-        let (reach, asked) = reach();
+        let (reach, _) = reach();
         let all = others(2);
         let all: Vec<&HostPort> = all.iter().collect();
-        let silent = |at| reach.is_silent(ms(at), all[0], &all);
+        let silent = |at| reach.is_silent(ms(at), all[0]);
         reach.answered().of(all[0]).note(ms(1000));
-        assert!(!silent(2000) && asked.0.lock().is_empty());
+        assert!(!silent(2000));
         reach.answered().of(all[0]).note_silence(ms(6000));
         assert!(silent(6001) && silent(10_999));
-        assert!(asked.0.lock().contains(all[0]), "it is asked");
         assert!(!silent(11_000), "it is tried again");
         reach.answered().of(all[0]).note_silence(ms(16_000));
         reach.answered().of(all[0]).note(ms(16_100));
@@ -248,9 +253,12 @@ mod tests {
         reach.answered().of(all[1]).note(ms(6100));
         assert!(!reach.is_known_to_lack_majority(ms(6100), &all));
         assert!(reach.is_known_to_lack_majority(ms(7200), &all));
-        // Nobody has looked for a while: it begins anew.
+        // Nobody has looked for a while: it begins anew, with what was found before.
         assert!(!reach.is_known_to_lack_majority(ms(9200), &all));
-        assert!(!reach.lacks_majority(ms(9300), &all));
+        assert!(reach.lacks_majority(ms(9300), &all));
+        reach.answered().of(all[1]).note(ms(9310));
+        assert!(!reach.lacks_majority(ms(9320), &all), "it answers");
+        assert!(!reach.lacks_majority(ms(50_000), &all), "that was long ago");
         assert!(!Reach::default().lacks_majority(ms(9300), &all));
     }
 }

@@ -55,11 +55,15 @@ impl Asker<'_> {
                 false => Lead::Unknown(words.to_owned()),
             };
         }
-        let mut others = self.who_may_lead(spot, &map);
-        if let Some(leader) = known {
-            others.retain(|id| *id != leader);
-            others.insert(0, leader);
-        }
+        let mut others = match known {
+            Some(leader) if attempt == 0 => vec![leader],
+            Some(leader) => {
+                let others = self.who_may_lead(spot, &map).into_iter();
+                let others = others.filter(|id| *id != leader);
+                [leader].into_iter().chain(others).collect()
+            }
+            None => self.who_may_lead(spot, &map),
+        };
         if self.leads_away(spot, attempt > 0) {
             // The partition may have a majority among the few; they are asked once.
             others.retain(|node| self.cluster.reaches(self.now(), *node));
