@@ -16,9 +16,9 @@ pub struct Now {
 pub const TICK: Duration = Duration::from_millis(100);
 /// Ticks between two heartbeats of a leader; and of one that nobody asked anything for so many
 /// ticks. Its lease is held without a gap all the same, and a node with a thousand idle groups
-/// spends a third as much on them.
+/// spends half as much on them.
 pub const HEARTBEAT_TICKS: u64 = 2;
-pub const IDLE_HEARTBEAT_TICKS: u64 = 6;
+pub const IDLE_HEARTBEAT_TICKS: u64 = 4;
 pub const IDLE_AFTER_TICKS: u64 = 50;
 /// A replica stands for election after so many ticks without a leader, drawn anew each time.
 pub const ELECTION_TICKS: std::ops::Range<u64> = 10..30;
