@@ -6,7 +6,7 @@ use crate::entry::{Content, MOST_CHANGES, MOST_ENTRY_BYTES, MOST_PROPOSALS, Prop
 use crate::events::{Action, Permit, Refusal};
 use crate::ids::{PeerId, Place, RequestId};
 use crate::membership::{Change, to_raft};
-use crate::replica::{Logged, PeerProgress, Replica, Seen};
+use crate::replica::{Logged, Replica, Seen};
 use crate::split::SplitEntry;
 use crate::start::FOUNDED;
 use crate::time::Now;
@@ -119,8 +119,11 @@ impl Replica {
         let committed = self.raw.raft.raft_log.committed;
         let progress = self.progress(peer);
         // One that has said nothing of its log may lack all that is older than the log.
-        let has_begun = |it: &PeerProgress| it.is_active && it.matched >= FOUNDED.index;
-        progress.is_some_and(|it| has_begun(&it) && it.matched + CLOSE_BEHIND >= committed)
+        let has_begun =
+            |matched: u64| matched >= FOUNDED.index || is_planted(Bug::PromotesTheEmpty);
+        progress.is_some_and(|it| {
+            it.is_active && has_begun(it.matched) && it.matched + CLOSE_BEHIND >= committed
+        })
     }
 
     /// Has another one lead, if it leads, and stands only where no other is elected.

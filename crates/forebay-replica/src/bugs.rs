@@ -17,6 +17,8 @@ pub enum Bug {
     ProposesTwice,
     /// The lease is believed before the read, and not looked at after it.
     LooksOnce,
+    /// A peer that was brought nothing yet is taken for one that lacks little.
+    PromotesTheEmpty,
 }
 
 #[cfg(test)]

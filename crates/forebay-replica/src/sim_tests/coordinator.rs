@@ -4,6 +4,7 @@ use super::world::{MS, World};
 use crate::events::Event;
 use crate::ids::PeerId;
 use crate::membership::Membership;
+use crate::start::FOUNDED;
 use crate::steering::{SteeringStep, WantedPeer, WantedPeers, next_step};
 
 impl World {
@@ -51,7 +52,22 @@ impl World {
             let life = self.life(leader);
             self.tell(life, event);
         }
+        self.check_voters(&members);
         self.clear_unwanted(&members);
+    }
+
+    /// Whoever counts has what the group began with, or more: a write that a majority has is not
+    /// to lie on fewer.
+    fn check_voters(&mut self, members: &Membership) {
+        let is_empty = |voter: &&PeerId| {
+            let host = self.peers.get(voter);
+            let host = host.filter(|host| self.peer_of(**host) == Some(**voter));
+            let process = host.and_then(|host| self.hosts[*host].process.as_ref());
+            process.is_some_and(|process| process.replica.last().index < FOUNDED.index)
+        };
+        if let Some(voter) = members.voters.iter().find(is_empty).copied() {
+            self.fail(format!("peer {voter:?} counts, and has nothing"));
+        }
     }
 
     fn wanted_peers(&self) -> WantedPeers {

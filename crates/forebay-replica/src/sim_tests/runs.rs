@@ -99,6 +99,11 @@ fn a_lease_that_is_not_looked_at_after_the_read_is_found() {
     finds(Bug::LooksOnce);
 }
 
+#[test]
+fn a_voter_that_has_nothing_is_found() {
+    finds(Bug::PromotesTheEmpty);
+}
+
 #[track_caller]
 fn finds_stale(bug: StaleBug) {
     is_found(&format!("{bug:?}"), |seed| {
