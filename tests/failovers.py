@@ -21,8 +21,9 @@ import time
 from pathlib import Path
 
 import redis
-from harness import BINARY, wait_for
+from harness import wait_for
 from histories import FAILED, is_refused
+from measured import build, commit
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
 from redis.retry import Retry
@@ -300,16 +301,12 @@ def report(done, wrong, took_s, head):
 
 
 def said_first(seed, load):
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE
-    ).stdout.strip()
     installed = json.loads((HERE / "node/node_modules/ioredis/package.json").read_text())
-    build = Path(BINARY).parent.name if "target" in BINARY else os.environ.get("FOREBAY_BUILD", "")
     node = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout.strip()
     targets = f"median {TARGETS['median']} s, worst {TARGETS['worst']} s"
     return f"""# Failovers of live tables under clients
 
-{time.strftime("%Y-%m-%d")}, `make test-failovers` at {commit}, a {build} build, seed {seed}.
+{time.strftime("%Y-%m-%d")}, `make test-failovers` at {commit()}, a {build()} build, seed {seed}.
 redis-py {redis.__version__}, ioredis {installed["version"]} on Node.js {node}.
 Machine: {os.cpu_count()} cores, shared with other work (load {load:.1f} before the run).
 

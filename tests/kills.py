@@ -12,7 +12,6 @@ was lost.
 import argparse
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,10 +21,10 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 from cluster import Cluster, Reading
-from harness import BINARY, Failed, Store, wait_for
+from harness import Failed, Store, wait_for
+from measured import build, commit
 from test_cluster_live_load import Counting, answered, staged
 
-HERE = Path(__file__).parent
 NODES, COUNTERS, ROWS_A_LOAD = 6, 48, 20_000
 VICTIMS = ("coordinator", "gives", "takes")
 KINDS = ("drain", "add", "more replicas", "fewer replicas", "load", "place")
@@ -279,13 +278,9 @@ def report(kills, counting, reader, left, took_s, head):
 
 
 def said_first(seed, load):
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE
-    ).stdout.strip()
-    build = Path(BINARY).parent.name if "target" in BINARY else os.environ.get("FOREBAY_BUILD", "")
     return f"""# Nodes killed while plans are carried out
 
-{time.strftime("%Y-%m-%d")}, `make test-kills` at {commit}, a {build} build, seed {seed}.
+{time.strftime("%Y-%m-%d")}, `make test-kills` at {commit()}, a {build()} build, seed {seed}.
 Machine: {os.cpu_count()} cores, shared with other work (load {load:.1f} before the run).
 
 {NODES} nodes on loopback, `--pull-rate {PULL_RATE}`; a live table with 3 replicas and

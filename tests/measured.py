@@ -1,0 +1,19 @@
+"""What a page of results says of what was measured."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from harness import BINARY
+
+
+def commit():
+    words = ["git", "rev-parse", "--short", "HEAD"]
+    told = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parent)
+    return told.stdout.strip()
+
+
+def build():
+    """release or debug; another binary's is told by FOREBAY_BUILD."""
+    at = Path(BINARY).parent
+    return at.name if "target" in at.parts else os.environ.get("FOREBAY_BUILD", "")
