@@ -255,8 +255,11 @@ class Reading(threading.Thread):
     `read_once(client)` gives the versions that a reply shows. A reply of more than one is mixed.
     """
 
+    begun = []
+
     def __init__(self, client, read_once, pause_s=0.005):
         super().__init__(daemon=True)
+        self.begun.append(self)
         self.client, self.read_once, self.pause_s = client, read_once, pause_s
         self.replies, self.seen, self.failed, self.mixed = 0, [], [], []
         self.slowest_s = 0.0
@@ -286,3 +289,9 @@ class Reading(threading.Thread):
         self.join(30)
         assert not self.is_alive(), "a read that never ends"
         return self
+
+    @classmethod
+    def end_all(cls):
+        """Ends those that a test left, which would read from whoever gets its ports next."""
+        while cls.begun:
+            cls.begun.pop().end()

@@ -5,13 +5,19 @@ import subprocess
 
 import pytest
 import redis
-from cluster import Cluster
+from cluster import Cluster, Reading
 from data import people, write
 from disks import Disks
 from harness import Store, wait_for
 from nodes import Node
 from object_store import Proxy, RemoteStore, S3Server
 from struck import Tables
+
+
+@pytest.fixture(autouse=True)
+def nobody_reads_on():
+    yield
+    Reading.end_all()
 
 
 @pytest.fixture
