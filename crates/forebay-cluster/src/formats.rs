@@ -36,6 +36,17 @@ pub fn has_live_tables(format: u64) -> Result<(), String> {
     }
 }
 
+/// Whether tables can get layouts of their own in a catalog of this format.
+pub fn has_own_layouts(format: u64) -> Result<(), String> {
+    match format >= FORMAT_OF_LIVE {
+        true => Ok(()),
+        false => Err(format!(
+            "the catalog is of format {format}, and tables that are placed by their load want {FORMAT_OF_LIVE}: forebay \
+             cluster upgrade first"
+        )),
+    }
+}
+
 /// Whether all nodes speak a format, those that are down too: they may come back.
 pub fn cannot_upgrade(model: &Model, format: u64) -> Result<(), String> {
     if format > NEWEST_FORMAT {

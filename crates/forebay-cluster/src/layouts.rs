@@ -100,12 +100,17 @@ pub fn listed(layout: &Layout) -> BTreeSet<NodeId> {
     ranges.flat_map(|range| &range.list).copied().collect()
 }
 
-/// How long the lists of a layout have to be: a table of R replicas is held by the first R.
+/// How long the lists of a layout have to be: a table of R replicas is held by the first R, and at
+/// least three are listed. Of a table that was placed by its load each list says who holds a range.
 pub fn longest(model: &Model, name: &LayoutName) -> usize {
     let tables = model.all_tables();
-    let tables = tables.filter(|(_, table)| table.layout == *name);
-    let most = tables.map(|(_, table)| table.holding()).max();
-    most.unwrap_or(REPLICAS).max(REPLICAS)
+    let mut tables = tables.filter(|(_, table)| table.layout == *name).peekable();
+    let least = match tables.peek() {
+        Some((_, table)) if table.by_range => 1,
+        _ => REPLICAS,
+    };
+    let most = tables.map(|(_, table)| table.wanted()).max();
+    most.unwrap_or(REPLICAS).max(least)
 }
 
 /// These nodes, as the planner knows them.

@@ -24,6 +24,12 @@ pub struct ClusterMap {
     classes: Vec<Class>,
     layouts: BTreeMap<LayoutName, Arc<MapLayout>>,
     tables: BTreeMap<TableName, MapTable>,
+    /// The same map for clients who see one table alone, of those that have layouts of slots of
+    /// their own.
+    own: BTreeMap<TableName, Arc<ClusterMap>>,
+    /// Nodes answer for replicas at the ports of their first classes, and for what they head at
+    /// their ordinary ones. Else the other way round.
+    pub is_own: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +62,8 @@ pub struct Class {
 #[derive(Debug, Clone)]
 pub struct MapTable {
     pub replicas: usize,
+    /// Each range is held by its whole list.
+    pub by_range: bool,
     pub serving: Option<u64>,
     pub layout: Arc<MapLayout>,
 }
@@ -72,6 +80,8 @@ pub struct MapRange {
     pub lower: Bound,
     /// Who holds it, the primary first, whether available or not.
     pub list: Vec<NodeId>,
+    /// The same in the order in which this node asks them, where that is another one.
+    asked: Option<Vec<NodeId>>,
 }
 
 impl ClusterMap {
@@ -86,8 +96,11 @@ impl ClusterMap {
             .all_nodes()
             .map(|entry| (entry.id, MapNode::new(entry, suspects, me)))
             .collect();
+        let by_range = model.all_tables().filter(|(_, entry)| entry.by_range);
+        let by_range: BTreeSet<&LayoutName> = by_range.map(|(_, entry)| &entry.layout).collect();
         let layout = |(name, layout): (&LayoutName, &Layout)| {
-            (name.clone(), Arc::new(MapLayout::new(layout)))
+            let turns = by_range.contains(name).then_some((&nodes, me));
+            (name.clone(), Arc::new(MapLayout::new(layout, turns)))
         };
         let layouts: BTreeMap<_, _> = model.layouts.iter().map(layout).collect();
         // Live tables have no versions: where they are, `live_routes` says.
@@ -95,12 +108,13 @@ impl ClusterMap {
         let tables = batch.filter_map(|(name, entry)| {
             let table = MapTable {
                 replicas: entry.replicas,
+                by_range: entry.by_range,
                 serving: entry.serving,
                 layout: Arc::clone(layouts.get(&entry.layout)?),
             };
             Some((name.clone(), table))
         });
-        let tables = tables.collect();
+        let tables: BTreeMap<TableName, MapTable> = tables.collect();
         let main = layouts.get(&LayoutName::Main);
         // A class's nodes hold a table of as many replicas as any has; of others they lead on.
         let of_main = model.all_tables();
@@ -112,7 +126,7 @@ impl ClusterMap {
             .all(|node| node.id == me || !node.is_available);
         let tells_all = is_alone && model.all_tables().any(|(_, table)| table.live.is_some());
         let classes = main.map(|main| classes(&main.ranges, (most, tells_all), &nodes));
-        Self {
+        let map = Self {
             cluster,
             revision,
             me,
@@ -120,7 +134,45 @@ impl ClusterMap {
             classes: classes.unwrap_or_default(),
             layouts,
             tables,
+            own: BTreeMap::new(),
+            is_own: false,
+        };
+        Self {
+            own: map.own_maps(),
+            ..map
         }
+    }
+
+    /// Of each table that has a layout of slots of its own what its clients see.
+    fn own_maps(&self) -> BTreeMap<TableName, Arc<Self>> {
+        let at_listen = |node: &MapNode| MapNode {
+            class_ports: Vec::new(),
+            ..node.clone()
+        };
+        let nodes = self.nodes.iter();
+        let nodes: BTreeMap<NodeId, MapNode> =
+            nodes.map(|(id, node)| (*id, at_listen(node))).collect();
+        let tables = self.tables.iter();
+        let tables = tables.filter(|(_, table)| table.has_own_slots());
+        let maps = tables.map(|(name, table)| {
+            let map = Self {
+                classes: classes(&table.layout.ranges, (usize::MAX, false), &nodes),
+                is_own: true,
+                ..self.clone()
+            };
+            (name.clone(), Arc::new(map))
+        });
+        maps.collect()
+    }
+
+    /// The map for clients who see this table alone; none: as all see it.
+    pub fn own(&self, table: &TableName) -> Option<&Arc<Self>> {
+        self.own.get(table)
+    }
+
+    /// Tables that have layouts of slots of their own, with what [`ClusterMap::own`] tells of them.
+    pub fn own_tables(&self) -> impl Iterator<Item = (&TableName, &Arc<Self>)> {
+        self.own.iter()
     }
 
     pub fn node(&self, id: NodeId) -> Option<&MapNode> {
@@ -225,17 +277,25 @@ impl MapTable {
 
     /// Who of a range's list holds it of this table.
     pub fn held<'a>(&self, range: Option<&'a MapRange>) -> &'a [NodeId] {
-        range.map_or(&[], |range| {
-            &range.list[..range.list.len().min(self.replicas)]
+        range.map_or(&[], |range| match self.by_range {
+            true => range.asked.as_ref().unwrap_or(&range.list),
+            false => &range.list[..range.list.len().min(self.replicas)],
         })
+    }
+
+    /// Whether its slots are held by others than those of other hashed tables.
+    pub fn has_own_slots(&self) -> bool {
+        self.by_range && self.layout.order == Order::Hashed
     }
 }
 
 impl MapLayout {
-    fn new(layout: &Layout) -> Self {
+    /// `turns`: nodes are to ask different holders of a range, and this is which of them asks.
+    fn new(layout: &Layout, turns: Option<(&BTreeMap<NodeId, MapNode>, NodeId)>) -> Self {
         let ranges = layout.ranges().map(|range| MapRange {
             lower: range.lower.clone(),
             list: range.list.clone(),
+            asked: turns.map(|(nodes, me)| in_turn(&range.list, nodes, me)),
         });
         let mut ranges: Vec<MapRange> = ranges.collect();
         // What is on the move is no class of its own.
@@ -254,6 +314,17 @@ impl MapLayout {
         let at = self.ranges.partition_point(|range| range.lower <= *place);
         self.ranges.get(at.checked_sub(1)?)
     }
+}
+
+/// Holders of a range as one of the other nodes asks them: each begins with another one, so that
+/// all have about as much to do.
+fn in_turn(list: &[NodeId], nodes: &BTreeMap<NodeId, MapNode>, me: NodeId) -> Vec<NodeId> {
+    let others = nodes.keys().filter(|node| !list.contains(node));
+    let mine = others.take_while(|node| **node < me).count();
+    let mut list = list.to_vec();
+    let turn = mine % list.len().max(1);
+    list.rotate_left(turn);
+    list
 }
 
 /// The classes of a layout of slots. A node answers for each class that it heads at a port of the

@@ -137,3 +137,85 @@ fn beside_live_tables_a_node_alone_tells_of_the_others() {
     assert_eq!(away(&model, &[2]), [vec![], vec![], vec![]]);
     assert_eq!(away(&self::model(), &[2, 3]), [vec![], vec![], vec![]]);
 }
+
+/// `flights` has a layout of its own, in which its first slots are on all nodes.
+fn with_own_layout() -> Model {
+    let mut model = model();
+    let flights = TableName::new("flights").unwrap();
+    model.give_own_layout(&flights);
+    let entry = model.table(&flights).unwrap();
+    assert!(entry.by_range && entry.layout == LayoutName::Table(flights));
+    let own = vec![
+        range(Bound::Slot(0), &[2, 3, 1]),
+        range(Bound::Slot(2000), &[1, 3]),
+        range(Bound::Slot(9000), &[3]),
+    ];
+    let own = Layout::new(Order::Hashed, own);
+    model.layouts.insert(entry.layout.clone(), own);
+    model
+}
+
+#[test]
+fn who_gets_a_layout_of_its_own_is_held_by_the_same_nodes_at_first() {
+    let (before, mut after) = (model(), model());
+    let flights = TableName::new("flights").unwrap();
+    after.give_own_layout(&flights);
+    after.give_own_layout(&flights);
+    let [before, after] = [map_of(&before, &[]), map_of(&after, &[])];
+    for slot in [0, 4095, 4096, 9000, 16383] {
+        let of = |map: &ClusterMap| map.table(&flights).unwrap().of_slot(slot).to_vec();
+        assert_eq!(of(&before), of(&after));
+    }
+    let primaries = |map: &ClusterMap| -> Vec<HostPort> {
+        let classes = map.classes().iter();
+        classes.map(|class| class.primary.clone()).collect()
+    };
+    assert_eq!(primaries(&before), primaries(&after));
+}
+
+#[test]
+fn a_table_with_a_layout_of_its_own_is_held_by_whole_lists() {
+    let model = with_own_layout();
+    let map = map_of(&model, &[]);
+    let flights = TableName::new("flights").unwrap();
+    let table = map.table(&flights).unwrap();
+    assert!(table.has_own_slots());
+    assert_eq!(table.of_slot(1999).len(), 3);
+    assert_eq!(table.of_slot(16383), [NodeId(3)]);
+    // Nodes that have none of it ask different holders.
+    let mut wide = model.clone();
+    for id in 4..10 {
+        wide.put_node(node(id, "b", &[]));
+    }
+    let first = |me: u32| {
+        let none = BTreeSet::new();
+        let map = ClusterMap::new(ClusterId(7), 5, NodeId(me), &wide, &none);
+        map.table(&flights).unwrap().of_slot(0)[0].0
+    };
+    assert_eq!((4..10).map(first).collect::<Vec<_>>(), [2, 3, 1, 2, 3, 1]);
+}
+
+#[test]
+fn who_is_bound_to_such_a_table_sees_its_layout_alone() {
+    let map = map_of(&with_own_layout(), &[3]);
+    assert_eq!(map.classes().len(), 3, "what others see");
+    assert!(!map.is_own && map.own(&TableName::new("words").unwrap()).is_none());
+    let own = map.own(&TableName::new("flights").unwrap()).unwrap();
+    let seen: Vec<(u16, u16, String, usize)> = own
+        .classes()
+        .iter()
+        .map(|class| {
+            let primary = class.primary.to_string();
+            (class.first, class.last, primary, class.nodes.len())
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (0, 1999, "10.0.0.2:7379".to_owned(), 2),
+            (2000, 8999, "10.0.0.1:7379".to_owned(), 1),
+            (9000, 16383, "10.0.0.3:7379".to_owned(), 1),
+        ]
+    );
+    assert!(own.is_own && own.revision == map.revision);
+}

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
 use crate::model::{Head, Proof, RolloutId};
+use crate::reads::ReadsReport;
 use crate::reports::GroupReport;
 
 /// A node's heartbeat.
@@ -38,12 +39,15 @@ pub struct Beat {
     /// Whom it knows to be suspected.
     pub suspects: BTreeSet<NodeId>,
     /// What changed of the groups whose replicas are here, and in turn what did not: so many at
-    /// most ([`MOST_REPORTS`](crate::reports::MOST_REPORTS)).
+    /// most ([`MOST_REPORTS`](crate::reporting::MOST_REPORTS)).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupReport>,
     /// How many more have changed.
     #[serde(default)]
     pub groups_left: usize,
+    /// The same of how much batch tables are read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<ReadsReport>,
     /// Up to where it knows which nodes lead.
     #[serde(default)]
     pub leaders_known: LeadersMark,

@@ -1,23 +1,11 @@
 //! What nodes tell of the groups whose replicas they have.
-//!
-//! A heartbeat carries what changed since the coordinator took notice last, and of the rest a few
-//! in turn: each is told about once a minute, so a thousand idle groups cost some kilobytes a
-//! second.
-
-use std::collections::BTreeMap;
-use std::time::Duration;
 
 use forebay_engine::live::PartitionSize;
 use forebay_replica::{GroupId, Membership, PeerId};
 use serde::{Deserialize, Serialize};
 
-use crate::time::Now;
+use crate::reporting::Report;
 use crate::traffic::ReplicaTraffic;
-
-/// How many groups a heartbeat tells of at most.
-pub const MOST_REPORTS: usize = 128;
-/// What did not change is told again after so long.
-const AGAIN: Duration = Duration::from_secs(60);
 
 /// How a replica stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,15 +105,17 @@ impl GroupReport {
     pub fn is_troubled(&self) -> bool {
         self.problem.is_some() || self.ails
     }
+}
 
-    /// How much is done there, in steps of a quarter; below a request a second nothing is news.
-    fn requests_roughly(&self) -> u32 {
-        let minute = self.traffic.map_or(0, |traffic| traffic.minute.requests());
-        (3.0 * (minute.saturating_add(60) as f64).log2()) as u32
+impl Report for GroupReport {
+    type Place = (GroupId, PeerId);
+
+    fn place(&self) -> Self::Place {
+        (self.group, self.peer)
     }
 
-    /// Whether another one is no news: how far a voter is behind changes with each write, and how
-    /// much a partition holds, and is asked, too.
+    /// How far a voter is behind changes with each write, and how much a partition holds, and is
+    /// asked, too.
     fn is_like(&self, other: &Self) -> bool {
         let shape = |report: &Self| {
             let lead = report.leads.as_ref();
@@ -142,7 +132,11 @@ impl GroupReport {
             let stranded = report.stranded.clone();
             let load = report.load.clone();
             let problem = (report.problem, report.ails);
-            let state = (report.term, problem, report.requests_roughly());
+            let state = (
+                report.term,
+                problem,
+                report.traffic.unwrap_or_default().requests_roughly(),
+            );
             (state, behind, size, stranded, load)
         };
         let members = |report: &Self| report.leads.as_ref().map(|lead| lead.members.clone());
@@ -150,86 +144,10 @@ impl GroupReport {
     }
 }
 
-/// What a node has told, and what is left to be told.
-#[derive(Debug, Default)]
-pub struct Reporting {
-    replicas: BTreeMap<(GroupId, PeerId), ToldReport>,
-    /// The heartbeat that is under way, and what it tells.
-    under_way: Option<(u64, Vec<(GroupId, PeerId)>)>,
-    /// The term of the coordinator that was told.
-    term: u64,
-}
-
-#[derive(Debug)]
-struct ToldReport {
-    report: GroupReport,
-    /// When it was taken notice of; none: it is news.
-    told: Option<Duration>,
-}
-
-impl Reporting {
-    /// How all replicas of this node stand now.
-    pub fn replace(&mut self, reports: Vec<GroupReport>) {
-        let mut before = std::mem::take(&mut self.replicas);
-        for report in reports {
-            let place = (report.group, report.peer);
-            let known = before.remove(&place);
-            let known = known.filter(|known| known.report.is_like(&report));
-            if known.is_none()
-                && let Some((_, places)) = &mut self.under_way
-            {
-                places.retain(|under_way| *under_way != place);
-            }
-            let told = known.and_then(|known| known.told);
-            self.replicas.insert(place, ToldReport { report, told });
-        }
-    }
-
-    /// What the heartbeat of this number tells, and how much more is news.
-    pub fn next(&mut self, now: Now, seq: u64) -> (Vec<GroupReport>, usize) {
-        let is_due = |told: &ToldReport| told.told.is_none_or(|at| now.since(at) >= AGAIN);
-        let mut due: Vec<_> = self
-            .replicas
-            .iter()
-            .filter(|(_, told)| is_due(told))
-            .collect();
-        due.sort_by_key(|(_, told)| told.told);
-        let news = due.iter().filter(|(_, told)| told.told.is_none()).count();
-        due.truncate(MOST_REPORTS);
-        let reports = due.iter().map(|(_, told)| told.report.clone()).collect();
-        let places = due.iter().map(|(place, _)| **place).collect();
-        self.under_way = Some((seq, places));
-        (reports, news.saturating_sub(MOST_REPORTS))
-    }
-
-    /// A coordinator of this term took notice of the heartbeat. One of another term knows nothing.
-    pub fn noticed(&mut self, now: Now, seq: u64, term: u64) {
-        if term != self.term {
-            self.term = term;
-            self.replicas.values_mut().for_each(|told| told.told = None);
-        }
-        let Some((_, places)) = self.under_way.take_if(|(under_way, _)| *under_way == seq) else {
-            return;
-        };
-        for place in places {
-            if let Some(told) = self.replicas.get_mut(&place) {
-                told.told = Some(now.monotonic);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::traffic::TrafficRate;
-
-    fn now(seconds: u64) -> Now {
-        Now {
-            monotonic: Duration::from_secs(seconds),
-            unix_ms: 0,
-        }
-    }
 
     fn report(group: u64, term: u64) -> GroupReport {
         GroupReport {
@@ -243,46 +161,6 @@ mod tests {
             load: None,
             traffic: None,
         }
-    }
-
-    #[test]
-    fn what_changed_is_told_until_it_was_noticed() {
-        let mut reporting = Reporting::default();
-        reporting.replace(vec![report(1, 5), report(2, 5)]);
-        assert_eq!(reporting.next(now(1), 10).0.len(), 2);
-        // It got lost.
-        assert_eq!(reporting.next(now(2), 11).0.len(), 2);
-        reporting.noticed(now(2), 11, 7);
-        assert!(reporting.next(now(3), 12).0.is_empty());
-        reporting.replace(vec![report(1, 5), report(2, 6)]);
-        assert_eq!(reporting.next(now(4), 13).0, [report(2, 6)]);
-        // It changed again while it was under way.
-        reporting.replace(vec![report(1, 5), report(2, 7)]);
-        reporting.noticed(now(4), 13, 7);
-        let (again, _) = reporting.next(now(5), 14);
-        assert_eq!(again, [report(2, 7)]);
-        reporting.noticed(now(5), 14, 7);
-        // Another coordinator knows nothing.
-        assert!(reporting.next(now(6), 15).0.is_empty());
-        reporting.noticed(now(6), 15, 8);
-        assert_eq!(reporting.next(now(7), 16).0.len(), 2);
-    }
-
-    #[test]
-    fn a_heartbeat_tells_of_so_many_and_in_turn() {
-        let mut reporting = Reporting::default();
-        reporting.replace((0..300).map(|group| report(group, 1)).collect());
-        let mut told = std::collections::BTreeSet::new();
-        for (seq, left) in [(1, 172), (2, 44), (3, 0)] {
-            let (reports, more) = reporting.next(now(seq), seq);
-            assert!(reports.len() <= MOST_REPORTS);
-            assert_eq!(more, left);
-            told.extend(reports.iter().map(|report| report.group));
-            reporting.noticed(now(seq), seq, 0);
-        }
-        assert_eq!(told.len(), 300);
-        assert!(reporting.next(now(4), 4).0.is_empty());
-        assert_eq!(reporting.next(now(61), 5).0.len(), 128, "the first again");
     }
 
     #[test]

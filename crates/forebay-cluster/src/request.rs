@@ -59,6 +59,8 @@ pub enum Request {
     LiveState {},
     /// How much do these live tables hold? Nothing is changed.
     Survey { tables: BTreeSet<TableName> },
+    /// How much are batch tables read? Nothing is changed.
+    Reads {},
     /// A partition of a live table is to be cut in two at this place.
     Split { table: TableName, at: Bound },
     /// A node is worked on: for so long it is not taken for lost.

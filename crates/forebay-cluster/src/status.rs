@@ -11,10 +11,11 @@ use crate::live_status::{LiveStatus, LiveTableStatus};
 use crate::load_status::LoadStatus;
 use crate::message::Readiness;
 use crate::model::{
-    Head, Identity, Model, MoveStage, NEWEST_FORMAT, NodeEntry, NodeState, Phase, Rebalance,
-    Rollout, TableEntry, Wish,
+    Head, Identity, LayoutName, Model, MoveStage, NEWEST_FORMAT, NodeEntry, NodeState, Phase,
+    Rebalance, Rollout, TableEntry, Wish,
 };
 use crate::planning::holders;
+use crate::reads_status::ReadsStatus;
 use crate::time::Now;
 
 /// See the module's text.
@@ -44,6 +45,9 @@ pub struct Status {
     /// How the partitions of live tables stand, where there are any and the coordinator tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveStatus>,
+    /// How much batch tables are read, where they are and the coordinator tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<ReadsStatus>,
     /// What is no problem, and worth knowing.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -196,6 +200,9 @@ impl Status {
             nodes,
             tables,
             plan,
+            reads: coordinator.and_then(|(coordinator, now)| {
+                ReadsStatus::of(model, &coordinator.heard_so_far().reads.told(now, |_| true))
+            }),
             loads: LoadStatus::all(model, coordinator.map(|(coordinator, _)| coordinator)),
         };
         live.into_iter().for_each(|live| status.tell_live(live));
@@ -430,7 +437,14 @@ fn shared_zone(model: &Model) -> Option<String> {
         let of_first: BTreeSet<_> = first.clone().filter_map(zone).collect();
         of_first.len() < first.len()
     };
-    let mut ranges = model.used_layouts().flat_map(|(_, layout)| layout.ranges());
+    // Those of a table that was placed by its load are as long as it wants.
+    let own: BTreeSet<&LayoutName> = model
+        .all_tables()
+        .filter(|(_, table)| table.by_range)
+        .map(|(_, table)| &table.layout)
+        .collect();
+    let layouts = model.used_layouts().filter(|(name, _)| !own.contains(name));
+    let mut ranges = layouts.flat_map(|(_, layout)| layout.ranges());
     let shared = ranges.any(|range| is_shared(&range.list));
     shared.then(|| {
         "some parts have two copies in one zone, though there are zones without: forebay cluster rebalance".to_owned()
@@ -446,8 +460,8 @@ pub fn names(model: &Model, ids: &BTreeSet<NodeId>) -> BTreeSet<String> {
 fn replicas(model: &Model, entry: &TableEntry) -> usize {
     let layout = model.layout_of(entry);
     let lists = layout.into_iter().flat_map(|layout| layout.ranges());
-    let least = lists.map(|range| range.list.len()).min();
-    entry.replicas.min(least.unwrap_or(0))
+    let least = lists.map(|range| entry.of_list(&range.list).len()).min();
+    least.unwrap_or(0)
 }
 
 /// A node that holds nothing, and is to hold nothing, though there are tables: nobody misses it.

@@ -1,4 +1,4 @@
-//! How much replicas of live tables are read and written, a minute: now, over an hour, over a day.
+//! How much partitions are read and written, a minute: now, over an hour, over a day.
 //!
 //! A rate is a mean in which what is older weighs less: half as much after a third of the window,
 //! so that seven eighths of it are of the window. As long as a replica is here for less than the
@@ -68,6 +68,13 @@ impl ReplicaTraffic {
             TrafficWindow::Hour => &self.hour,
             TrafficWindow::Day => &self.day,
         }
+    }
+
+    /// How much is done in a minute, in steps of a quarter; below a request a second nothing is
+    /// news.
+    pub fn requests_roughly(self) -> u32 {
+        let minute = self.minute.requests();
+        (3.0 * (minute.saturating_add(60) as f64).log2()) as u32
     }
 
     /// Whether nothing was done for so long that nothing is told.

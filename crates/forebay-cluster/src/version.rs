@@ -78,9 +78,7 @@ pub fn ranges_of(layout: &Layout, entry: &TableEntry, node: NodeId) -> Vec<Bound
 
 /// The ranges of a table that others look for at a node: it answers these before it brings more.
 pub fn ranges_answered(layout: &Layout, entry: &TableEntry, node: NodeId) -> Vec<Bounds> {
-    ranges_where(layout, |range| {
-        range.list.iter().take(entry.replicas).any(|id| *id == node)
-    })
+    ranges_where(layout, |range| entry.of_list(&range.list).contains(&node))
 }
 
 fn ranges_where(layout: &Layout, is_held: impl Fn(&RangeEntry) -> bool) -> Vec<Bounds> {

@@ -14,6 +14,7 @@ use crate::ids::HostPort;
 use crate::link::Peers;
 use crate::model::Proof;
 use crate::node::{Serve, VersionPlace};
+use crate::reads::ReadsReport;
 use crate::version::VersionSummary;
 
 /// A version that is to be brought.
@@ -63,6 +64,10 @@ pub trait Versions: Debug + Send + Sync {
 
     /// Bytes that came in a second lately, while something was brought; `None`: nothing was yet.
     fn brought_per_s(&self) -> Option<u64>;
+
+    /// How much each partition that serves here is read, as far as anything is; looked at anew
+    /// every ten seconds.
+    fn reads(&self) -> Vec<ReadsReport>;
 }
 
 /// Where manifests are read for the coordinator.

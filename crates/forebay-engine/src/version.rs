@@ -20,6 +20,7 @@ use crate::layout::{TableFiles, run_of};
 use crate::manifest::{Manifest, RunRef};
 use crate::name::{RunId, TableName};
 use crate::partition::{Bounds, Held, PartitionRange};
+use crate::reads::{PartReads, PartitionReads};
 use crate::route::{Route, Router};
 use crate::store::Store;
 use forebay_io::{Clock, Disk};
@@ -52,10 +53,11 @@ pub struct Version {
     damaged: Mutex<BTreeSet<RunId>>,
 }
 
-/// The open runs of a partition, oldest first; none of a partition that is not held.
+/// A partition: its open runs, oldest first, none where it is not held.
 #[derive(Debug)]
 pub(crate) struct VersionPart {
     pub runs: Box<[Arc<Run>]>,
+    reads: PartReads,
 }
 
 impl Version {
@@ -89,7 +91,10 @@ impl Version {
                     },
                 );
             }
-            parts.push(VersionPart { runs: runs.into() });
+            parts.push(VersionPart {
+                runs: runs.into(),
+                reads: PartReads::default(),
+            });
         }
         Ok(Self {
             manifest,
@@ -138,6 +143,14 @@ impl Version {
             bounds: bounds.clone(),
         };
         open.map(range).collect()
+    }
+
+    /// How often each partition that is open was looked up, in the table's order. Walks are not in
+    /// it, and neither is what other processes read.
+    pub fn reads(&self) -> Vec<PartitionReads> {
+        let open = self.manifest.held(&self.held);
+        let told = open.map(|(place, bounds)| self.parts[place].reads.told(bounds));
+        told.collect()
     }
 
     /// Computes the hash64 of this table's keys.
@@ -212,7 +225,8 @@ impl Version {
 
     #[inline]
     fn get_at<'a>(&'a self, route: Route<'a>, key: &[u8]) -> Result<Option<Value<'a>>, ReadError> {
-        let found = match &*self.parts[route.partition].runs {
+        let part = &self.parts[route.partition];
+        let found = match &*part.runs {
             [run] => run
                 .visit_from(route.ahead, route.hash, key, |found| {
                     found.into_value(|| self.now_ms())
@@ -222,7 +236,10 @@ impl Version {
                 .resolve(runs, route.hash, key, |run| run.get(route.hash, key))
                 .map(|found| found.and_then(|found| found.into_value(|| self.now_ms()))),
         };
-        found.map_err(|error| self.read_error(error))
+        let value = found.map_err(|error| self.read_error(error))?;
+        part.reads
+            .count(value.as_ref().map_or(0, |value| value.len()));
+        Ok(value)
     }
 
     /// The value of a key, without waiting for the device.
@@ -233,17 +250,23 @@ impl Version {
 
     #[inline]
     fn try_get_at<'a>(&'a self, route: Route<'a>, key: &[u8]) -> Result<Lookup<'a>, ReadError> {
-        match &*self.parts[route.partition].runs {
+        let part = &self.parts[route.partition];
+        let found = match &*part.runs {
             [run] => match run.try_get_from(route.ahead, route.hash, key) {
-                Ok(RunLookup::Found(found)) => {
-                    Ok(found_or_absent(found.into_value(|| self.now_ms())))
-                }
-                Ok(RunLookup::Absent) => Ok(Lookup::Absent),
-                Ok(RunLookup::NotResident) => Ok(Lookup::NotResident),
-                Err(error) => Err(self.read_error(error)),
+                Ok(RunLookup::Found(found)) => found_or_absent(found.into_value(|| self.now_ms())),
+                Ok(RunLookup::Absent) => Lookup::Absent,
+                Ok(RunLookup::NotResident) => Lookup::NotResident,
+                Err(error) => return Err(self.read_error(error)),
             },
-            runs => self.try_resolve(runs, route.hash, key),
+            runs => self.try_resolve(runs, route.hash, key)?,
+        };
+        match &found {
+            Lookup::Found(value) => part.reads.count(value.len()),
+            Lookup::Absent => part.reads.count(0),
+            // It is asked for again, from a thread that may wait.
+            Lookup::NotResident => {}
         }
+        Ok(found)
     }
 
     /// When a key that is there expires, in milliseconds since 1970-01-01 UTC; `u64::MAX` is never.

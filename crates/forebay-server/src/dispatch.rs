@@ -106,7 +106,9 @@ impl Dispatch<'_> {
         let key = command.key_places(args.len()).next();
         let key = key.filter(|_| matches!(command.run, Run::Read(_)));
         let cluster = self.shared.cluster.as_ref()?;
-        let (map, live) = (cluster.map(), cluster.member().live());
+        let user = self.session.user.as_ref();
+        let map = user.map_or_else(|| cluster.map(), |user| cluster.map_for(user));
+        let live = cluster.member().live();
         let moved = key.and_then(|key| nudges.take((&map, &live), self.tables, args.get(key)));
         if nudges.is_over() {
             self.session.nudges = None;

@@ -142,7 +142,9 @@ impl Session {
         };
         let before = std::mem::replace(&mut self.changes, cluster.changes.number());
         if knows_classes && before != self.changes && shared.config.default_table.is_none() {
-            self.nudges = Some(cluster.changes.nudges());
+            let table = self.user.as_ref().and_then(|user| user.only_table());
+            let nudges = cluster.changes.nudges(table);
+            self.nudges = Some(nudges);
         }
     }
 

@@ -17,6 +17,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use forebay_engine::TableName;
 use forebay_io::Disk;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
@@ -51,6 +52,8 @@ pub struct User {
     verbs: Vec<Verb>,
     /// May read every table: the usual case, settled once.
     reads_all: bool,
+    /// The only table that the patterns name.
+    only_table: Option<TableName>,
 }
 
 /// Why a users file cannot be used.
@@ -156,6 +159,7 @@ impl User {
             tables: vec!["*".to_owned()],
             verbs: vec![Verb::Read, Verb::Write],
             reads_all: true,
+            only_table: None,
         }
     }
 
@@ -169,6 +173,10 @@ impl User {
         Ok(Self {
             name,
             password_sha256,
+            only_table: match &entry.tables[..] {
+                [table] => TableName::new(table).ok(),
+                _ => None,
+            },
             tables: entry.tables,
             verbs: entry.verbs,
             reads_all,
@@ -182,6 +190,11 @@ impl User {
     /// Patterns of table names.
     pub fn tables(&self) -> &[String] {
         &self.tables
+    }
+
+    /// The table that this user is bound to: the only one that it may do anything to.
+    pub fn only_table(&self) -> Option<&TableName> {
+        self.only_table.as_ref()
     }
 
     pub fn verbs(&self) -> &[Verb] {

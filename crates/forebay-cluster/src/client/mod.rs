@@ -14,13 +14,14 @@ use forebay_io::{Clock, Random};
 use thiserror::Error;
 
 use crate::catalog::{Catalog, CatalogError, Documented};
-use crate::formats::{cannot_upgrade, has_plans};
+use crate::formats::{cannot_upgrade, has_own_layouts, has_plans};
 use crate::ids::HostPort;
 use crate::live_status::LiveStatus;
 use crate::model::{
     DocRef, Head, Identity, Model, Outcome, Rebalance, RequestId, Rollout, Survey, TableLoad,
     WorkPage, parsed, written,
 };
+use crate::reads::BatchReads;
 use crate::request::Request;
 use crate::seat::{SEAT, ring};
 use crate::status::Status;
@@ -109,6 +110,7 @@ pub enum Ended {
     /// The load, which is over.
     Load(Box<TableLoad>),
     Survey(Survey),
+    Reads(BatchReads),
     LiveState(serde_json::Value),
 }
 
@@ -248,6 +250,16 @@ impl ClusterClient {
         }
     }
 
+    /// How much batch tables are read, as the coordinator has heard. Nothing is changed.
+    pub fn reads(&self) -> Result<BatchReads, ClientError> {
+        match self.carry_out(&Request::Reads {})? {
+            Ended::Reads(reads) => Ok(reads),
+            _ => Err(ClientError::Refused(
+                "it was taken for another request".to_owned(),
+            )),
+        }
+    }
+
     /// The cluster and what these tables of it hold, to plan for. Leaders tell within seconds of
     /// their election, or of that of a coordinator: those that have not told are waited for.
     pub fn survey_to_plan(
@@ -293,6 +305,7 @@ impl ClusterClient {
         let (head, _) = catalog.head()?;
         let model = || catalog.model(&head, &Model::default());
         let refused = match request {
+            Request::Rebalance { plan } if plan.has_own() => has_own_layouts(head.forebay_head),
             Request::Rebalance { .. } => has_plans(head.forebay_head),
             Request::Upgrade { format } => cannot_upgrade(&model()?, *format),
             Request::Pause { node, .. } | Request::Remove { node } => {
@@ -416,6 +429,7 @@ impl ClusterClient {
             Outcome::Rebalance => return self.moved(work, id, is_enough),
             Outcome::Load(number) => return self.loaded(work, *number),
             Outcome::Survey(survey) => return Some(Ok(Ended::Survey(survey.clone()))),
+            Outcome::Reads(reads) => return Some(Ok(Ended::Reads(reads.clone()))),
             Outcome::LiveState(state) => return Some(Ok(Ended::LiveState(state.clone()))),
             Outcome::Rollout(id) => work.rollouts.get(id),
         };

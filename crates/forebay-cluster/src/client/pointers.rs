@@ -126,6 +126,7 @@ impl ClusterPointers {
             | Ended::Rebalance(_)
             | Ended::Load(_)
             | Ended::Survey(_)
+            | Ended::Reads(_)
             | Ended::LiveState(_) => {
                 return Err(failed("it was taken for another request".to_owned(), false));
             }

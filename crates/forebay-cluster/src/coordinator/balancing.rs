@@ -127,8 +127,8 @@ impl Step<'_> {
     }
 
     fn look_at_load(&mut self, most_bytes_an_hour: u64) {
-        let survey = self.survey_all();
-        let peak = LoadPeak::of(&self.model, &survey);
+        let (survey, reads) = (self.survey_all(), self.batch_reads());
+        let peak = LoadPeak::of(&self.model, &reads, &survey);
         let is_hot = |peak: &LoadPeak| peak.mean >= LEAST_LOAD && peak.ratio() > HOT;
         let Some(peak) = peak.filter(is_hot) else {
             self.balancing.hot_looks = 0;
@@ -148,6 +148,7 @@ impl Step<'_> {
             table: peak.table,
             bounds,
             model: Box::new(self.model.clone()),
+            reads,
             survey,
         });
     }

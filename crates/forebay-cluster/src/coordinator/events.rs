@@ -9,6 +9,7 @@ use crate::catalog::SeenTag;
 use crate::message::{Beat, BeatReply};
 use crate::model::{Documents, Head, Model, MovePlan, RequestId, Survey, Wish};
 use crate::planning::{BalanceBounds, BalanceProposal};
+use crate::reads::BatchReads;
 use crate::request::Request;
 use crate::version::VersionSummary;
 
@@ -106,6 +107,7 @@ pub enum CoordinatorAction {
         table: TableName,
         bounds: BalanceBounds,
         model: Box<Model>,
+        reads: BatchReads,
         survey: Survey,
     },
     /// They are answered: their documents can go.

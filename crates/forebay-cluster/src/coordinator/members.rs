@@ -172,9 +172,11 @@ impl Coordinator {
         }
         if is_restarted {
             self.groups.restarted(id);
+            self.reads.restarted(id);
         }
         self.is_due |= self.groups.hear(now, id, &beat.groups);
         let room = beat.room();
+        self.reads.hear(now, id, beat.reads);
         let heard = Heard {
             incarnation: beat.who.incarnation,
             at: now.monotonic,

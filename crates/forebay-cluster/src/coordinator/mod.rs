@@ -20,6 +20,7 @@ mod loads;
 mod lost;
 mod members;
 mod move_splits;
+mod plan_checks;
 mod rebalance;
 mod requests;
 mod rollouts;
@@ -38,6 +39,7 @@ use crate::dice::Dice;
 use crate::ids::NodeId;
 use crate::message::Beat;
 use crate::model::{DocRef, Documents, Head, Model, RequestId, RolloutId};
+use crate::reads::ReadsHeard;
 use crate::request::Request;
 use crate::time::Now;
 use crate::version::VersionSummary;
@@ -77,6 +79,7 @@ pub struct Coordinator {
     balancing: Balancing,
     groups: GroupWatch,
     loads: LoadWatch,
+    reads: ReadsHeard,
     /// Nodes that are silent.
     suspects: BTreeSet<NodeId>,
     /// Since when most nodes are silent.
@@ -135,6 +138,7 @@ enum Summary {
 pub struct HeardSoFar<'a> {
     pub nodes: &'a BTreeMap<NodeId, Heard>,
     pub groups: &'a GroupWatch,
+    pub reads: &'a ReadsHeard,
     pub took_over: Duration,
 }
 
@@ -158,6 +162,7 @@ struct Step<'a> {
     balancing: &'a mut Balancing,
     groups: &'a mut GroupWatch,
     loads: &'a mut LoadWatch,
+    reads: &'a ReadsHeard,
     summaries: &'a mut BTreeMap<(TableName, u64), Summary>,
     actions: &'a mut Vec<CoordinatorAction>,
 }
@@ -183,6 +188,7 @@ impl Coordinator {
             balancing: Balancing::default(),
             groups: GroupWatch::default(),
             loads: LoadWatch::default(),
+            reads: ReadsHeard::default(),
             suspects: BTreeSet::new(),
             hears_few_since: None,
             took_over: now.monotonic,
@@ -235,6 +241,7 @@ impl Coordinator {
         HeardSoFar {
             nodes: &self.heard,
             groups: &self.groups,
+            reads: &self.reads,
             took_over: self.took_over,
         }
     }
@@ -428,6 +435,7 @@ impl Coordinator {
             balancing: &mut self.balancing,
             groups: &mut self.groups,
             loads: &mut self.loads,
+            reads: &self.reads,
             summaries: &mut self.summaries,
             actions: &mut *actions,
         };

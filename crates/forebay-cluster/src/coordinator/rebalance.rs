@@ -82,6 +82,8 @@ impl Step<'_> {
         if let Err(problem) = crate::planning::fits(&self.model, &batch) {
             return self.stop(moving, problem);
         }
+        let own = batch.own.iter();
+        own.for_each(|table| self.model.give_own_layout(table));
         self.model.edit_lists(&batch.lists, |change, range| {
             range.next = Some(change.new.clone());
         });
@@ -141,8 +143,8 @@ impl Step<'_> {
         for change in &batch.replicas {
             self.edit_replicas(change, |entry| entry.replicas = change.to);
         }
-        // Cuts change nothing about who holds what.
-        if batch.lists.is_empty() && batch.replicas.is_empty() {
+        // Cuts, and layouts of tables' own, change nothing about who holds what.
+        if !batch.moves() {
             return self.end_batch(moving, &batch);
         }
         *self.moves = MoveWatch::default();

@@ -10,18 +10,16 @@ use super::layouts::unused;
 use super::members::{down_since, entry_of, fits_not};
 use super::{CoordinatorAction, Step, Summary};
 use crate::bugs::{Bug, is_planted};
-use crate::formats::{has_plans, speaks_not};
+use crate::formats::speaks_not;
 use crate::ids::{NodeId, NodeName};
-use crate::layouts::{MOST_REPLICAS, longest};
+use crate::layouts::MOST_REPLICAS;
 use crate::message::Introduction;
 use crate::model::{
-    Aim, Answered, FORMAT_OF_REMAKES, Model, MoveBatch, MovePlan, NodeEntry, NodeState, Outcome,
-    Phase, RequestId, Rollout, RolloutId, RolloutOptions, RolloutTable, TableEntry,
+    Aim, Answered, FORMAT_OF_REMAKES, Model, NodeEntry, NodeState, Outcome, Phase, RequestId,
+    Rollout, RolloutId, RolloutOptions, RolloutTable, TableEntry,
 };
-use crate::planning::{bringing, carry_out, check_live_lists, fits, holders};
 use crate::request::{REPLICAS, Request, SwapTo};
 use crate::time::MOST_WAIT;
-use crate::version::SPARE_BYTES;
 
 /// How long answers are told at least, and for how long a coordinator forgets none.
 const KEPT_MS: u64 = 3600 * 1000;
@@ -41,7 +39,7 @@ pub(super) enum TakenUp {
 
 fn is_old_survey(answer: &Answered, now_ms: u64) -> bool {
     let is_old = answer.unix_ms < now_ms.saturating_sub(SURVEY_KEPT_MS);
-    is_old && matches!(answer.outcome, Outcome::Survey(_) | Outcome::LiveState(_))
+    is_old && answer.outcome.is_told()
 }
 
 /// Why a request is not carried out.
@@ -134,6 +132,7 @@ impl Step<'_> {
                 let survey = self.survey(tables)?;
                 Ok(TakenUp::Answered(Outcome::Survey(survey)))
             }
+            Request::Reads {} => Ok(TakenUp::Answered(Outcome::Reads(self.batch_reads()))),
             Request::Split { table, at } => {
                 self.plan_split(table, at)?;
                 Ok(TakenUp::Answered(Outcome::Done))
@@ -308,98 +307,6 @@ impl Step<'_> {
         Ok(())
     }
 
-    fn take_rebalance(&mut self, id: &RequestId, plan: &MovePlan) -> Result<TakenUp, Refusal> {
-        has_plans(self.format)?;
-        if self.give_way() {
-            return Ok(TakenUp::Later);
-        }
-        if let Some(moving) = self.model.work.moving() {
-            return Err(Refusal::Busy(format!(
-                "another plan is carried out, {} of {} batches are done: wait for it (forebay cluster watch), or end it \
-                 (forebay cluster cancel {})",
-                moving.done, moving.batches, moving.request
-            )));
-        }
-        self.check_plan(plan)?;
-        self.begin_moving(id, plan.clone());
-        Ok(TakenUp::Answered(Outcome::Rebalance))
-    }
-
-    /// Whether a plan is about what there is, and can be carried out.
-    pub fn check_plan(&self, plan: &MovePlan) -> Result<(), String> {
-        for batch in &plan.batches {
-            fits(&self.model, batch)?;
-            let mut splits = batch.splits.iter();
-            splits.try_for_each(|split| self.check_split(&plan.wish, split))?;
-        }
-        let mut after = self.model.clone();
-        for batch in &plan.batches {
-            let mut bringing = bringing(&after, batch).into_iter();
-            bringing.try_for_each(|node| self.check_up(node))?;
-            carry_out(&mut after, batch);
-        }
-        check_live_lists(&self.model, &after)?;
-        let holding = holders(&after);
-        if !holding.is_disjoint(&plan.wish.drained()) {
-            return Err("tables have come since the plan was made: make a new one".to_owned());
-        }
-        for batch in &plan.batches {
-            self.check_lists(batch, holding.len())?;
-        }
-        let mut copies = plan.copies.iter();
-        copies.try_for_each(|(node, bytes)| {
-            self.check_up(*node)?;
-            self.check_room(*node, *bytes)
-        })
-    }
-
-    /// What a client made, and may be wrong: no list gets shorter than tables want and nodes are.
-    fn check_lists(&self, batch: &MoveBatch, holders: usize) -> Result<(), String> {
-        for change in &batch.lists {
-            let distinct: BTreeSet<&NodeId> = change.new.iter().collect();
-            if change.new.is_empty() || distinct.len() != change.new.len() {
-                return Err("the plan has a list without nodes, or with a node twice".to_owned());
-            }
-            let wanted = longest(&self.model, &change.layout).min(holders);
-            if change.new.len() < wanted.min(change.old.len()) {
-                return Err(format!(
-                    "the plan leaves what is {} with {} nodes, and tables want {wanted}: make it anew",
-                    change.bounds,
-                    change.new.len()
-                ));
-            }
-        }
-        let mut replicas = batch.replicas.iter();
-        replicas.try_for_each(|change| in_bounds(change.to).map(drop))
-    }
-
-    fn check_up(&self, node: NodeId) -> Result<(), String> {
-        match self.is_alive(node) {
-            true => Ok(()),
-            false => Err(format!(
-                "node {} is to hold more, and is down: start it, or make a plan without it",
-                self.model.node_name(node)
-            )),
-        }
-    }
-
-    fn check_room(&self, node: NodeId, bytes: u64) -> Result<(), String> {
-        let Some(entry) = self.model.node(node) else {
-            return Err(format!(
-                "the plan is about node {node}, which is none any more"
-            ));
-        };
-        let name = &entry.name;
-        let heard = self.heard.get(&node);
-        match heard.and_then(|heard| heard.room.free_bytes) {
-            Some(free) if free < bytes.saturating_add(SPARE_BYTES) => Err(format!(
-                "node {name} is to bring {bytes} bytes, {free} are free, and {SPARE_BYTES} are to be left: make room, \
-                 or give the cluster more nodes"
-            )),
-            _ => Ok(()),
-        }
-    }
-
     /// Enters a node's certificate. Who could write the request could write the catalog.
     fn take_join(&mut self, who: &Introduction) -> Result<TakenUp, Refusal> {
         if let Some(problem) = fits_not(&self.model, who).or_else(|| speaks_not(self.format, who)) {
@@ -563,7 +470,7 @@ fn replicas(
     }
 }
 
-fn in_bounds(replicas: usize) -> Result<usize, String> {
+pub(super) fn in_bounds(replicas: usize) -> Result<usize, String> {
     match (1..=MOST_REPLICAS).contains(&replicas) {
         true => Ok(replicas),
         false => Err(format!(

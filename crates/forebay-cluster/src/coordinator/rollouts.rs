@@ -227,7 +227,7 @@ impl Step<'_> {
                 return Err(format!("table {table} has no layout"));
             };
             for range in layout.ranges() {
-                let list = &range.list[..range.list.len().min(entry.replicas)];
+                let list = entry.of_list(&range.list);
                 let least = rollout.options.min_replicas.unwrap_or(list.len() - 1);
                 let is_up = |node: &&NodeId| !self.is_safe_to_leave_out(**node);
                 let most = match part.aim {

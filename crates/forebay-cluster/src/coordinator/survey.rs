@@ -9,6 +9,7 @@ use super::{HeardSoFar, Step};
 use crate::ids::NodeId;
 use crate::live_status::LiveStatus;
 use crate::model::{GroupEntry, Survey, SurveyedPartition};
+use crate::reads::BatchReads;
 use crate::traffic::ReplicaTraffic;
 
 /// How many marks are told in all: of many partitions fewer each.
@@ -20,6 +21,7 @@ impl Step<'_> {
         let heard = HeardSoFar {
             nodes: self.heard,
             groups: self.groups,
+            reads: self.reads,
             took_over: self.took_over,
         };
         let status = LiveStatus::of(&self.model, heard, self.now);
@@ -37,6 +39,14 @@ impl Step<'_> {
         let sizes = survey.values_mut().flat_map(BTreeMap::values_mut);
         sizes.for_each(|one| thin(&mut one.size, most));
         Ok(survey)
+    }
+
+    /// How much all batch tables are read, as nodes told last.
+    pub fn batch_reads(&self) -> BatchReads {
+        self.reads.told(self.now, |table| {
+            let entry = self.model.table(table);
+            entry.is_some_and(|entry| entry.live.is_none())
+        })
     }
 
     /// Of all live tables.

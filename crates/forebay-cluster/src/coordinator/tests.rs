@@ -121,6 +121,7 @@ impl Led {
             suspects: BTreeSet::new(),
             groups: Vec::new(),
             groups_left: 0,
+            reads: Vec::new(),
             leaders_known: crate::message::LeadersMark::default(),
         });
         let event = CoordinatorEvent::Beat { token: 5, beat };

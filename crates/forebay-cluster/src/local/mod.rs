@@ -3,6 +3,7 @@
 mod held;
 mod origin;
 mod replicas;
+mod traffic;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -13,9 +14,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_engine::live::PartitionTraffic;
 use forebay_engine::{
-    ActivateError, Bound, Manifest, Next, Pointer, Released, RunId, Serving, Store, StoreError,
-    Table, TableName, VersionFile,
+    ActivateError, Bound, Manifest, Next, PartitionReads, Pointer, Released, RunId, Serving, Store,
+    StoreError, Table, TableName, VersionFile,
 };
 use forebay_io::start_within;
 use forebay_objects::{Bringer, Origin, Origins, Prepared, PullError, PullRate};
@@ -25,6 +27,7 @@ use tracing::{info, warn};
 use crate::ids::HostPort;
 use crate::model::Proof;
 use crate::node::{Serve, VersionPlace};
+use crate::reads::ReadsReport;
 pub use crate::version::SPARE_BYTES;
 use crate::version::VersionSummary;
 use crate::versions::{Bring, VersionSummaries, Versions};
@@ -35,6 +38,7 @@ use origin::{NOT_THERE, PeerOrigin};
 pub use replicas::{
     LocalReplicas, OpenLiveTables, ReplicaParts, ReplicaWatch, StagedFiles, boot_id,
 };
+use traffic::{CountedTraffic, TrafficSeen};
 
 /// Between two reports of how much has come.
 const REPORT: Duration = Duration::from_millis(200);
@@ -58,6 +62,7 @@ pub struct LocalVersions {
     is_cut_off: AtomicBool,
     /// Held by who lets versions serve: one at a time.
     activating: Mutex<()>,
+    reads: TrafficSeen<(TableName, Bound)>,
 }
 
 impl LocalVersions {
@@ -81,6 +86,7 @@ impl LocalVersions {
             active: Mutex::default(),
             is_cut_off: AtomicBool::new(false),
             activating: Mutex::default(),
+            reads: TrafficSeen::default(),
         })
     }
 
@@ -437,6 +443,42 @@ impl Versions for LocalVersions {
     fn brought_per_s(&self) -> Option<u64> {
         self.bringer.throttle().measured_bytes_per_s()
     }
+
+    fn reads(&self) -> Vec<ReadsReport> {
+        let tables = self.serving.load();
+        let tables: Vec<_> = tables
+            .iter()
+            .map(|(name, version)| (name.clone(), version.reads()))
+            .collect();
+        let now = self.cache().clock().monotonic();
+        self.reads.look(now, || counted(&tables));
+        let reports = tables.iter().flat_map(|(name, parts)| {
+            parts.iter().filter_map(|part| {
+                let traffic = self.reads.of(&(name.clone(), part.bounds.lower.clone()))?;
+                Some(ReadsReport {
+                    table: name.clone(),
+                    bounds: part.bounds.clone(),
+                    traffic,
+                })
+            })
+        });
+        reports.collect()
+    }
+}
+
+fn counted(tables: &[(TableName, Vec<PartitionReads>)]) -> Vec<CountedTraffic<(TableName, Bound)>> {
+    let all = tables.iter().flat_map(|(name, parts)| {
+        parts.iter().map(|part| CountedTraffic {
+            of: (name.clone(), part.bounds.lower.clone()),
+            counted: PartitionTraffic {
+                reads: part.reads,
+                read_bytes: part.bytes,
+                ..PartitionTraffic::default()
+            },
+            is_there: true,
+        })
+    });
+    all.collect()
 }
 
 impl StagedFiles for LocalVersions {

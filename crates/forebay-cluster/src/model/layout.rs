@@ -3,7 +3,8 @@
 //! A layout divides an order into ranges, each with its preference list: the nodes that hold it,
 //! the primary first. A table of R replicas is held by the first R of each list. All hashed tables
 //! share the layout `main`, as the stores of a Voldemort cluster share its ring (Spock, 3.1.2); an
-//! ordered table has one of its own.
+//! ordered table has one of its own. So has a batch table that was placed by its load: its lists
+//! are as long as their ranges are read much, and whoever is in one holds the range.
 
 use std::fmt;
 
@@ -17,7 +18,7 @@ use crate::ids::NodeId;
 /// How many ranges are written together.
 const CHUNK_RANGES: usize = 256;
 
-/// `main`, or the name of an ordered table.
+/// `main`, or the name of the table that has it alone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayoutName {

@@ -145,6 +145,7 @@ impl Model {
         batch
             .replicas
             .retain(|change| self.table(&change.table).is_some());
+        batch.own.retain(|table| self.table(table).is_some());
         batch
             .splits
             .retain(|split| self.groups.contains_key(&split.table));
@@ -168,6 +169,26 @@ impl Model {
                 }));
             }
         }
+    }
+
+    /// Gives a batch table a layout of its own, of whose ranges each is held by its whole list. Who
+    /// holds what stays as it is.
+    pub fn give_own_layout(&mut self, table: &TableName) {
+        let Some(mut entry) = self.table(table).filter(|entry| !entry.by_range).cloned() else {
+            return;
+        };
+        let Some(layout) = self.layout_of(&entry) else {
+            return;
+        };
+        let mut ranges: Vec<RangeEntry> = layout
+            .ranges()
+            .map(|range| RangeEntry::new(range.lower.clone(), entry.of_list(&range.list).to_vec()))
+            .collect();
+        ranges.dedup_by(|next, range| next.list == range.list);
+        (entry.layout, entry.by_range) = (LayoutName::Table(table.clone()), true);
+        let own = Layout::new(entry.order, ranges);
+        self.layouts.insert(entry.layout.clone(), own);
+        self.put_table(table, entry);
     }
 
     pub fn layout_of(&self, table: &TableEntry) -> Option<&Layout> {

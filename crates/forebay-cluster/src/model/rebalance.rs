@@ -23,6 +23,25 @@ pub struct MovePlan {
     pub copies: BTreeMap<NodeId, u64>,
 }
 
+impl MovePlan {
+    /// Whether tables get layouts of their own.
+    pub fn has_own(&self) -> bool {
+        self.batches.iter().any(|batch| !batch.own.is_empty())
+    }
+}
+
+impl MoveBatch {
+    /// Whether it changes lists, and nothing else.
+    pub fn is_of_lists(&self) -> bool {
+        self.replicas.is_empty() && self.splits.is_empty() && self.own.is_empty()
+    }
+
+    /// Whether it changes who holds what.
+    pub fn moves(&self) -> bool {
+        !(self.lists.is_empty() && self.replicas.is_empty())
+    }
+}
+
 /// What a plan is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,8 +59,8 @@ pub enum Wish {
     /// A live table is made ready for a bulk insert: its partitions are cut, and moved so that all
     /// nodes take part alike.
     Insert { table: TableName },
-    /// The load on a live table comes to lie evenly on the nodes: others lead its partitions, or
-    /// hold them.
+    /// The load on a table comes to lie evenly on the nodes: others hold its partitions, or of a
+    /// live table lead them.
     Place { table: TableName },
 }
 
@@ -54,6 +73,10 @@ pub struct MoveBatch {
     pub lists: Vec<ListChange>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicasChange>,
+    /// Batch tables that get layouts of their own, of whose ranges each is held by its whole list,
+    /// before anything else: who holds what stays as it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<TableName>,
     /// Partitions of live tables that are cut in two, before anything is copied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<SplitChange>,

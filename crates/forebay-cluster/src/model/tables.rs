@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::layout::LayoutName;
 use super::live::LiveEntry;
 use super::names::RolloutId;
+use crate::ids::NodeId;
 
 /// Over so many documents tables are spread, by their names.
 const PAGES: u64 = 64;
@@ -46,6 +47,10 @@ pub struct TableEntry {
     /// The work under way that concerns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutId>,
+    /// Each range of its layout, which is its own, is held by its whole list: what is read most by
+    /// more nodes than `replicas`, which is the least. Of format 3.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_range: bool,
     /// It is a live table: it has groups, and neither versions nor rollouts. Of format 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<Box<LiveEntry>>,
@@ -64,13 +69,30 @@ impl TableEntry {
             bad: Vec::new(),
             made: None,
             rollout: None,
+            by_range: false,
             live: None,
         }
     }
 
     /// How many of a list hold a part of it, or are to.
     pub fn holding(&self) -> usize {
+        match self.by_range {
+            true => usize::MAX,
+            false => self.wanted(),
+        }
+    }
+
+    /// How long the lists of its layout have to be.
+    pub fn wanted(&self) -> usize {
         self.replicas.max(self.replicas_held.unwrap_or(0))
+    }
+
+    /// Who of a range's list holds it.
+    pub fn of_list<'a>(&self, list: &'a [NodeId]) -> &'a [NodeId] {
+        match self.by_range {
+            true => list,
+            false => &list[..list.len().min(self.replicas)],
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use super::names::{RequestId, RolloutId};
 use super::rebalance::Rebalance;
 use super::rollout::Rollout;
 use crate::ids::NodeId;
+use crate::reads::BatchReads;
 use crate::traffic::ReplicaTraffic;
 
 /// See the module's text.
@@ -81,12 +82,24 @@ pub enum Outcome {
     Load(u64),
     /// About how much live tables hold.
     Survey(Survey),
+    /// How much batch tables are read.
+    Reads(BatchReads),
     /// How they stand: a `LiveStatus`; null where there are none.
     LiveState(serde_json::Value),
     /// The words say why, and what to do.
     Refused(String),
     /// Something else is under way.
     Busy(String),
+}
+
+impl Outcome {
+    /// Whether it tells of something, and changed nothing.
+    pub fn is_told(&self) -> bool {
+        matches!(
+            self,
+            Outcome::Survey(_) | Outcome::Reads(_) | Outcome::LiveState(_)
+        )
+    }
 }
 
 impl WorkPage {

@@ -9,6 +9,7 @@ use crate::ids::{HostPort, NodeId};
 use crate::live::ReplicaOrders;
 use crate::message::{Beat, BeatReply, NodeRoom};
 use crate::model::{Head, Model, Proof};
+use crate::reads::ReadsReport;
 use crate::reports::GroupReport;
 
 /// What a follower is told.
@@ -64,6 +65,8 @@ pub enum FollowerEvent {
     Trust(NodeId),
     /// How much room there is, and how fast things come.
     Room(NodeRoom),
+    /// How much batch tables are read here now.
+    Reads(Vec<ReadsReport>),
     /// How all replicas of live tables here stand now.
     Replicas {
         reports: Vec<GroupReport>,

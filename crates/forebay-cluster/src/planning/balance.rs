@@ -1,13 +1,16 @@
-//! Whether the load of live tables lies unevenly on the nodes, and the plan that changes it without
+//! Whether the load of tables lies unevenly on the nodes, and the plan that changes it without
 //! an operator: of the table that does most for the hottest node, within bounds.
 
 use forebay_engine::TableName;
-use forebay_plan::placement::leaders::LeaderLimits;
+use forebay_plan::placement::load_plan::LoadLimits;
 
-use super::place::node_loads;
-use super::{BATCH_BYTES, PlaceByLoad, PlaceProposal, Summaries, propose_place};
+use super::{
+    BATCH_BYTES, KnownLoad, PlaceByLoad, PlaceProposal, SPARE, Summaries, propose_place,
+    propose_place_reads,
+};
 use crate::ids::NodeId;
-use crate::model::{Model, MovePlan, Survey};
+use crate::model::{LayoutName, Model, MovePlan, Survey};
+use crate::reads::BatchReads;
 use crate::traffic::TrafficWindow;
 
 /// By what is done now: what was done an hour ago may be over.
@@ -44,9 +47,14 @@ pub struct BalanceProposal {
 }
 
 impl LoadPeak {
-    /// `None`: nothing is done in live tables.
-    pub fn of(model: &Model, survey: &Survey) -> Option<Self> {
-        let loads = node_loads(model, survey, WINDOW, |_| true);
+    /// `None`: nothing is asked of any table.
+    pub fn of(model: &Model, reads: &BatchReads, survey: &Survey) -> Option<Self> {
+        let known = KnownLoad {
+            summaries: &Summaries::new(),
+            reads,
+            survey,
+        };
+        let loads = known.by_node(model, WINDOW, |_| true);
         let takes = |node: &NodeId| {
             model.node(*node).is_some_and(|entry| entry.is_up())
                 && !model.work.drained.contains(node)
@@ -55,10 +63,10 @@ impl LoadPeak {
         let hottest = loads.iter().max_by(|one, other| one.1.total_cmp(other.1));
         let (node, load) = hottest.filter(|_| nodes > 0)?;
         let share = |table: &TableName| {
-            let loads = node_loads(model, survey, WINDOW, |one| one == table);
+            let loads = known.by_node(model, WINDOW, |one| one == table);
             loads.get(node).copied().unwrap_or(0.0)
         };
-        let tables = model.live_tables().map(|(table, _)| (table, share(table)));
+        let tables = model.all_tables().map(|(table, _)| (table, share(table)));
         let (table, _) = tables.max_by(|one, other| one.1.total_cmp(&other.1))?;
         Some(Self {
             node: *node,
@@ -86,10 +94,10 @@ impl LoadPeak {
     }
 }
 
-/// The plan, or why there is none, for people.
+/// The plan, or why there is none, for people. Of a batch table `known` has to have what serves.
 pub fn propose_balance(
     model: &Model,
-    survey: &Survey,
+    known: KnownLoad<'_>,
     table: &TableName,
     bounds: BalanceBounds,
 ) -> Result<BalanceProposal, String> {
@@ -97,15 +105,19 @@ pub fn propose_balance(
         let by = PlaceByLoad {
             table,
             window: WINDOW,
-            limits: LeaderLimits {
+            limits: LoadLimits {
                 most_copies,
                 share: NEAR,
             },
         };
-        // What batch tables hold does not matter: a live table has a layout of its own.
-        let made = propose_place((model, &Summaries::new(), survey), &by, BATCH_BYTES);
+        let is_live = model.groups.contains_key(table);
+        let made = match is_live {
+            true => propose_place(model, known, &by, BATCH_BYTES),
+            false => propose_place_reads(model, known, &by, SPARE, BATCH_BYTES),
+        };
         made.map_err(|error| error.to_string())
     };
+    check_layout(model, table)?;
     let mut made = place(bounds.most_copies)?;
     let mut most_copies = bounds.most_copies;
     while made.proposal.copied_bytes() > bounds.most_bytes && most_copies > 0 {
@@ -126,6 +138,19 @@ pub fn propose_balance(
             100.0 * (1.0 - WORTH),
             next_step(table, &made)
         )),
+    }
+}
+
+/// Whether clients find a table as well when its parts are on other nodes: those of Redis Cluster go
+/// by the layout that hashed batch tables share.
+fn check_layout(model: &Model, table: &TableName) -> Result<(), String> {
+    match model.table(table) {
+        Some(entry) if entry.layout == LayoutName::Main => Err(format!(
+            "batch table {table} shares its layout with other hashed tables, which clients of Redis Cluster go by: \
+             forebay plan place {table} --from-load 1m makes a plan that gives it one of its own, and from then on its \
+             load is spread"
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -16,10 +16,23 @@ fn skewed() -> (Model, Survey) {
     })
 }
 
+fn balance(
+    model: &Model,
+    survey: &Survey,
+    bounds: BalanceBounds,
+) -> Result<BalanceProposal, String> {
+    let known = KnownLoad {
+        summaries: &Summaries::new(),
+        reads: &BatchReads::new(),
+        survey,
+    };
+    propose_balance(model, known, &carts(), bounds)
+}
+
 #[test]
 fn the_peak_is_told_by_node_and_table() {
     let (model, survey) = skewed();
-    let peak = LoadPeak::of(&model, &survey).unwrap();
+    let peak = LoadPeak::of(&model, &BatchReads::new(), &survey).unwrap();
     assert_eq!((peak.node, &peak.table), (NodeId(0), &carts()));
     assert_eq!(
         (peak.load, peak.mean),
@@ -33,10 +46,13 @@ fn the_peak_is_told_by_node_and_table() {
     );
     let (model, survey) = cluster(3, 3, |_| 0);
     assert_eq!(
-        LoadPeak::of(&model, &survey).map(|peak| peak.ratio()),
+        LoadPeak::of(&model, &BatchReads::new(), &survey).map(|peak| peak.ratio()),
         Some(1.0)
     );
-    assert_eq!(LoadPeak::of(&Model::default(), &Survey::new()), None);
+    assert_eq!(
+        LoadPeak::of(&Model::default(), &BatchReads::new(), &Survey::new()),
+        None
+    );
 }
 
 #[test]
@@ -46,7 +62,7 @@ fn leaders_change_and_no_more_is_copied_than_is_allowed() {
         most_copies: 20,
         most_bytes: 0,
     };
-    let made = propose_balance(&model, &survey, &carts(), none).unwrap();
+    let made = balance(&model, &survey, none).unwrap();
     assert!(made.plan.copies.is_empty());
     assert!(
         made.words.contains("n0 4.2 x") && made.words.contains("copied: 0"),
@@ -57,7 +73,7 @@ fn leaders_change_and_no_more_is_copied_than_is_allowed() {
         most_copies: 20,
         most_bytes: 2 << 20,
     };
-    let made = propose_balance(&model, &survey, &carts(), few).unwrap();
+    let made = balance(&model, &survey, few).unwrap();
     let copied: u64 = made
         .plan
         .batches
@@ -70,16 +86,16 @@ fn leaders_change_and_no_more_is_copied_than_is_allowed() {
 #[test]
 fn what_is_not_worth_it_is_refused_in_words() {
     let (model, survey) = cluster(6, 6, |_| 6000);
-    let why = propose_balance(&model, &survey, &carts(), WIDE).unwrap_err();
+    let why = balance(&model, &survey, WIDE).unwrap_err();
     assert!(why.contains("makes it 15% less"), "{why}");
     // One partition has all of the load.
     let (model, survey) = cluster(6, 6, |at| if at == 0 { 60_000 } else { 0 });
-    let why = propose_balance(&model, &survey, &carts(), WIDE).unwrap_err();
+    let why = balance(&model, &survey, WIDE).unwrap_err();
     assert!(why.contains("too hot for any node: 1"), "{why}");
     let mut unsurveyed = survey;
     unsurveyed
         .get_mut(&carts())
         .unwrap()
         .remove(&PartitionId(3));
-    assert!(propose_balance(&model, &unsurveyed, &carts(), WIDE).is_err());
+    assert!(balance(&model, &unsurveyed, WIDE).is_err());
 }

@@ -25,11 +25,31 @@ pub fn fits(model: &Model, batch: &MoveBatch) -> Result<(), String> {
             ));
         }
     }
+    for table in &batch.own {
+        let entry = model.table(table);
+        if entry.is_none_or(|entry| entry.live.is_some()) {
+            return changed(&format!("table {table}"));
+        }
+    }
     for change in &batch.replicas {
         let entry = model.table(&change.table);
         if entry.is_none_or(|entry| entry.replicas != change.from) {
             return changed(&format!("table {}", change.table));
         }
+    }
+    Ok(())
+}
+
+/// Whether all of a plan's batches are. Later ones may be about layouts that come by an earlier one.
+pub fn fits_all(model: &Model, batches: &[MoveBatch]) -> Result<(), String> {
+    let mut own = None;
+    for batch in batches {
+        if !batch.own.is_empty() {
+            let model = own.get_or_insert_with(|| model.clone());
+            let own = batch.own.iter();
+            own.for_each(|table| model.give_own_layout(table));
+        }
+        fits(own.as_ref().unwrap_or(model), batch)?;
     }
     Ok(())
 }

@@ -10,9 +10,12 @@ mod balance;
 mod duration;
 mod fits;
 mod insert;
+mod known_load;
 mod live_lists;
+mod own_lists;
 mod picture;
 mod place;
+mod place_reads;
 mod places;
 mod price;
 mod surveyed;
@@ -33,13 +36,17 @@ use crate::version::VersionSummary;
 
 pub use balance::{BalanceBounds, BalanceProposal, LoadPeak, propose_balance};
 pub use duration::Paces;
-pub use fits::fits;
+pub use fits::{fits, fits_all};
 pub use insert::{BulkInsert, InsertProposal, propose_insert};
+pub use known_load::{FOLLOWED_WRITE, KnownLoad, LED_WRITE};
 pub use live_lists::check_live_lists;
+use own_lists::OwnLists;
+#[cfg(test)]
+pub use own_lists::ranges;
 pub use place::{
-    FOLLOWED_WRITE, LED_WRITE, MeasuredLoads, PlaceByLoad, PlaceProposal, PlacedPartition,
-    loads_of, propose_place,
+    MeasuredLoads, PlaceByLoad, PlaceProposal, PlacedPartition, loads_of, propose_place,
 };
+pub use place_reads::{SPARE, batch_loads_of, propose_place_reads};
 use places::Places;
 pub use price::carry_out;
 use price::price;
@@ -90,9 +97,7 @@ impl Proposal {
     /// changed since; while another plan is carried out, nobody can tell.
     pub fn again(model: &Model, summaries: &Summaries, plan: MovePlan) -> Result<Self, String> {
         if model.work.moving().is_none() {
-            plan.batches
-                .iter()
-                .try_for_each(|batch| fits(model, batch))?;
+            fits_all(model, &plan.batches)?;
         }
         let priced = price(model, summaries, plan.batches, None);
         Ok(Self {
@@ -152,10 +157,14 @@ pub fn propose(
     check(model, wish)?;
     let mut batches = Vec::new();
     if let Wish::Replicas { table, count } = wish {
-        batches = more_replicas(model, table, *count)?;
+        batches = more_replicas(model, summaries, table, *count)?;
     } else {
         let nodes = nodes_afterwards(model, wish)?;
         for (name, layout) in model.used_layouts() {
+            if let Some(own) = OwnLists::of(model, summaries, name, &nodes) {
+                batches.extend(own.moved(wish));
+                continue;
+            }
             let places = Places::of(model, summaries, name, layout);
             let changed = places.changed(model, wish, name, layout, &nodes)?;
             batches.extend(places.batches(name, &changed, most_batch_bytes));
@@ -202,9 +211,8 @@ pub fn bringing(model: &Model, batch: &MoveBatch) -> BTreeSet<NodeId> {
         let tables = model.all_tables();
         let tables = tables.filter(|(_, table)| table.layout == change.layout);
         for (_, table) in tables {
-            let first = |list: &[NodeId]| list[..list.len().min(table.replicas)].to_vec();
-            let old = first(&change.old);
-            nodes.extend(first(&change.new).iter().filter(|node| !old.contains(node)));
+            let (old, new) = (table.of_list(&change.old), table.of_list(&change.new));
+            nodes.extend(new.iter().filter(|node| !old.contains(node)));
         }
     }
     for change in &batch.replicas {
@@ -233,6 +241,7 @@ fn nodes_afterwards(model: &Model, wish: &Wish) -> Result<BTreeSet<NodeId>, Plan
 
 fn more_replicas(
     model: &Model,
+    summaries: &Summaries,
     table: &TableName,
     count: usize,
 ) -> Result<Vec<MoveBatch>, PlanningError> {
@@ -249,9 +258,11 @@ fn more_replicas(
         let table = table.clone();
         return Err(PlanningError::SameReplicas { table, count });
     }
-    let mut batches = Vec::new();
+    let nodes = listed(layout);
+    let own = OwnLists::of(model, summaries, &entry.layout, &nodes);
+    let mut batches = own.map_or_else(Vec::new, |own| own.of_length(count));
     let is_short = |layout: &Layout| layout.ranges().any(|range| range.list.len() < count);
-    if is_short(layout) {
+    if !entry.by_range && is_short(layout) {
         // Longer lists move nothing by themselves.
         let longer = longer_lists(model, layout, count).map_err(PlanningError::Planner)?;
         let uppers = longer.iter().skip(1).map(|range| Some(range.lower.clone()));

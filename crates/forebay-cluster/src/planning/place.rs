@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::{Bound, PartitionId, TableName};
-use forebay_plan::placement::leaders::{
-    LeaderLimits, LeaderPlan, LedCluster, LedNode, LedPartition, place_leaders,
-};
+use forebay_plan::placement::leaders::{LedCluster, LedNode, LedPartition, place_leaders};
+use forebay_plan::placement::load_plan::{LoadLimits, LoadPlan};
 use forebay_run::hash::SLOTS;
 
-use super::{PlanningError, Proposal, Summaries, price, surveyed, thinned};
+use super::known_load::{FOLLOWED_WRITE, KnownLoad, LED_WRITE};
+use super::{PlanningError, Proposal, price, surveyed, thinned};
 use crate::ids::{NodeId, Zone};
 use crate::model::{
     GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, Survey, SurveyedPartition,
@@ -20,11 +20,6 @@ use crate::model::{
 };
 use crate::traffic::{TrafficRate, TrafficWindow};
 
-/// What requests cost a node's processors, where a key that is read costs 1: a write costs its
-/// leader so much, and each follower that applies it so much. Measured; see
-/// docs/decisions/planners.md.
-pub const LED_WRITE: f64 = 16.0;
-pub const FOLLOWED_WRITE: f64 = 10.0;
 /// A partition that has so many times the mean load of the nodes is too hot for any.
 const TOO_HOT: f64 = 1.1;
 
@@ -33,13 +28,13 @@ const TOO_HOT: f64 = 1.1;
 pub struct PlaceByLoad<'a> {
     pub table: &'a TableName,
     pub window: TrafficWindow,
-    pub limits: LeaderLimits,
+    pub limits: LoadLimits,
 }
 
 /// A plan, as the planner sees it and as the cluster carries it out.
 #[derive(Debug)]
 pub struct PlaceProposal {
-    pub placed: LeaderPlan,
+    pub placed: LoadPlan,
     /// By the planner's numbers.
     pub nodes: Vec<NodeId>,
     pub partitions: Vec<PlacedPartition>,
@@ -60,24 +55,25 @@ pub struct PlacedPartition {
     pub cut_at: Option<Bound>,
 }
 
-/// Makes a plan. `summaries` are of the batch tables, `survey` of all live ones.
+/// Makes a plan. `known` is of all tables.
 pub fn propose_place(
-    (model, summaries, survey): (&Model, &Summaries, &Survey),
+    model: &Model,
+    known: KnownLoad<'_>,
     by: &PlaceByLoad<'_>,
     most_batch_bytes: u64,
 ) -> Result<PlaceProposal, PlanningError> {
-    let known = LoadedTable::of(model, survey, by.table, by.window)?;
-    let placed = place_leaders(&known.cluster(model, survey, by), by.limits);
-    let partitions = known.partitions(&placed);
-    let batches = batches(model, by.table, &known, &partitions);
-    let mut held = surveyed(model, survey, &[]);
-    held.extend(summaries.clone());
+    let table = LoadedTable::of(model, known.survey, by.table, by.window)?;
+    let placed = place_leaders(&table.cluster(model, known, by), by.limits);
+    let partitions = table.partitions(&placed);
+    let batches = batches(model, by.table, &table, &partitions);
+    let mut held = surveyed(model, known.survey, &[]);
+    held.extend(known.summaries.clone());
     let priced = price(model, &held, batches, Some(most_batch_bytes));
     let wish = Wish::Place {
         table: by.table.clone(),
     };
     Ok(PlaceProposal {
-        nodes: known.nodes.iter().map(|node| node.id).collect(),
+        nodes: table.nodes.iter().map(|node| node.id).collect(),
         partitions,
         placed,
         proposal: Proposal {
@@ -152,18 +148,7 @@ impl<'m> LoadedTable<'m> {
             .iter()
             .flat_map(|(_, list)| list.iter().copied())
             .collect();
-        let nodes = model.all_nodes().filter(|node| {
-            holders.contains(&node.id) || (node.is_up() && !model.work.drained.contains(&node.id))
-        });
-        let mut nodes: Vec<&NodeEntry> = nodes.collect();
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        if let Some(down) = nodes.iter().find(|node| !node.is_up()) {
-            return Err(PlanningError::Planner(format!(
-                "node {}, which has replicas of {table}, is down, and others do its work: start it, or put another \
-                 in its place (forebay cluster replace), then ask again",
-                down.name
-            )));
-        }
+        let nodes = placing_nodes(model, table, &holders)?;
         let rates: Vec<TrafficRate> = told.iter().map(|told| rate(told, window)).collect();
         if rates.iter().all(|rate| rate.requests() == 0) {
             return Err(PlanningError::Planner(format!(
@@ -185,14 +170,13 @@ impl<'m> LoadedTable<'m> {
     }
 
     /// As the planner is to see it.
-    fn cluster(&self, model: &Model, survey: &Survey, by: &PlaceByLoad<'_>) -> LedCluster {
-        let mut zones: BTreeMap<&Zone, u32> = BTreeMap::new();
-        let others = node_loads(model, survey, by.window, |table| table != by.table);
+    fn cluster(&self, model: &Model, known: KnownLoad<'_>, by: &PlaceByLoad<'_>) -> LedCluster {
+        let zones = zone_numbers(&self.nodes);
+        let others = known.by_node(model, by.window, |table| table != by.table);
         let nodes = self.nodes.iter().map(|node| {
-            let next = zones.len() as u32;
             let is_drained = model.work.drained.contains(&node.id);
             LedNode {
-                zone: *zones.entry(&node.zone).or_insert(next),
+                zone: zones[&node.zone],
                 takes: node.is_up() && !is_drained,
                 may_lead: node.is_up(),
                 other_load: others.get(&node.id).copied().unwrap_or(0.0),
@@ -212,7 +196,7 @@ impl<'m> LoadedTable<'m> {
         }
     }
 
-    fn partitions(&self, placed: &LeaderPlan) -> Vec<PlacedPartition> {
+    fn partitions(&self, placed: &LoadPlan) -> Vec<PlacedPartition> {
         let too_hot = TOO_HOT * placed.mean;
         let groups = self.groups.iter().zip(&self.told).zip(&self.rates);
         let partitions = groups.zip(&placed.lists);
@@ -234,6 +218,34 @@ impl<'m> LoadedTable<'m> {
     }
 }
 
+/// The nodes that a table is placed on: those that hold it, which have to be up, and others that
+/// are up and may. By their names.
+pub fn placing_nodes<'m>(
+    model: &'m Model,
+    table: &TableName,
+    holders: &BTreeSet<NodeId>,
+) -> Result<Vec<&'m NodeEntry>, PlanningError> {
+    let nodes = model.all_nodes().filter(|node| {
+        holders.contains(&node.id) || (node.is_up() && !model.work.drained.contains(&node.id))
+    });
+    let mut nodes: Vec<&NodeEntry> = nodes.collect();
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    match nodes.iter().find(|node| !node.is_up()) {
+        Some(down) => Err(PlanningError::Planner(format!(
+            "node {}, which has replicas of {table}, is down, and others do its work: start it, or put another \
+             in its place (forebay cluster replace), then ask again",
+            down.name
+        ))),
+        None => Ok(nodes),
+    }
+}
+
+/// A number for each zone of these nodes.
+pub fn zone_numbers<'m>(nodes: &[&'m NodeEntry]) -> BTreeMap<&'m Zone, u32> {
+    let zones: BTreeSet<&Zone> = nodes.iter().map(|node| &node.zone).collect();
+    zones.into_iter().zip(0..).collect()
+}
+
 /// What is done in a partition, whoever leads it. Reads are counted where they are done, and a
 /// mean over some time is of all who led meanwhile; writes are done by each replica.
 fn rate(told: &SurveyedPartition, window: TrafficWindow) -> TrafficRate {
@@ -246,30 +258,6 @@ fn rate(told: &SurveyedPartition, window: TrafficWindow) -> TrafficRate {
         rate.written_bytes = rate.written_bytes.max(one.written_bytes);
     }
     rate
-}
-
-/// What nodes do for live tables, those that are asked for.
-pub fn node_loads(
-    model: &Model,
-    survey: &Survey,
-    window: TrafficWindow,
-    is_asked_for: impl Fn(&TableName) -> bool,
-) -> BTreeMap<NodeId, f64> {
-    let mut loads = BTreeMap::new();
-    for (table, _) in model.live_tables().filter(|(table, _)| is_asked_for(table)) {
-        for told in survey.get(table).into_iter().flat_map(BTreeMap::values) {
-            for (node, traffic) in &told.traffic {
-                let rate = traffic.over(window);
-                let write = match told.leader == Some(*node) {
-                    true => LED_WRITE,
-                    false => FOLLOWED_WRITE,
-                };
-                *loads.entry(*node).or_insert(0.0) +=
-                    rate.reads as f64 + write * rate.writes as f64;
-            }
-        }
-    }
-    loads
 }
 
 /// Where about half of a partition's data lies below.

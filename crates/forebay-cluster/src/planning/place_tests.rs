@@ -13,7 +13,7 @@ use crate::traffic::ReplicaTraffic;
 
 const PARTITIONS: u32 = 16;
 
-fn node(id: u32) -> NodeEntry {
+pub(crate) fn node(id: u32) -> NodeEntry {
     NodeEntry {
         id: NodeId(id),
         name: NodeName::new(&format!("n{id}")).unwrap(),
@@ -109,16 +109,21 @@ fn placed_with(
     let by = PlaceByLoad {
         table: &table,
         window: TrafficWindow::Hour,
-        limits: LeaderLimits {
+        limits: LoadLimits {
             most_copies,
             share: 0.99,
         },
     };
-    propose_place((model, &Summaries::new(), survey), &by, 1 << 30)
+    let known = KnownLoad {
+        summaries: &Default::default(),
+        reads: &Default::default(),
+        survey,
+    };
+    propose_place(model, known, &by, 1 << 30)
 }
 
 /// The model after all batches, each of which has to fit what is there by then.
-fn carried_out(model: &Model, proposal: &Proposal) -> Model {
+pub(crate) fn carried_out(model: &Model, proposal: &Proposal) -> Model {
     let mut model = model.clone();
     for batch in &proposal.plan.batches {
         fits(&model, batch).unwrap();
@@ -127,7 +132,7 @@ fn carried_out(model: &Model, proposal: &Proposal) -> Model {
     model
 }
 
-fn ratio(loads: &[f64]) -> f64 {
+pub(crate) fn ratio(loads: &[f64]) -> f64 {
     let mean = loads.iter().sum::<f64>() / loads.len() as f64;
     loads.iter().copied().fold(0.0, f64::max) / mean
 }

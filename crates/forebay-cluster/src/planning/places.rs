@@ -140,8 +140,7 @@ impl Places {
                     new: ids(&range.new),
                 })
                 .collect(),
-            replicas: Vec::new(),
-            splits: Vec::new(),
+            ..MoveBatch::default()
         };
         batches.into_iter().map(batch).collect()
     }

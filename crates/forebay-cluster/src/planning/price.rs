@@ -72,11 +72,10 @@ impl Priced {
     }
 
     fn add(&mut self, batch: MoveBatch, most_bytes: Option<u64>) {
-        let is_list = |batch: &MoveBatch| batch.replicas.is_empty() && batch.splits.is_empty();
         match self.batches.last_mut() {
             Some(last)
-                if is_list(last)
-                    && is_list(&batch)
+                if last.is_of_lists()
+                    && batch.is_of_lists()
                     && most_bytes.is_some_and(|most| {
                         last.copied_bytes.saturating_add(batch.copied_bytes) <= most
                     }) =>
@@ -91,6 +90,8 @@ impl Priced {
 
 /// What the model is after a batch.
 pub fn carry_out(model: &mut Model, batch: &MoveBatch) {
+    let own = batch.own.iter();
+    own.for_each(|table| model.give_own_layout(table));
     model.edit_lists(&batch.lists, |change, range| {
         range.list.clone_from(&change.new);
     });

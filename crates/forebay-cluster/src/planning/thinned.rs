@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::NodeId;
-use crate::model::{Model, RangeEntry};
+use crate::model::Model;
 
 /// Ranges that come to be on fewer nodes that are up than now, and than their tables want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,10 +25,10 @@ pub fn thinned(before: &Model, after: &Model) -> Option<Thinned> {
             continue;
         };
         for range in has.ranges() {
-            let list = first(range, table.replicas);
+            let list = table.of_list(&range.list);
             let up = list.iter().filter(|node| is_up(node)).count();
             let was = had.ranges().filter(|one| one.lower <= range.lower).last();
-            let was = was.map_or(&[][..], |one| first(one, old.replicas));
+            let was = was.map_or(&[][..], |one| old.of_list(&one.list));
             if up == list.len() || up >= was.iter().filter(|node| is_up(node)).count() {
                 continue;
             }
@@ -39,10 +39,6 @@ pub fn thinned(before: &Model, after: &Model) -> Option<Thinned> {
         }
     }
     thinned
-}
-
-fn first(range: &RangeEntry, replicas: usize) -> &[NodeId] {
-    &range.list[..range.list.len().min(replicas)]
 }
 
 impl Thinned {

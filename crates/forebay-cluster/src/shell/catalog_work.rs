@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_engine::TableName;
 use serde::Serialize;
 use tracing::{debug, info, warn};
 
@@ -15,7 +16,11 @@ use crate::model::{
     Documents, Head, Model, ModelError, MovePlan, RequestId, Survey, Wish, parsed, written,
 };
 use crate::node::{NodeEvent, VersionPlace};
-use crate::planning::{BATCH_BYTES, propose, propose_balance, surveyed};
+use crate::planning::{
+    BATCH_BYTES, BalanceBounds, BalanceProposal, KnownLoad, Summaries, propose, propose_balance,
+    surveyed,
+};
+use crate::reads::BatchReads;
 use crate::request::Request;
 use crate::seat::{SEAT, SeatAction, SeatDocument, SeatEvent, ring};
 
@@ -131,9 +136,11 @@ impl Shell {
                     table,
                     bounds,
                     model,
+                    reads,
                     survey,
                 } => {
-                    let made = propose_balance(&model, &survey, &table, bounds);
+                    let known = (&*model, &reads, &survey);
+                    let made = shell.balanced(known, &table, bounds);
                     match &made {
                         Ok(made) => info!("{}", made.words),
                         Err(why) => info!(%table, "its load is not spread: {why}"),
@@ -223,6 +230,25 @@ impl Shell {
                 read => return read.map_err(|error| error.to_string()),
             }
         }
+    }
+
+    fn balanced(
+        &self,
+        (model, reads, survey): (&Model, &BatchReads, &Survey),
+        table: &TableName,
+        bounds: BalanceBounds,
+    ) -> Result<BalanceProposal, String> {
+        let mut summaries = Summaries::new();
+        if let Some(version) = model.table(table).and_then(|entry| entry.serving) {
+            let summary = self.read_summary(&(table.clone(), version))?;
+            summaries.insert(table.clone(), summary);
+        }
+        let known = KnownLoad {
+            summaries: &summaries,
+            reads,
+            survey,
+        };
+        propose_balance(model, known, table, bounds)
     }
 
     fn plan(&self, model: &Model, survey: &Survey, wish: &Wish) -> Result<Box<MovePlan>, String> {

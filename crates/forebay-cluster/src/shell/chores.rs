@@ -8,7 +8,7 @@ use super::Shell;
 use crate::message::NodeRoom;
 use crate::node::{FollowerEvent, NodeEvent};
 
-/// Between two looks at the free space of the disk.
+/// Between two looks at the free space of the disk, and at what is read.
 const FREE: Duration = Duration::from_secs(5);
 /// Between two looks for requests, where they cost nothing.
 const REQUESTS: Duration = Duration::from_millis(200);
@@ -60,7 +60,9 @@ impl Shell {
                 free_bytes: versions.free_bytes(),
                 brought_per_s: versions.brought_per_s(),
             };
+            let reads = versions.reads();
             self.handle(NodeEvent::Follower(FollowerEvent::Room(room)));
+            self.handle(NodeEvent::Follower(FollowerEvent::Reads(reads)));
         }
         if now >= chores.orders_at {
             chores.orders_at = now + ORDERS;

@@ -53,7 +53,7 @@ fn skewed(seed: u64, bytes_an_hour: u64) -> World {
 
 fn ratio(world: &mut World) -> f64 {
     let survey = survey(world);
-    let peak = LoadPeak::of(world.store.current(), &survey);
+    let peak = LoadPeak::of(world.store.current(), &Default::default(), &survey);
     peak.map_or(1.0, |peak| peak.ratio())
 }
 

@@ -209,7 +209,7 @@ impl World {
             Outcome::Done => Report::Done {
                 left_out: BTreeSet::new(),
             },
-            Outcome::Survey(_) | Outcome::LiveState(_) => {
+            Outcome::Survey(_) | Outcome::Reads(_) | Outcome::LiveState(_) => {
                 self.count("surveys");
                 Report::Done {
                     left_out: BTreeSet::new(),

@@ -5,6 +5,7 @@ use forebay_engine::Bounds;
 use super::world::{Life, World};
 use crate::ids::NodeId;
 use crate::model::{Model, MoveStage, TableEntry};
+use crate::planning::ranges;
 
 impl World {
     /// A batch's lists change when all that are new in them hold it, and what they held is given up
@@ -18,18 +19,14 @@ impl World {
                 let holders = |model: &Model, at: &Bounds, table: &TableEntry| -> Vec<NodeId> {
                     let ranges = model.layout_of(table).into_iter();
                     let ranges = ranges.flat_map(|layout| layout.within(at));
-                    let lists = ranges.flat_map(|range| range.list.iter().take(table.replicas));
+                    let lists = ranges.flat_map(|range| table.of_list(&range.list));
                     lists.copied().collect()
                 };
                 for (name, table) in after.all_tables() {
                     let old = before.table(name)?;
-                    for range in after.layout_of(table)?.ranges() {
-                        let at = Bounds {
-                            lower: range.lower.clone(),
-                            upper: None,
-                        };
+                    for (range, at) in ranges(after, table) {
                         let had = holders(before, &at, old);
-                        let new = range.list.iter().take(table.replicas);
+                        let new = table.of_list(&range.list).iter();
                         for node in new.filter(|node| !had.contains(node)) {
                             let said = self.said(by, after, *node);
                             if said.is_none_or(|said| said.holds < since) {

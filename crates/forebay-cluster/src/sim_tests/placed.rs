@@ -22,7 +22,7 @@ pub fn traffic_of(group: GroupId, leads: bool) -> Option<ReplicaTraffic> {
 pub mod tests {
     use std::collections::BTreeSet;
 
-    use forebay_plan::placement::leaders::LeaderLimits;
+    use forebay_plan::placement::load_plan::LoadLimits;
 
     use forebay_engine::live::LiveDraft;
     use forebay_engine::{Bound, TableName};
@@ -30,7 +30,7 @@ pub mod tests {
     use super::super::live_runs::{carts_on, live};
     use super::super::world::World;
     use crate::model::{Outcome, Survey};
-    use crate::planning::{PlaceByLoad, PlaceProposal, propose_place};
+    use crate::planning::{KnownLoad, PlaceByLoad, PlaceProposal, propose_place};
     use crate::request::Request;
     use crate::traffic::TrafficWindow;
 
@@ -69,13 +69,18 @@ pub mod tests {
         let by = PlaceByLoad {
             table: &wide(),
             window: TrafficWindow::Hour,
-            limits: LeaderLimits {
+            limits: LoadLimits {
                 most_copies: 20,
                 share: 0.99,
             },
         };
         let model = world.store.current();
-        propose_place((model, &Default::default(), &survey), &by, 1 << 30).unwrap()
+        let known = KnownLoad {
+            summaries: &Default::default(),
+            reads: &Default::default(),
+            survey: &survey,
+        };
+        propose_place(model, known, &by, 1 << 30).unwrap()
     }
 
     #[test]

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::Bounds;
+use forebay_plan::placement::load_plan::LoadLimits;
 
 use super::engine::summary;
 use super::world::{World, table};
 use crate::ids::NodeId;
-use crate::model::{ListChange, Model, MoveBatch, MovePlan, Wish};
-use crate::planning::{Summaries, holders, propose};
+use crate::model::{ListChange, Model, MoveBatch, MovePlan, Survey, Wish};
+use crate::planning::{KnownLoad, PlaceByLoad, Summaries, holders, propose, propose_place_reads};
+use crate::reads::{BatchReads, NodeReads};
 use crate::request::Request;
+use crate::traffic::{ReplicaTraffic, TrafficWindow};
 
 /// A plan by what an operator sees now.
 pub fn draw_plan(world: &mut World) -> Option<Request> {
@@ -19,6 +22,11 @@ pub fn draw_plan(world: &mut World) -> Option<Request> {
     let holding = holders(&model);
     let idle = nodes.iter().filter(|node| !holding.contains(node));
     let idle: BTreeSet<NodeId> = idle.copied().collect();
+    if world.dice.chance(150) {
+        let plan = Box::new(placed(world, &model)?);
+        world.count("plans by reads");
+        return Some(Request::Rebalance { plan });
+    }
     let wish = match world.dice.below(10) {
         0..4 => Wish::Drain(BTreeSet::from([one])),
         4..7 if !idle.is_empty() => Wish::Add(idle),
@@ -47,6 +55,40 @@ fn planned(world: &mut World, model: &Model, wish: &Wish) -> Option<MovePlan> {
     let most = world.dice.between(2, 40) << 20;
     let proposal = propose(model, &summaries(model), wish, most);
     Some(proposal.ok()?.plan)
+}
+
+/// A batch table comes to be held as it is read.
+fn placed(world: &mut World, model: &Model) -> Option<MovePlan> {
+    let table = table(world.dice.below(3)).0;
+    let summaries = summaries(model);
+    let entry = model.table(&table)?;
+    let parts = &summaries.get(&table)?.partitions;
+    let told = parts.iter().map(|partition| {
+        let mut traffic = ReplicaTraffic::default();
+        traffic.minute.reads = 10 * 4u64.pow(world.dice.below(7) as u32);
+        NodeReads {
+            node: NodeId(0),
+            bounds: partition.bounds.clone(),
+            traffic,
+        }
+    });
+    let reads = BatchReads::from([(table.clone(), told.collect())]);
+    let known = KnownLoad {
+        summaries: &summaries,
+        reads: &reads,
+        survey: &Survey::new(),
+    };
+    let by = PlaceByLoad {
+        table: &table,
+        window: TrafficWindow::Minute,
+        limits: LoadLimits {
+            most_copies: 20,
+            share: 0.99,
+        },
+    };
+    let spare = 1.0 + entry.replicas as f64 / 4.0;
+    let made = propose_place_reads(model, known, &by, spare, 20 << 20).ok()?;
+    Some(made.proposal.plan)
 }
 
 /// Of the versions that serve.

@@ -178,7 +178,5 @@ fn replicas(model: &Model, table: &TableName, place: u16) -> Vec<NodeId> {
         .into_iter()
         .flat_map(|layout| layout.ranges());
     let range = ranges.take_while(|range| range.lower <= at).last();
-    range.map_or(Vec::new(), |range| {
-        range.list.iter().take(entry.replicas).copied().collect()
-    })
+    range.map_or(Vec::new(), |range| entry.of_list(&range.list).to_vec())
 }

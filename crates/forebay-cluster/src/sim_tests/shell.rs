@@ -8,7 +8,7 @@ use crate::coordinator::{CommitOutcome, CoordinatorAction, CoordinatorEvent};
 use crate::message::BeatReply;
 use crate::model::{Documents, Head};
 use crate::node::{FollowerAction, FollowerEvent, NodeAction, NodeEvent};
-use crate::planning::{propose, propose_balance, surveyed};
+use crate::planning::{KnownLoad, propose, propose_balance, surveyed};
 use crate::seat::{SeatAction, SeatEvent};
 
 /// A version that the store does not have.
@@ -226,9 +226,15 @@ impl World {
                 table,
                 bounds,
                 model,
+                reads,
                 survey,
             } => {
-                let made = propose_balance(&model, &survey, &table, bounds).map(Box::new);
+                let known = KnownLoad {
+                    summaries: &summaries(&model),
+                    reads: &reads,
+                    survey: &survey,
+                };
+                let made = propose_balance(&model, known, &table, bounds).map(Box::new);
                 self.count("balanced");
                 let pause = self.dice.between(1, 500) * MS;
                 self.after(pause, move |world| {

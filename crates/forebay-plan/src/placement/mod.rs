@@ -7,12 +7,15 @@
 //! - [`measure`]: a placement's figures.
 //! - [`migrate`]: the least data shipped from the current placement to a good enough one.
 //! - [`leaders`]: placement of partitions that one of their replicas answers for.
+//! - [`spread`]: of partitions that all their replicas answer for, each as often.
+//! - [`load_plan`]: what comes of either.
 //! - [`report`]: all of it for one input, and the drawing.
 //! - [`workload`] and [`simulate`]: the paper's workloads, and requests routed to a placement.
 
 pub mod cluster;
 pub mod layout;
 pub mod leaders;
+pub mod load_plan;
 pub mod measure;
 pub mod migrate;
 pub mod replicas;
@@ -20,6 +23,7 @@ pub mod report;
 pub mod routing;
 pub mod schemes;
 pub mod simulate;
+pub mod spread;
 pub mod workload;
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ impl<'w> Asker<'w> {
         Self {
             work,
             cluster,
-            map: cluster.map(),
+            map: cluster.map_for(&work.user),
             tables: work.tables.keep(),
             deadline: now + limits.total_time,
             retry_until: now + limits.total_time.saturating_sub(limits.hop_time) / 2,
@@ -119,7 +119,7 @@ impl<'w> Asker<'w> {
             }
         }
         self.has_retried = true;
-        self.map = self.cluster.map();
+        self.map = self.cluster.map_for(&self.work.user);
         self.tables = self.work.shared.tables().keep();
         true
     }
@@ -358,6 +358,10 @@ impl<'w> Asker<'w> {
             return None;
         }
         let slot = place.slot?;
+        // Who sees all tables goes by the layout that they share.
+        if place.has_own_slots && !self.map.is_own {
+            return None;
+        }
         let class = self.map.class_of(slot)?;
         let acting = *class.nodes.first()?;
         let to = if !place.holders.contains(&acting) {

@@ -43,4 +43,4 @@ pub use pins::{Pin, PinnedPeers, pin_of};
 pub use place::JUST_STARTED;
 pub use reach::Reach;
 pub use serve::PeerConnection;
-pub use topology::{Advertised, Shard, myself, shards, unlisted_id};
+pub use topology::{Advertised, Shard, myself, shards, slot_rows, unlisted_id};

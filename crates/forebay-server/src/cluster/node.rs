@@ -13,6 +13,7 @@ use super::counts::ClusterCounts;
 use super::link::{Dialer, Links};
 use super::nudge::ClassChanges;
 use crate::config::HIGH_WATER;
+use crate::users::User;
 
 /// Connections of a worker to one other node.
 const LINKS: usize = 4;
@@ -64,6 +65,14 @@ impl Cluster {
 
     pub fn map(&self) -> Arc<ClusterMap> {
         self.member.map()
+    }
+
+    /// The map as clients are told of it who are bound to a table that has a layout of slots of its
+    /// own; as all others are.
+    pub fn map_for(&self, user: &User) -> Arc<ClusterMap> {
+        let map = self.map();
+        let own = user.only_table().and_then(|table| map.own(table));
+        own.cloned().unwrap_or(map)
     }
 
     pub fn member(&self) -> &dyn Member {

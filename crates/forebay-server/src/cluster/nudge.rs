@@ -8,10 +8,12 @@
 //! follow redirects gets them: who came to a class's port, or asked for reads of replicas by
 //! READONLY.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_cluster::map::{Class, ClusterMap};
 use forebay_cluster::{HostPort, LivePlaces, NodeId};
+use forebay_engine::TableName;
 use parking_lot::Mutex;
 
 use super::place::{moved_to, place_of};
@@ -33,10 +35,16 @@ pub struct ClassChanges {
 
 #[derive(Debug, Default)]
 struct ClassState {
-    known: Vec<Class>,
-    changed: Arc<[(u16, u16)]>,
+    /// As all see them, and as those who are bound to a table that has a layout of its own.
+    seen: BTreeMap<Option<TableName>, SeenClasses>,
     /// How many changes there were.
     number: u64,
+}
+
+#[derive(Debug, Default)]
+struct SeenClasses {
+    known: Vec<Class>,
+    changed: Arc<[(u16, u16)]>,
 }
 
 /// The redirects that a connection is to get.
@@ -54,28 +62,19 @@ impl ClassChanges {
     /// Compares a map's classes with those before; answers whether some have changed.
     pub fn look(&self, map: &ClusterMap) -> bool {
         let mut state = self.state.lock();
-        if state.known == map.classes() {
-            return false;
+        let own = map
+            .own_tables()
+            .map(|(name, own)| (Some(name.clone()), own.classes()));
+        let all = own.chain([(None, map.classes())]);
+        let mut seen = std::mem::take(&mut state.seen);
+        let mut is_news = false;
+        for (table, classes) in all {
+            let mut one = seen.remove(&table).unwrap_or_default();
+            is_news |= one.look(classes);
+            state.seen.insert(table, one);
         }
-        let is_first = state.known.is_empty();
-        let before = std::mem::replace(&mut state.known, map.classes().to_vec());
-        let told = |class: &Class| -> (u16, u16, Vec<NodeId>, HostPort) {
-            let mut nodes = class.nodes.clone();
-            nodes.sort();
-            (class.first, class.last, nodes, class.primary.clone())
-        };
-        let before: Vec<_> = before.iter().map(told).collect();
-        let changed = map
-            .classes()
-            .iter()
-            .filter(|class| !before.contains(&told(class)));
-        let changed: Vec<(u16, u16)> = changed.map(|class| (class.first, class.last)).collect();
-        if is_first || changed.is_empty() {
-            return false;
-        }
-        state.changed = changed.into();
-        state.number += 1;
-        true
+        state.number += u64::from(is_news);
+        is_news
     }
 
     /// How many changes there were.
@@ -83,14 +82,42 @@ impl ClassChanges {
         self.state.lock().number
     }
 
-    /// The redirects for the last change.
-    pub fn nudges(&self) -> Nudges {
+    /// The redirects for the last change, for who is bound to this table.
+    pub fn nudges(&self, table: Option<&TableName>) -> Nudges {
+        let state = self.state.lock();
+        let own = table.and_then(|table| state.seen.get(&Some(table.clone())));
+        let seen = own.or_else(|| state.seen.get(&None));
         Nudges {
-            changed: Arc::clone(&self.state.lock().changed),
+            changed: seen.map_or_else(Arc::default, |seen| Arc::clone(&seen.changed)),
             left: NUDGES,
             hits: 0,
             commands: 0,
         }
+    }
+}
+
+impl SeenClasses {
+    fn look(&mut self, classes: &[Class]) -> bool {
+        if self.known == classes {
+            return false;
+        }
+        let is_first = self.known.is_empty();
+        let before = std::mem::replace(&mut self.known, classes.to_vec());
+        let told = |class: &Class| -> (u16, u16, Vec<NodeId>, HostPort) {
+            let mut nodes = class.nodes.clone();
+            nodes.sort();
+            (class.first, class.last, nodes, class.primary.clone())
+        };
+        let before: Vec<_> = before.iter().map(told).collect();
+        let changed = classes
+            .iter()
+            .filter(|class| !before.contains(&told(class)));
+        let changed: Vec<(u16, u16)> = changed.map(|class| (class.first, class.last)).collect();
+        if is_first || changed.is_empty() {
+            return false;
+        }
+        self.changed = changed.into();
+        true
     }
 }
 

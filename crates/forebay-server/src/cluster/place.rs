@@ -30,6 +30,8 @@ pub struct KeyPlace<'m> {
     /// Who has it, the primary first.
     pub holders: &'m [NodeId],
     pub is_here: bool,
+    /// The table's slots are held by others than those of other hashed tables.
+    pub has_own_slots: bool,
 }
 
 impl<'m> TablePlaces<'m> {
@@ -65,6 +67,7 @@ impl<'m> TablePlaces<'m> {
                 Some(slot) => self.table.of_slot(slot),
                 None => self.table.of_key(key),
             },
+            has_own_slots: self.table.has_own_slots(),
             is_here: self
                 .version
                 .is_some_and(|version| version.partition_of(key).is_some()),

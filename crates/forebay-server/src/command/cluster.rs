@@ -12,7 +12,7 @@ use forebay_run::hash::{KeyHasher, SLOTS};
 
 use super::call::{SessionCall, find_source, no_permission};
 use super::{Answer, CommandError, shown};
-use crate::cluster::{Advertised, JUST_STARTED, Shard, myself, shards, unlisted_id};
+use crate::cluster::{Advertised, JUST_STARTED, Shard, myself, shards, slot_rows, unlisted_id};
 use crate::resp::Reply;
 use crate::users::Verb;
 
@@ -148,7 +148,9 @@ fn map_of(call: &SessionCall<'_>) -> Result<(Arc<ClusterMap>, bool), CommandErro
     match &call.shared.cluster {
         Some(cluster) if call.session.client.port.is_clustered() => {
             let now = call.shared.store.clock().monotonic();
-            Ok((cluster.map(), cluster.is_cut_off(now)))
+            let user = call.session.user.as_ref();
+            let map = user.map_or_else(|| cluster.map(), |user| cluster.map_for(user));
+            Ok((map, cluster.is_cut_off(now)))
         }
         _ => Err(no_cluster()),
     }
@@ -178,22 +180,19 @@ fn check_told(map: &ClusterMap) -> Answer {
 }
 
 fn slots(reply: &mut Reply, map: &ClusterMap) {
-    let shards = shards(map);
-    let rows = |shard: &Shard| shard.slots.len();
-    reply.array(shards.iter().map(rows).sum());
-    for shard in &shards {
-        for (first, last) in &shard.slots {
-            reply.array(2 + shard.nodes.len());
-            reply.int((*first).into());
-            reply.int((*last).into());
-            for node in &shard.nodes {
-                reply.array(4);
-                reply.bulk(node.address.host.as_bytes());
-                reply.int(node.address.port.into());
-                reply.bulk(node.id.as_bytes());
-                // Other names of the node: there are none.
-                reply.array(0);
-            }
+    let rows = slot_rows(map);
+    reply.array(rows.len());
+    for row in &rows {
+        reply.array(2 + row.nodes.len());
+        reply.int(row.first.into());
+        reply.int(row.last.into());
+        for node in &row.nodes {
+            reply.array(4);
+            reply.bulk(node.address.host.as_bytes());
+            reply.int(node.address.port.into());
+            reply.bulk(node.id.as_bytes());
+            // Other names of the node: there are none.
+            reply.array(0);
         }
     }
 }

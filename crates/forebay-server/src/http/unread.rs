@@ -58,6 +58,9 @@ fn hide(status: &mut Status, hidden: &BTreeSet<String>) {
     if let Some(live) = &mut status.live {
         hide_live(live, hidden);
     }
+    if let Some(reads) = &mut status.reads {
+        reads.hottest.retain(|part| !is_hidden(part.table.as_str()));
+    }
     // A rollout may be one of several tables.
     let rollouts = status.tables.iter_mut();
     let reasons = rollouts.filter_map(|table| table.rollout.as_mut()?.reason.as_mut());

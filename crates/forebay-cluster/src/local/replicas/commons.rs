@@ -18,9 +18,9 @@ use super::settling::Settling;
 use super::shelf::CopyShelf;
 use super::sizes::SizesSeen;
 use super::staged_files::StagedFiles;
-use super::traffic::TrafficSeen;
 use super::{OpenLiveTables, ReplicaParts};
 use crate::live::ReplicaOrder;
+use crate::local::traffic::TrafficSeen;
 use crate::reports::ReplicaProblem;
 
 /// A replica by its group and its peer.
@@ -70,7 +70,7 @@ pub struct ReplicaCommons {
     pub bell: Arc<Bell>,
     pub settling: Settling,
     pub sizes: SizesSeen,
-    pub traffic: TrafficSeen,
+    pub traffic: TrafficSeen<GroupId>,
     pub clock: Arc<dyn Clock>,
     /// What keeps tables from being as they are to be.
     pub troubles: Mutex<BTreeMap<TableName, String>>,

@@ -10,7 +10,7 @@
 //! | `peers` | single replicas: made, run, removed |
 //! | `opening`, `note` | a table with its log, and which peers its partitions are |
 //! | `halves` | replicas that come of partitions which are cut |
-//! | `steering`, `reporting`, `sizes`, `traffic` | what leaders do; what the cluster is told |
+//! | `steering`, `reporting`, `sizes` | what leaders do; what the cluster is told |
 //! | `settling` | whether all is there, for who restarts nodes |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
 //! | `load_bringer`, `load_shelf`, `staged_files`, `adding` | loads: their runs brought, kept, and proposed |
@@ -39,7 +39,6 @@ mod staged_files;
 mod steering;
 #[cfg(test)]
 mod tests;
-mod traffic;
 mod worker;
 
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@ use forebay_host::GroupFacts;
 use forebay_replica::GroupId;
 
 use super::commons::{ReplicaCommons, ReplicaPlace, ReplicaStanding};
-use super::traffic::CountedReplica;
+use crate::local::traffic::CountedTraffic;
 use crate::reports::{GroupReport, Lead, ReplicaProblem, Stranded};
 
 impl ReplicaCommons {
@@ -53,7 +53,7 @@ impl ReplicaCommons {
         let missed = self.has_missed(group).then_some(ReplicaProblem::Missed);
         GroupReport {
             load: self.load_said(group),
-            traffic: self.traffic.of(group),
+            traffic: self.traffic.of(&group),
             ails: facts.ails.is_some(),
             leads: lead(&facts).map(|lead| Lead {
                 size: self.size_of(group),
@@ -97,8 +97,8 @@ impl ReplicaCommons {
             let groups: Vec<_> = groups.collect();
             // A replica's lock comes before all others.
             drop(running);
-            let replicas = groups.into_iter().map(|(group, counted)| CountedReplica {
-                group,
+            let replicas = groups.into_iter().map(|(group, counted)| CountedTraffic {
+                of: group,
                 counted,
                 is_there: self.host.facts(group).is_some_and(|facts| is_there(&facts)),
             });

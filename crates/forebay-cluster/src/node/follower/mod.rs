@@ -21,6 +21,8 @@ use super::suspicions::{IsNews, Suspicions};
 use crate::ids::{ClusterId, HostPort, NodeId};
 use crate::message::{Beat, BeatReply, Introduction, NodeRoom};
 use crate::model::{Head, Model, Phase};
+use crate::reads::ReadsReport;
+use crate::reporting::Reporting;
 use crate::time::{BEAT, BEAT_LOST, LOOK, LOOK_ALONE, Now};
 use activation::remade;
 use replicas::Replicas;
@@ -78,6 +80,7 @@ pub struct Follower {
     leaving: bool,
     left: bool,
     room: NodeRoom,
+    reads: Reporting<ReadsReport>,
     suspicions: Suspicions,
     replicas: Replicas,
 }
@@ -119,6 +122,7 @@ impl Follower {
             leaving: false,
             left: false,
             room: NodeRoom::default(),
+            reads: Reporting::default(),
             suspicions: Suspicions::default(),
             replicas: Replicas::default(),
         }
@@ -227,6 +231,7 @@ impl Follower {
             FollowerEvent::Suspect(node) => route_if(self.suspicions.suspect(now, node), actions),
             FollowerEvent::Trust(node) => route_if(self.suspicions.trust(node), actions),
             FollowerEvent::Room(room) => self.room = room,
+            FollowerEvent::Reads(reads) => self.reads.replace(reads),
             FollowerEvent::Replicas { reports, troubles } => {
                 self.replicas.reporting.replace(reports);
                 self.replicas.troubles = troubles;
@@ -308,6 +313,7 @@ impl Follower {
                 if is_last {
                     self.is_certain(now, head.as_deref());
                     self.replicas.reporting.noticed(now, seq, term);
+                    self.reads.noticed(now, seq, term);
                     route_if(self.replicas.lead(leaders), actions);
                 }
                 let coordinator = self.coordinator_id();
@@ -451,6 +457,7 @@ impl Follower {
         self.seq += 1;
         let problems = self.problems();
         let (groups, groups_left) = self.replicas.reporting.next(now, self.seq);
+        let (reads, _) = self.reads.next(now, self.seq);
         let beat = Beat {
             cluster: self.cluster,
             who: self.who.clone(),
@@ -467,6 +474,7 @@ impl Follower {
             suspects: self.suspicions.told().clone(),
             groups,
             groups_left,
+            reads,
             leaders_known: self.replicas.mark,
         };
         self.waiting = Some((self.seq, now.monotonic, said));

@@ -12,13 +12,14 @@ use crate::live::{ReplicaOrder, ReplicaOrders, missing, orders};
 use crate::message::{LeadersMark, LeadersNews};
 use crate::model::Head;
 use crate::node::events::FollowerAction;
-use crate::reports::Reporting;
+use crate::reporting::Reporting;
+use crate::reports::GroupReport;
 use crate::time::{BEAT_LOST, Now};
 
 /// What a follower knows of the replicas of live tables.
 #[derive(Debug, Default)]
 pub struct Replicas {
-    pub reporting: Reporting,
+    pub reporting: Reporting<GroupReport>,
     pub leaders: BTreeMap<GroupId, NodeId>,
     pub mark: LeadersMark,
     ordered: Vec<ReplicaOrder>,

@@ -18,6 +18,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use super::load_plan::{LoadLimits, LoadPlan, coolest};
 use state::LedState;
 
 /// A node, by its number.
@@ -51,47 +52,8 @@ pub struct LedCluster {
     pub partitions: Vec<LedPartition>,
 }
 
-/// How far a plan goes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LeaderLimits {
-    /// Replicas that are copied at most.
-    pub most_copies: usize,
-    /// Nothing more is copied once the bound is this share of the hottest node's load.
-    pub share: f64,
-}
-
-/// Who is to hold what, and what comes of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LeaderPlan {
-    /// Of each partition the nodes that are to hold it, the one that is to lead first.
-    pub lists: Vec<Vec<u32>>,
-    /// Of each node.
-    pub before: Vec<f64>,
-    pub after: Vec<f64>,
-    /// The mean load of the nodes that may get replicas or have a load.
-    pub mean: f64,
-    /// No placement of these partitions has a less loaded hottest node.
-    pub bound: f64,
-    /// Partitions that come to be led by another node.
-    pub handed_over: usize,
-    /// Replicas that are copied, and their bytes.
-    pub copies: usize,
-    pub copied_bytes: u64,
-}
-
-impl LeaderPlan {
-    /// The hottest node's load before and afterwards.
-    pub fn hottest(&self) -> (f64, f64) {
-        (most(&self.before), most(&self.after))
-    }
-}
-
-fn most(loads: &[f64]) -> f64 {
-    loads.iter().copied().fold(0.0, f64::max)
-}
-
 /// Plans. REQUIRES: holders are numbers of nodes, and of a partition distinct.
-pub fn place_leaders(cluster: &LedCluster, limits: LeaderLimits) -> LeaderPlan {
+pub fn place_leaders(cluster: &LedCluster, limits: LoadLimits) -> LoadPlan {
     let mut state = LedState::of(cluster);
     let (before, mean) = (state.loads().to_vec(), state.mean());
     let bound = bound(cluster, mean);
@@ -102,34 +64,18 @@ pub fn place_leaders(cluster: &LedCluster, limits: LeaderLimits) -> LeaderPlan {
         state.hand_over();
         found.push(state.clone());
     }
-    let best = found
-        .iter()
-        .map(LedState::hottest)
-        .fold(f64::INFINITY, f64::min);
-    let good = |state: &&LedState<'_>| state.hottest() <= best * 1.005;
-    let chosen = found.iter().find(good).unwrap_or(&state);
+    let chosen = coolest(&found, LedState::hottest);
     let lists = chosen.lists().to_vec();
-    let known = cluster.partitions.iter().zip(&lists);
-    let handed_over = known
-        .clone()
-        .filter(|(known, list)| known.holders.first() != list.first());
-    let new = known.clone().map(|(known, list)| {
-        let is_new = |node: &&u32| !known.holders.contains(node);
-        (known.bytes, list.iter().filter(is_new).count())
-    });
-    let new: Vec<(u64, usize)> = new.collect();
-    LeaderPlan {
-        handed_over: handed_over.count(),
-        copies: new.iter().map(|(_, copies)| copies).sum(),
-        copied_bytes: new
-            .iter()
-            .map(|(bytes, copies)| bytes * *copies as u64)
-            .sum(),
-        after: chosen.loads().to_vec(),
+    let partitions = cluster.partitions.iter();
+    let known: Vec<_> = partitions
+        .map(|one| (&one.holders[..], one.bytes))
+        .collect();
+    LoadPlan {
         before,
+        after: chosen.loads().to_vec(),
         mean,
         bound,
-        lists,
+        ..LoadPlan::of(&known, lists)
     }
 }
 

@@ -1,8 +1,7 @@
 //! A placement on the way, with the nodes' loads.
 
-use std::collections::BTreeSet;
-
-use super::{LedCluster, most};
+use super::LedCluster;
+use crate::placement::load_plan::{gain, keeps_zones, most};
 
 /// Steps of one kind at most, so that rounding ends no search late.
 const MOST_STEPS: usize = 10_000;
@@ -100,7 +99,7 @@ impl<'a> LedState<'a> {
             let steps = places.map(|place| HandOver { at, place });
             let gains = steps
                 .filter(|step| self.may_lead(*step))
-                .map(|step| (self.gain(&self.changes(step)), step));
+                .map(|step| (gain(&self.loads, &self.changes(step)), step));
             let best = gains.max_by(|(a, _), (b, _)| a.total_cmp(b));
             if let Some((gain, step)) = best
                 && gain > self.least_gain()
@@ -133,7 +132,7 @@ impl<'a> LedState<'a> {
                         }
                         let second = HandOver { at: other, place };
                         let [a, b] = self.changes(second);
-                        let gain = self.gain(&[one[0], one[1], a, b]);
+                        let gain = gain(&self.loads, &[one[0], one[1], a, b]);
                         if gain > most_gain && self.may_lead(second) {
                             (best, most_gain) = (Some((first, second)), gain);
                         }
@@ -156,7 +155,7 @@ impl<'a> LedState<'a> {
                 continue;
             }
             for step in self.copies_of(at, hottest as u32) {
-                let gain = self.gain(&self.copy_changes(step));
+                let gain = gain(&self.loads, &self.copy_changes(step));
                 if gain > most_gain {
                     (best, most_gain) = (Some(step), gain);
                 }
@@ -185,7 +184,7 @@ impl<'a> LedState<'a> {
                 continue;
             }
             for place in 0..list.len() {
-                if !self.keeps_zones(list, place, to) {
+                if !keeps_zones(list, place, to, |node| self.zone(node)) {
                     continue;
                 }
                 let may_lead = node.may_lead && list[0] == hottest;
@@ -202,15 +201,8 @@ impl<'a> LedState<'a> {
         steps
     }
 
-    /// Whether a partition is in as many zones when a node takes a place in its list.
-    fn keeps_zones(&self, list: &[u32], place: usize, to: u32) -> bool {
-        let zone = |node: u32| self.cluster.nodes[node as usize].zone;
-        let before: BTreeSet<u32> = list.iter().map(|node| zone(*node)).collect();
-        let after = list.iter().enumerate().map(|(at, node)| match at == place {
-            true => zone(to),
-            false => zone(*node),
-        });
-        after.collect::<BTreeSet<u32>>().len() >= before.len()
+    fn zone(&self, node: u32) -> u32 {
+        self.cluster.nodes[node as usize].zone
     }
 
     fn led(&self) -> Vec<Vec<usize>> {
@@ -263,21 +255,6 @@ impl<'a> LedState<'a> {
             (list[step.place], -partition.follower_load),
             (step.to, partition.leader_load),
         ]
-    }
-
-    /// By how much the sum of the loads' squares falls. A node may be named twice.
-    fn gain(&self, changes: &[(u32, f64)]) -> f64 {
-        let mut gain = 0.0;
-        for (at, (node, _)) in changes.iter().enumerate() {
-            if changes[..at].iter().any(|(before, _)| before == node) {
-                continue;
-            }
-            let same = changes[at..].iter().filter(|(other, _)| other == node);
-            let change: f64 = same.map(|(_, change)| change).sum();
-            let load = self.loads[*node as usize];
-            gain += load * load - (load + change) * (load + change);
-        }
-        gain
     }
 
     fn least_gain(&self) -> f64 {

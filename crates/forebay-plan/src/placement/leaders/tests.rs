@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::Random;
+use crate::placement::load_plan::most;
 
 fn node(zone: u32) -> LedNode {
     LedNode {
@@ -12,8 +13,8 @@ fn node(zone: u32) -> LedNode {
     }
 }
 
-fn limits(most_copies: usize) -> LeaderLimits {
-    LeaderLimits {
+fn limits(most_copies: usize) -> LoadLimits {
+    LoadLimits {
         most_copies,
         share: 0.99,
     }
@@ -50,7 +51,7 @@ fn loads_of(cluster: &LedCluster, lists: &[Vec<u32>]) -> Vec<f64> {
     loads
 }
 
-fn check(cluster: &LedCluster, plan: &LeaderPlan, most_copies: usize) {
+fn check(cluster: &LedCluster, plan: &LoadPlan, most_copies: usize) {
     for (load, recomputed) in plan.after.iter().zip(loads_of(cluster, &plan.lists)) {
         assert!((load - recomputed).abs() < 1e-6 * plan.mean.max(1.0));
     }

@@ -7,7 +7,7 @@ use forebay_cluster::client::ClusterClient;
 use forebay_cluster::model::{LoadStage, Model, MoveStage};
 use forebay_cluster::planning::Paces;
 use forebay_cluster::status::{NodeStatus, PlanStatus, Status, TableMode, TableStatus};
-use forebay_cluster::{LoadStatus, NodeName, TrafficStatus};
+use forebay_cluster::{LoadStatus, NodeName, ReadsStatus, TrafficStatus};
 use forebay_run::error::without_controls;
 
 use crate::cluster_handle::told_by;
@@ -24,10 +24,10 @@ const SHOWN_HOT: usize = 3;
 /// Say how the cluster is, what is wrong, and what to do
 ///
 /// With --json one object {cluster, healthy, problems, notes, format, revision, term, coordinator,
-/// catalog_lost, nodes, tables, plan, loads}; nodes is a list of {name, zone, state, listen,
+/// catalog_lost, nodes, tables, plan, loads, live, reads}; nodes is a list of {name, zone, state, listen,
 /// serves, holds, free_bytes, brought_per_s, problems}, tables one of {table, version, previous,
 /// replicas, replicas_wanted, rollout, live}; live.traffic has what is asked of nodes and
-/// partitions of live tables in a minute; loads, where there are any, one of {request, table,
+/// partitions of live tables in a minute, reads the same of batch tables; loads, where there are any, one of {request, table,
 /// stage, rows, bytes, progress}.
 #[derive(Debug, Args)]
 pub struct StatusArgs {}
@@ -138,6 +138,9 @@ pub fn text(status: &Status) -> String {
     if let Some(live) = &status.live {
         text += &busy(&live.traffic);
     }
+    if let Some(reads) = &status.reads {
+        text += &read(reads);
+    }
     if let Some(coordinator) = &status.coordinator {
         text += &format!("coordinator: {coordinator}\n");
     }
@@ -179,6 +182,29 @@ fn busy(traffic: &TrafficStatus) -> String {
     match hottest.is_empty() {
         true => format!("\n{nodes}\n"),
         false => format!("\n{nodes}hottest: {}\n\n", hottest.join("; ")),
+    }
+}
+
+/// How much nodes look up in batch tables, and of which partitions most.
+fn read(reads: &ReadsStatus) -> String {
+    let second = |minute: u64| human::count(minute.div_ceil(60));
+    let mut nodes = Columns::new(["batch tables on", "reads/s"]);
+    for (name, minute) in &reads.nodes {
+        nodes.row([name.clone(), second(*minute)]);
+    }
+    let hottest = reads.hottest.iter().take(SHOWN_HOT).map(|part| {
+        let nodes = human::counted(part.nodes as u64, "node");
+        format!(
+            "{} of {} on {nodes}, {} a second",
+            part.bounds,
+            part.table,
+            second(part.reads)
+        )
+    });
+    let hottest: Vec<String> = hottest.collect();
+    match hottest.is_empty() {
+        true => format!("\n{nodes}\n"),
+        false => format!("\n{nodes}read most: {}\n\n", hottest.join("; ")),
     }
 }
 

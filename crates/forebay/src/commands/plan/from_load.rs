@@ -1,10 +1,12 @@
 //! What planners are told of the load on a table of a cluster: as its nodes measured it.
 
-use forebay_cluster::client::ClusterPointers;
 use forebay_cluster::model::{Model, Survey};
+use forebay_cluster::planning::Summaries;
+use forebay_cluster::reads::BatchReads;
 use forebay_cluster::traffic::TrafficWindow;
 use forebay_engine::TableName;
 
+use crate::commands::cluster::serving_summaries;
 use crate::context::Context;
 
 /// The words of --from-load.
@@ -32,16 +34,39 @@ pub fn shown_window(window: TrafficWindow) -> &'static str {
     }
 }
 
-/// A live table's cluster, with what is known of the load on all its live tables.
-pub fn measured(table: &TableName, context: &Context) -> anyhow::Result<(Model, Survey)> {
-    if !context.is_live_in_cluster(table)? {
+/// A cluster, with what is known of the load on its tables.
+pub struct Measured {
+    pub model: Model,
+    pub survey: Survey,
+    pub reads: BatchReads,
+    /// What serves of batch tables, where the one that is asked for is such a table.
+    pub batch: Option<Summaries>,
+}
+
+pub fn measured(table: &TableName, context: &Context) -> anyhow::Result<Measured> {
+    if !context.is_clustered()? {
         wrong!(
-            "{table} is no live table of a cluster, and --from-load is about those: nodes measure what is asked of \
-             their partitions (--input plans for what a file says)"
+            "--from-load is about tables of a cluster, whose nodes measure what is asked of their partitions (--input \
+             plans for what a file says)"
         );
     }
-    let cluster: std::sync::Arc<ClusterPointers> = context.cluster()?;
-    let (_, model) = cluster.client().model()?;
+    let cluster = context.cluster()?;
+    let client = cluster.client();
+    let (_, model) = client.model()?;
+    let Some(entry) = model.table(table) else {
+        wrong!("the cluster has no table {table} (forebay cluster status lists its tables)");
+    };
+    let is_live = entry.live().is_some();
     let all = model.live_tables().map(|(name, _)| name.clone()).collect();
-    Ok(cluster.client().survey_to_plan(&all)?)
+    let (model, survey) = client.survey_to_plan(&all)?;
+    let batch = match is_live {
+        true => None,
+        false => Some(serving_summaries(&model, context)?),
+    };
+    Ok(Measured {
+        reads: client.reads()?,
+        model,
+        survey,
+        batch,
+    })
 }

@@ -13,14 +13,14 @@ use crate::human;
 
 /// Plan which node holds which partitions, from the load on them
 ///
-/// Of a live table of a cluster: who leads which partition, and who holds it, so that the load that
-/// nodes measured lies evenly on them. Nothing is changed: forebay cluster apply FILE --yes carries
-/// the plan out.
+/// Of a table of a cluster, so that the load that nodes measured lies evenly on them: of a live
+/// table who leads which partition, and who holds it; of a batch table which partitions are on more
+/// nodes, and on which. Nothing is changed: forebay cluster apply FILE --yes carries the plan out.
 ///
 ///   forebay plan place carts --from-load 1h --output plan.json --draw plan.svg
 ///
 /// With --json {table, window, nodes, mean, bound, hottest_before, hottest_after, handed_over,
-/// copies, copied_bytes, batches, partitions, note}.
+/// copies, copied_bytes, drops, batches, expected_s, partitions, note}.
 ///
 /// With --input it reads one JSON object (docs/plan.md describes it): nodes, their slots or bytes,
 /// the load of each partition, and what stands where now. Prints what the placement carries, how
@@ -29,7 +29,7 @@ use crate::human;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Place {
-    /// A live table of the cluster
+    /// A table of the cluster
     #[arg(required_unless_present = "input", requires = "from_load")]
     pub table: Option<TableName>,
 
@@ -40,6 +40,11 @@ pub struct Place {
     /// How many replicas are copied at most [default: 20]
     #[arg(long, value_name = "N", requires = "table")]
     pub copies: Option<usize>,
+
+    /// Of a batch table: by how much there may be more replicas in all than its --replicas make
+    /// [default: 0.25]
+    #[arg(long, value_name = "SHARE", value_parser = parse_spare, requires = "table")]
+    pub spare: Option<f64>,
 
     /// Where the plan goes, for forebay cluster apply
     #[arg(long, value_name = "FILE", requires = "table")]
@@ -77,6 +82,15 @@ fn parse_share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
         _ => Err(format!("'{text}' is not a number above 0 and up to 1")),
+    }
+}
+
+fn parse_spare(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=10.0).contains(&share) => Ok(share),
+        _ => Err(format!(
+            "'{text}' is not a number from 0 to 10: 0.25 is a quarter more"
+        )),
     }
 }
 

@@ -3,15 +3,16 @@
 use forebay_cluster::NodeId;
 use forebay_cluster::model::Model;
 use forebay_cluster::planning::{
-    BATCH_BYTES, PlaceByLoad, PlaceProposal, PlacedPartition, Summaries, propose_place,
+    BATCH_BYTES, KnownLoad, PlaceByLoad, PlaceProposal, PlacedPartition, SPARE, Summaries,
+    propose_place, propose_place_reads,
 };
 use forebay_cluster::traffic::TrafficWindow;
 use forebay_engine::{Bound, TableName};
 use forebay_plan::draw::{Picture, Stage, svg, text};
-use forebay_plan::placement::leaders::LeaderLimits;
+use forebay_plan::placement::load_plan::LoadLimits;
 use serde_json::{Value, json};
 
-use super::from_load::{measured, shown_window};
+use super::from_load::{Measured, measured, shown_window};
 use super::place_args::Place;
 use crate::commands::cluster::paces;
 use crate::context::Context;
@@ -29,23 +30,44 @@ pub fn run(
 ) -> anyhow::Result<Outcome> {
     if args.scheme.is_some() || args.objective.is_some() {
         wrong!(
-            "--scheme and --objective go with --input: of a live table one replica answers for a partition, and the \
-             plan changes who that is, then where replicas are"
+            "--scheme and --objective go with --input: a table of a cluster is placed with as few copies as do"
         );
     }
     let beside = args.output.clone().unwrap_or_default();
     super::check_drawing(&beside, args.draw.as_deref())?;
-    let (model, survey) = measured(table, context)?;
+    let Measured {
+        model,
+        survey,
+        reads,
+        batch,
+    } = measured(table, context)?;
     let by = PlaceByLoad {
         table,
         window,
-        limits: LeaderLimits {
+        limits: LoadLimits {
             most_copies: args.copies.unwrap_or(MOST_COPIES),
             share: args.share,
         },
     };
     let most_bytes = args.batch.unwrap_or(BATCH_BYTES);
-    let mut made = propose_place((&model, &Summaries::new(), &survey), &by, most_bytes)?;
+    let known = KnownLoad {
+        summaries: &Summaries::new(),
+        reads: &reads,
+        survey: &survey,
+    };
+    let mut made = match &batch {
+        None if args.spare.is_some() => {
+            wrong!(
+                "--spare is about batch tables: a live table has as many replicas of each partition"
+            )
+        }
+        None => propose_place(&model, known, &by, most_bytes)?,
+        Some(summaries) => {
+            let known = KnownLoad { summaries, ..known };
+            let spare = args.spare.map_or(SPARE, |share| 1.0 + share);
+            propose_place_reads(&model, known, &by, spare, most_bytes)?
+        }
+    };
     made.proposal.estimate(&model, &paces(&model));
     if let Some(path) = &args.output {
         let plan = serde_json::to_string_pretty(&made.proposal.plan)?;
@@ -55,6 +77,7 @@ pub fn run(
         model: &model,
         by,
         made: &made,
+        is_live: batch.is_none(),
     };
     if let Some(path) = &args.draw {
         super::write(&beside, &[(path.clone(), svg(&shown.picture()))])?;
@@ -68,6 +91,7 @@ struct ShownPlacement<'a> {
     model: &'a Model,
     by: PlaceByLoad<'a>,
     made: &'a PlaceProposal,
+    is_live: bool,
 }
 
 impl ShownPlacement<'_> {
@@ -103,6 +127,7 @@ impl ShownPlacement<'_> {
             "handed_over": placed.handed_over,
             "copies": placed.copies,
             "copied_bytes": self.made.proposal.copied_bytes(),
+            "drops": placed.drops,
             "batches": self.made.proposal.plan.batches.len(),
             "expected_s": self.made.proposal.expected.map(|time| time.as_secs_f64()),
             "partitions": partitions.collect::<Vec<Value>>(),
@@ -129,9 +154,11 @@ impl ShownPlacement<'_> {
 
     fn figures(&self) -> String {
         let placed = &self.made.placed;
-        let led = match placed.handed_over {
-            1 => "1 partition comes to be led by another node".to_owned(),
-            count => format!("{count} partitions come to be led by another node"),
+        let led = match (self.is_live, placed.handed_over, placed.drops) {
+            (true, 1, _) => "1 partition comes to be led by another node".to_owned(),
+            (true, count, _) => format!("{count} partitions come to be led by another node"),
+            (false, _, 1) => "1 replica goes".to_owned(),
+            (false, _, count) => format!("{count} replicas go"),
         };
         let copies = match placed.copies {
             1 => "1 replica is copied".to_owned(),
@@ -197,7 +224,11 @@ impl ShownPlacement<'_> {
         let reads = self.made.partitions.iter().map(|one| one.rate.reads).sum();
         let writes = self.made.partitions.iter().map(|one| one.rate.writes).sum();
         let (reads, writes) = (human::count(reads), human::count(writes));
-        shown + &format!("measured: {reads} reads and {writes} writes a minute\n")
+        shown
+            + &match self.is_live {
+                true => format!("measured: {reads} reads and {writes} writes a minute\n"),
+                false => format!("measured: {reads} reads a minute\n"),
+            }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use forebay_cluster::planning::loads_of;
+use forebay_cluster::planning::{batch_loads_of, loads_of};
 use forebay_cluster::traffic::TrafficWindow;
 use forebay_engine::TableName;
 use forebay_plan::draw::{Picture, PictureRows, Stage, svg, text};
@@ -18,9 +18,9 @@ use crate::exit::Outcome;
 
 /// Plan how many replicas each partition gets, from the load on them
 ///
-/// Of a live table of a cluster by what its nodes measured, with as many replicas in all as it has.
-/// It shows where the load is: a live table keeps as many replicas of each partition as its
-/// `cluster replicas` says, and one of them answers, so that `plan place` is what relieves nodes.
+/// Of a table of a cluster by what its nodes measured, with as many replicas in all as it has. It
+/// shows where the load is; `plan place` is what relieves nodes. A live table keeps as many replicas
+/// of each partition as its `cluster replicas` says, and one of them answers.
 ///
 /// With --input it reads the same JSON object as `plan place` (docs/plan.md), of which nodes and
 /// load are enough beside total, the number of all replicas, and max, the most of one partition.
@@ -28,7 +28,7 @@ use crate::exit::Outcome;
 /// replica (minmax) or the paper's sum of differences of shares (l1).
 #[derive(Debug, Args)]
 pub struct Replicas {
-    /// A live table of the cluster
+    /// A table of the cluster
     #[arg(required_unless_present = "input", requires = "from_load")]
     pub table: Option<TableName>,
 
@@ -74,8 +74,11 @@ pub fn run(args: &Replicas, context: &Context) -> anyhow::Result<Outcome> {
 
 /// The nodes and the partitions of a table, as they are.
 fn loads(table: &TableName, window: TrafficWindow, context: &Context) -> anyhow::Result<Input> {
-    let (model, survey) = measured(table, context)?;
-    let rates = loads_of((&model, &survey), table, window)?;
+    let known = measured(table, context)?;
+    let rates = match &known.batch {
+        None => loads_of((&known.model, &known.survey), table, window)?,
+        Some(summaries) => batch_loads_of(&known.model, summaries, &known.reads, (table, window))?,
+    };
     let partitions = rates.loads.len();
     Ok(Input {
         name: Some(table.to_string()),

@@ -131,12 +131,18 @@ fn check_svg(path: &Path) -> anyhow::Result<()> {
 
 /// Of the versions that serve, and of live tables, as batches cut their partitions.
 fn summaries(model: &Model, batches: &[MoveBatch], context: &Context) -> anyhow::Result<Summaries> {
-    let store = context.open_store()?;
     let live: BTreeSet<TableName> = model.live_tables().map(|(name, _)| name.clone()).collect();
     let mut summaries = match live.is_empty() {
         true => Summaries::new(),
         false => surveyed(model, &survey(live, context)?, batches),
     };
+    summaries.extend(serving_summaries(model, context)?);
+    Ok(summaries)
+}
+
+/// Of the versions that serve.
+pub fn serving_summaries(model: &Model, context: &Context) -> anyhow::Result<Summaries> {
+    let (store, mut summaries) = (context.open_store()?, Summaries::new());
     for (table, entry) in model.all_tables() {
         if let Some(version) = entry.serving {
             let manifest = store.table(table)?.manifest(version)?;

@@ -22,6 +22,7 @@ use crate::cluster_handle::Drawing;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::result_file::ResultFile;
+pub use made::serving_summaries;
 use made::{Made, Shown};
 pub use words::{Add, Drain, Even, Replace, TableReplicas};
 use words::{AnyWords, Words};

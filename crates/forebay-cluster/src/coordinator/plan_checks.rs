@@ -1,0 +1,110 @@
+//! Plans that are asked for, and what they are refused for.
+
+use std::collections::BTreeSet;
+
+use super::Step;
+use super::requests::{Refusal, TakenUp, in_bounds};
+use crate::formats::{has_own_layouts, has_plans};
+use crate::ids::NodeId;
+use crate::layouts::longest;
+use crate::model::{Model, MoveBatch, MovePlan, Outcome, RequestId};
+use crate::planning::{bringing, carry_out, check_live_lists, fits_all, holders};
+use crate::version::SPARE_BYTES;
+
+impl Step<'_> {
+    pub fn take_rebalance(&mut self, id: &RequestId, plan: &MovePlan) -> Result<TakenUp, Refusal> {
+        match plan.has_own() {
+            true => has_own_layouts(self.format)?,
+            false => has_plans(self.format)?,
+        }
+        if self.give_way() {
+            return Ok(TakenUp::Later);
+        }
+        if let Some(moving) = self.model.work.moving() {
+            return Err(Refusal::Busy(format!(
+                "another plan is carried out, {} of {} batches are done: wait for it (forebay cluster watch), or end it \
+                 (forebay cluster cancel {})",
+                moving.done, moving.batches, moving.request
+            )));
+        }
+        self.check_plan(plan)?;
+        self.begin_moving(id, plan.clone());
+        Ok(TakenUp::Answered(Outcome::Rebalance))
+    }
+
+    /// Whether a plan is about what there is, and can be carried out.
+    pub fn check_plan(&self, plan: &MovePlan) -> Result<(), String> {
+        fits_all(&self.model, &plan.batches)?;
+        for batch in &plan.batches {
+            let mut splits = batch.splits.iter();
+            splits.try_for_each(|split| self.check_split(&plan.wish, split))?;
+        }
+        let mut after = self.model.clone();
+        for batch in &plan.batches {
+            let mut bringing = bringing(&after, batch).into_iter();
+            bringing.try_for_each(|node| self.check_up(node))?;
+            carry_out(&mut after, batch);
+        }
+        check_live_lists(&self.model, &after)?;
+        let holding = holders(&after);
+        if !holding.is_disjoint(&plan.wish.drained()) {
+            return Err("tables have come since the plan was made: make a new one".to_owned());
+        }
+        for batch in &plan.batches {
+            check_lists(&after, batch, holding.len())?;
+        }
+        let mut copies = plan.copies.iter();
+        copies.try_for_each(|(node, bytes)| {
+            self.check_up(*node)?;
+            self.check_room(*node, *bytes)
+        })
+    }
+
+    fn check_up(&self, node: NodeId) -> Result<(), String> {
+        match self.is_alive(node) {
+            true => Ok(()),
+            false => Err(format!(
+                "node {} is to hold more, and is down: start it, or make a plan without it",
+                self.model.node_name(node)
+            )),
+        }
+    }
+
+    fn check_room(&self, node: NodeId, bytes: u64) -> Result<(), String> {
+        let Some(entry) = self.model.node(node) else {
+            return Err(format!(
+                "the plan is about node {node}, which is none any more"
+            ));
+        };
+        let name = &entry.name;
+        let heard = self.heard.get(&node);
+        match heard.and_then(|heard| heard.room.free_bytes) {
+            Some(free) if free < bytes.saturating_add(SPARE_BYTES) => Err(format!(
+                "node {name} is to bring {bytes} bytes, {free} are free, and {SPARE_BYTES} are to be left: make room, \
+                 or give the cluster more nodes"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a client made, and may be wrong: no list gets shorter than tables want and nodes are.
+/// `after`: the cluster when the plan is carried out.
+fn check_lists(after: &Model, batch: &MoveBatch, holders: usize) -> Result<(), String> {
+    for change in &batch.lists {
+        let distinct: BTreeSet<&NodeId> = change.new.iter().collect();
+        if change.new.is_empty() || distinct.len() != change.new.len() {
+            return Err("the plan has a list without nodes, or with a node twice".to_owned());
+        }
+        let wanted = longest(after, &change.layout).min(holders);
+        if change.new.len() < wanted.min(change.old.len()) {
+            return Err(format!(
+                "the plan leaves what is {} with {} nodes, and tables want {wanted}: make it anew",
+                change.bounds,
+                change.new.len()
+            ));
+        }
+    }
+    let mut replicas = batch.replicas.iter();
+    replicas.try_for_each(|change| in_bounds(change.to).map(drop))
+}

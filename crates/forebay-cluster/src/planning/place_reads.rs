@@ -1,0 +1,284 @@
+//! Plans that have the reads of a batch table lie evenly on the nodes, by what nodes measured.
+//!
+//! Whoever holds a partition answers for it, and each of them as often: so what is read most comes
+//! to be on more nodes, the paper's replicas by load. No partition gets fewer than the table's
+//! replicas. A table that is placed so has a layout of its own from then on.
+
+use std::collections::BTreeSet;
+
+use forebay_engine::{Bounds, PartitionId, TableName};
+use forebay_plan::placement::load_plan::{LoadLimits, LoadPlan};
+use forebay_plan::placement::spread::{SpreadCluster, SpreadNode, SpreadPartition, place_spread};
+
+use super::known_load::KnownLoad;
+use super::own_lists::ranges;
+use super::place::{placing_nodes, zone_numbers};
+use super::{
+    MeasuredLoads, PlaceByLoad, PlaceProposal, PlacedPartition, PlanningError, Proposal, Summaries,
+    price, thinned,
+};
+use crate::ids::NodeId;
+use crate::model::{LayoutName, ListChange, Model, MoveBatch, NodeEntry, Survey, TableEntry, Wish};
+use crate::reads::{BatchReads, NodeReads};
+use crate::traffic::{TrafficRate, TrafficWindow};
+use crate::version::{VersionSummary, overlaps_any};
+
+/// There may be so many times as many replicas in all as a table has, unless somebody says.
+pub const SPARE: f64 = 1.25;
+
+/// Makes a plan. There may be `spare` times as many replicas in all as the table has.
+pub fn propose_place_reads(
+    model: &Model,
+    known: KnownLoad<'_>,
+    by: &PlaceByLoad<'_>,
+    spare: f64,
+    most_batch_bytes: u64,
+) -> Result<PlaceProposal, PlanningError> {
+    let table = ReadTable::of(model, known, by)?;
+    let placed = place_spread(&table.cluster(known, by, spare), by.limits);
+    let partitions = table.partitions(&placed);
+    let mut batches = table.batches(by, &partitions);
+    if !batches.is_empty() && !table.entry.by_range {
+        // Who holds what stays as it is by this one.
+        let own = vec![by.table.clone()];
+        let own = MoveBatch {
+            own,
+            ..MoveBatch::default()
+        };
+        batches.insert(0, own);
+    }
+    let priced = price(model, known.summaries, batches, Some(most_batch_bytes));
+    let wish = Wish::Place {
+        table: by.table.clone(),
+    };
+    Ok(PlaceProposal {
+        nodes: table.nodes.iter().map(|node| node.id).collect(),
+        partitions,
+        placed,
+        proposal: Proposal {
+            plan: priced.plan(wish),
+            nodes: priced.nodes,
+            copies: priced.copies,
+            thinned: thinned(model, &priced.after),
+            expected: None,
+        },
+    })
+}
+
+/// How much each partition of a batch table is read, by its place.
+fn reads_of(
+    summary: &VersionSummary,
+    told: &[NodeReads],
+    window: TrafficWindow,
+) -> Vec<TrafficRate> {
+    let mut rates = vec![TrafficRate::default(); summary.partitions.len()];
+    for one in told {
+        let next = summary
+            .partitions
+            .partition_point(|partition| partition.bounds.lower <= one.bounds.lower);
+        // What is told of a version before may have begun elsewhere.
+        if let Some(at) = next.checked_sub(1) {
+            rates[at].add(one.rate(window));
+        }
+    }
+    rates
+}
+
+/// The load on the partitions of a batch table, in reads a minute.
+pub fn batch_loads_of(
+    model: &Model,
+    summaries: &Summaries,
+    reads: &BatchReads,
+    (table, window): (&TableName, TrafficWindow),
+) -> Result<MeasuredLoads, PlanningError> {
+    let (survey, limits) = (
+        Survey::new(),
+        LoadLimits {
+            most_copies: 0,
+            share: 1.0,
+        },
+    );
+    let known = KnownLoad {
+        summaries,
+        reads,
+        survey: &survey,
+    };
+    let by = PlaceByLoad {
+        table,
+        window,
+        limits,
+    };
+    let table = ReadTable::of(model, known, &by)?;
+    Ok(MeasuredLoads {
+        nodes: table.nodes.len(),
+        replicas: table.entry.replicas,
+        loads: table.rates.iter().map(|rate| rate.reads as f64).collect(),
+    })
+}
+
+/// A batch table as the cluster has it.
+struct ReadTable<'m> {
+    model: &'m Model,
+    entry: &'m TableEntry,
+    summary: &'m VersionSummary,
+    /// By the partitions' places.
+    rates: Vec<TrafficRate>,
+    holders: Vec<Vec<NodeId>>,
+    nodes: Vec<&'m NodeEntry>,
+}
+
+impl<'m> ReadTable<'m> {
+    fn of(
+        model: &'m Model,
+        known: KnownLoad<'m>,
+        by: &PlaceByLoad<'_>,
+    ) -> Result<Self, PlanningError> {
+        let table = by.table;
+        let no_table = || PlanningError::NoTable(table.clone());
+        let entry = model.table(table).filter(|entry| entry.live.is_none());
+        let entry = entry.ok_or_else(no_table)?;
+        if let Some(plan) = model.work.moving() {
+            return Err(PlanningError::Moving(plan.request.clone()));
+        }
+        let summary = known.summaries.get(table).ok_or_else(|| {
+            PlanningError::Planner(format!("table {table} serves nothing yet: push it first"))
+        })?;
+        if summary.partitions.len() < 2 {
+            return Err(PlanningError::Planner(format!(
+                "table {table} is one partition, which is placed whole: push it with --partitions N, so that parts of it \
+                 can be on more nodes than others"
+            )));
+        }
+        let ranges = ranges(model, entry);
+        let holders = summary.partitions.iter().map(|partition| {
+            let mut holders: Vec<NodeId> = Vec::new();
+            let within = ranges.iter().filter(|(_, bounds)| {
+                overlaps_any(bounds, std::slice::from_ref(&partition.bounds))
+            });
+            for node in within.flat_map(|(range, _)| entry.of_list(&range.list)) {
+                if !holders.contains(node) {
+                    holders.push(*node);
+                }
+            }
+            holders
+        });
+        let holders: Vec<Vec<NodeId>> = holders.collect();
+        let holding = holders.iter().flatten().copied().collect();
+        let told = known.reads.get(table).map_or(&[][..], Vec::as_slice);
+        let rates = reads_of(summary, told, by.window);
+        if rates.iter().all(|rate| rate.reads == 0) {
+            return Err(PlanningError::Planner(format!(
+                "no node told of reads of {table} in that time: nodes count from their start on, look every 10 s, and tell \
+                 the coordinator within a minute"
+            )));
+        }
+        Ok(Self {
+            nodes: placing_nodes(model, table, &holding)?,
+            model,
+            entry,
+            summary,
+            rates,
+            holders,
+        })
+    }
+
+    /// As the planner is to see it.
+    fn cluster(&self, known: KnownLoad<'_>, by: &PlaceByLoad<'_>, spare: f64) -> SpreadCluster {
+        let others = known.by_node(self.model, by.window, |table| table != by.table);
+        let zones = zone_numbers(&self.nodes);
+        let nodes = self.nodes.iter().map(|node| SpreadNode {
+            zone: zones[&node.zone],
+            takes: node.is_up() && !self.model.work.drained.contains(&node.id),
+            other_load: others.get(&node.id).copied().unwrap_or(0.0),
+        });
+        let number = |node: &NodeId| {
+            let place = self.nodes.iter().position(|known| known.id == *node);
+            place.map(|place| place as u32)
+        };
+        let partitions = self
+            .holders
+            .iter()
+            .zip(&self.rates)
+            .zip(&self.summary.partitions);
+        let partitions = partitions.map(|((holders, rate), partition)| SpreadPartition {
+            holders: holders.iter().filter_map(number).collect(),
+            load: rate.reads as f64,
+            bytes: partition.file_bytes,
+        });
+        let wanted = self.entry.replicas * self.summary.partitions.len();
+        SpreadCluster {
+            nodes: nodes.collect(),
+            partitions: partitions.collect(),
+            least: self.entry.replicas,
+            most_in_all: (wanted as f64 * spare).ceil() as usize,
+        }
+    }
+
+    fn partitions(&self, placed: &LoadPlan) -> Vec<PlacedPartition> {
+        let known = self
+            .holders
+            .iter()
+            .zip(&self.rates)
+            .zip(&self.summary.partitions);
+        let placed = known.zip(&placed.lists).enumerate();
+        let placed = placed.map(
+            |(at, (((holders, rate), partition), new))| PlacedPartition {
+                partition: PartitionId(at as u32),
+                rate: *rate,
+                bytes: partition.file_bytes,
+                before: holders.clone(),
+                after: new
+                    .iter()
+                    .map(|number| self.nodes[*number as usize].id)
+                    .collect(),
+                cut_at: None,
+            },
+        );
+        placed.collect()
+    }
+
+    /// The lists that change, each by itself.
+    fn batches(&self, by: &PlaceByLoad<'_>, placed: &[PlacedPartition]) -> Vec<MoveBatch> {
+        let layout = LayoutName::Table(by.table.clone());
+        let ranges = ranges(self.model, self.entry);
+        let mut batches = Vec::new();
+        for (partition, placed) in self.summary.partitions.iter().zip(placed) {
+            let nodes = |list: &[NodeId]| list.iter().copied().collect::<BTreeSet<NodeId>>();
+            if nodes(&placed.before) == nodes(&placed.after) {
+                continue;
+            }
+            let parts = ranges.iter().filter_map(|(range, bounds)| {
+                let change = ListChange {
+                    layout: layout.clone(),
+                    bounds: both(bounds, &partition.bounds)?,
+                    old: self.entry.of_list(&range.list).to_vec(),
+                    new: placed.after.clone(),
+                };
+                (change.old != change.new).then_some(change)
+            });
+            let lists: Vec<ListChange> = parts.collect();
+            if !lists.is_empty() {
+                batches.push(MoveBatch {
+                    lists,
+                    ..MoveBatch::default()
+                });
+            }
+        }
+        batches
+    }
+}
+
+/// What lies in both.
+fn both(one: &Bounds, other: &Bounds) -> Option<Bounds> {
+    let upper = match (&one.upper, &other.upper) {
+        (Some(one), Some(other)) => Some(one.min(other).clone()),
+        (one, other) => one.clone().or_else(|| other.clone()),
+    };
+    let lower = one.lower.clone().max(other.lower.clone());
+    let is_any = upper.as_ref().is_none_or(|upper| lower < *upper);
+    is_any.then_some(Bounds { lower, upper })
+}
+
+#[cfg(test)]
+#[path = "place_reads_tests.rs"]
+mod tests;

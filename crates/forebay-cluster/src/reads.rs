@@ -1,0 +1,166 @@
+//! How much batch tables are read: what nodes tell of it, and what the coordinator keeps.
+//!
+//! Any node that holds a range answers for it, so what a range is read is what all of its holders
+//! told together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_engine::{Bound, Bounds, TableName};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::NodeId;
+use crate::reporting::Report;
+use crate::time::Now;
+use crate::traffic::{ReplicaTraffic, TrafficRate, TrafficWindow};
+
+/// What a node has not told again for so long is over: each is told about once a minute.
+const FORGOTTEN: Duration = Duration::from_secs(3 * 60);
+
+/// How much a node is asked of a partition of a batch table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadsReport {
+    pub table: TableName,
+    /// Of the partition, as the version has it that serves.
+    pub bounds: Bounds,
+    pub traffic: ReplicaTraffic,
+}
+
+/// The same, by the node that told it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeReads {
+    pub node: NodeId,
+    pub bounds: Bounds,
+    pub traffic: ReplicaTraffic,
+}
+
+/// What nodes told of batch tables, by their names.
+pub type BatchReads = BTreeMap<TableName, Vec<NodeReads>>;
+
+impl Report for ReadsReport {
+    type Place = (TableName, Bound);
+
+    fn place(&self) -> Self::Place {
+        (self.table.clone(), self.bounds.lower.clone())
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        let shape = |report: &Self| (report.bounds.clone(), report.traffic.requests_roughly());
+        shape(self) == shape(other)
+    }
+}
+
+impl NodeReads {
+    pub fn rate(&self, window: TrafficWindow) -> &TrafficRate {
+        self.traffic.over(window)
+    }
+}
+
+/// What nodes told, and when.
+#[derive(Debug, Default)]
+pub struct ReadsHeard(BTreeMap<NodeId, BTreeMap<(TableName, Bound), (Duration, ReadsReport)>>);
+
+impl ReadsHeard {
+    /// Takes note of what a node tells; returns whether there is any.
+    pub fn hear(&mut self, now: Now, node: NodeId, reports: Vec<ReadsReport>) -> bool {
+        let is_news = !reports.is_empty();
+        if let (false, None) = (is_news, self.0.get(&node)) {
+            return false;
+        }
+        let told = self.0.entry(node).or_default();
+        for report in reports {
+            told.insert(report.place(), (now.monotonic, report));
+        }
+        told.retain(|_, (at, _)| now.since(*at) < FORGOTTEN);
+        is_news
+    }
+
+    /// Another process runs on a node.
+    pub fn restarted(&mut self, node: NodeId) {
+        self.0.remove(&node);
+    }
+
+    /// Of tables that `is_asked_for`.
+    pub fn told(&self, now: Now, is_asked_for: impl Fn(&TableName) -> bool) -> BatchReads {
+        let mut all = BatchReads::new();
+        for (node, told) in &self.0 {
+            let told = told.values();
+            let told = told
+                .filter(|(at, report)| now.since(*at) < FORGOTTEN && is_asked_for(&report.table));
+            for (_, report) in told {
+                all.entry(report.table.clone())
+                    .or_default()
+                    .push(NodeReads {
+                        node: *node,
+                        bounds: report.bounds.clone(),
+                        traffic: report.traffic,
+                    });
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Now {
+        Now {
+            monotonic: Duration::from_secs(seconds),
+            unix_ms: 0,
+        }
+    }
+
+    fn report(table: &str, lower: u16, reads: u64) -> ReadsReport {
+        let mut traffic = ReplicaTraffic::default();
+        traffic.minute.reads = reads;
+        ReadsReport {
+            table: TableName::new(table).unwrap(),
+            bounds: Bounds {
+                lower: Bound::Slot(lower),
+                upper: None,
+            },
+            traffic,
+        }
+    }
+
+    #[test]
+    fn what_is_not_told_again_is_forgotten() {
+        let mut heard = ReadsHeard::default();
+        let (one, two) = (NodeId(1), NodeId(2));
+        assert!(!heard.hear(at(0), one, Vec::new()));
+        assert!(heard.hear(at(0), one, vec![report("a", 0, 10), report("b", 0, 1)]));
+        assert!(heard.hear(at(100), one, vec![report("a", 0, 20), report("a", 5, 1)]));
+        assert!(heard.hear(at(100), two, vec![report("a", 0, 3)]));
+        let reads = |now: Now| -> Vec<(u32, u64)> {
+            let told = heard.told(now, |table| table.as_str() == "a");
+            let told = told.into_values().flatten();
+            told.map(|one| (one.node.0, one.rate(TrafficWindow::Minute).reads))
+                .collect()
+        };
+        assert_eq!(reads(at(120)), [(1, 20), (1, 1), (2, 3)]);
+        assert_eq!(heard.told(at(120), |_| true).len(), 2);
+        assert_eq!(
+            heard.told(at(200), |_| true).len(),
+            1,
+            "b was told long ago"
+        );
+        assert!(reads(at(300)).is_empty());
+        heard.restarted(two);
+        assert_eq!(heard.told(at(120), |_| true).len(), 2);
+    }
+
+    #[test]
+    fn other_bounds_and_another_rate_are_news() {
+        let one = report("a", 0, 1000);
+        assert!(one.is_like(&report("a", 0, 1010)));
+        assert!(!one.is_like(&report("a", 0, 2000)));
+        let mut cut = report("a", 0, 1000);
+        cut.bounds.upper = Some(Bound::Slot(7));
+        assert!(!one.is_like(&cut));
+        assert_eq!(one.place(), cut.place());
+    }
+}

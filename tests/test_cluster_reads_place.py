@@ -1,0 +1,199 @@
+"""forebay plan place of a batch table of a cluster: what is read most comes to be on more nodes, and
+readers notice nothing of it."""
+
+import binascii
+import json
+import random
+import threading
+import time
+
+import pytest
+import redis
+from data import people, person, write
+from harness import wait_for
+from redis.cluster import LoadBalancingStrategy
+from secured import Secured
+
+COUNT, PARTITIONS = 2000, 24
+NAMES = [f"people:{i}" for i in range(COUNT)]
+PUSH = ["--replicas", "2", "--partitions", PARTITIONS]
+PLAN = ["plan", "place", "people", "--from-load", "1m"]
+
+
+def slot(name):
+    return binascii.crc_hqx(name.encode(), 0) % 16384
+
+
+class Readers:
+    """Reads at a pace, four of five reads of what lies in some slots, through all gateways."""
+
+    def __init__(self, made, first, last, pace=600):
+        self.hot = [name for name in NAMES if first <= slot(name) <= last]
+        self.failed, self.over = [], threading.Event()
+        paced = pace / len(made.nodes)
+        threads = [threading.Thread(target=self.read, args=(node, paced)) for node in made.nodes]
+        self.threads = threads
+        for thread in threads:
+            thread.start()
+
+    def read(self, node, pace):
+        chance, begun, done = random.Random(node.port), time.monotonic(), 0
+        with node.through_gateway() as client:
+            while not self.over.is_set():
+                name = chance.choice(self.hot if chance.random() < 0.8 else NAMES)
+                try:
+                    value = json.loads(client.get(name))
+                    if value["id"] != int(name.split(":")[1]):
+                        self.failed.append(f"{name}: {value}")
+                except (redis.RedisError, OSError, TypeError) as error:
+                    self.failed.append(f"{name}: {error!r}")
+                done += 1
+                ahead = done / pace - (time.monotonic() - begun)
+                if ahead > 0:
+                    time.sleep(ahead)
+
+    def end(self):
+        self.over.set()
+        for thread in self.threads:
+            thread.join(30)
+        assert self.failed == []
+
+
+@pytest.fixture
+def made(cluster, tmp_path):
+    made = cluster(6)
+    made.table_of = lambda version: write(people(COUNT, version), tmp_path / f"{version}.parquet")
+    made.store.push("people", made.table_of(1), args=PUSH)
+    made.store.push("other", made.table_of(1), args=["--replicas", "2", "--partitions", "6"])
+    return made
+
+
+def holders(made, table="people"):
+    """How many nodes have each range, as KV.MAP tells."""
+    with made.nodes[0].client() as client:
+        rows = client.execute_command("KV.MAP", table)
+    return {int(row[0]): len(row[2]) for row in rows}
+
+
+def reads_told(made, least=4):
+    reads = (made.heard() or {}).get("reads") or {"nodes": {}, "hottest": []}
+    return len(reads["nodes"]) >= least and reads["hottest"]
+
+
+def ratio(made):
+    nodes = made.heard()["reads"]["nodes"]
+    return max(nodes.values()) * len(made.nodes) / max(sum(nodes.values()), 1)
+
+
+def plan(made, *more):
+    return made.store.run(*PLAN, "--json", *more).json()
+
+
+def cut(made):
+    """A partition's slots: the sixth of so many."""
+    return 5 * 16384 // PARTITIONS, 6 * 16384 // PARTITIONS - 1
+
+
+def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
+    others = holders(made, "other")
+    first, last = cut(made)
+    readers = Readers(made, first, last)
+    wait_for(lambda: reads_told(made), made.heard, 90, 0.5)
+
+    def is_uneven():
+        told = plan(made)
+        return told["hottest_before"] > 1.7 * told["mean"] and told
+
+    wait_for(is_uneven, lambda: plan(made), 90, 2)
+    output, drawing = tmp_path / "plan.json", tmp_path / "plan.svg"
+    told = plan(made, "--output", output, "--draw", drawing)
+    assert 0 < told["copies"] <= 20 and told["copied_bytes"] > 0 and told["handed_over"] == 0
+    assert told["hottest_after"] < 1.2 * told["mean"]
+    assert drawing.read_text().startswith("<svg")
+    hot = max(told["partitions"], key=lambda one: one["reads_per_minute"])
+    assert hot["partition"] == 5 and len(hot["after"]) > len(hot["before"]) == 2
+    assert "replicas are copied" in made.store.run(*PLAN).out
+    made.store.run("cluster", "apply", output, "--yes")
+    counts = holders(made)
+    assert counts[first] == len(hot["after"]) and min(counts.values()) == 2, counts
+    assert holders(made, "other") == others
+    # Each copy answers, and the load lies evenly.
+    wait_for(lambda: ratio(made) < 1.35, lambda: made.heard()["reads"], 120, 1)
+    status = made.store.run("cluster", "status").out
+    assert "batch tables on" in status and "read most: from slot" in status, status
+    # Versions come and go, and nodes too.
+    pushed = made.store.push("people", made.table_of(2), args=["--partitions", PARTITIONS])
+    assert pushed["rollout"]["left_out"] == []
+    made.store.json("rollback", "people")
+    assert holders(made) == counts
+    gone = made["n6"]
+    made.store.run("cluster", "drain", "n6", "--yes")
+    after = holders(made)
+    assert after[first] == min(counts[first], 5) and min(after.values()) == 2, after
+    runs = gone.cache / "tables" / "people" / "runs"
+    wait_for(lambda: not list(runs.glob("*.run")), "nothing of it is left there", 30)
+    made.store.run("cluster", "replicas", "people", "3", "--yes")
+    assert set(holders(made).values()) == {3}
+    readers.end()
+    with made.nodes[1].through_gateway() as client:
+        rows = client.mget(NAMES)
+    assert [json.loads(row) for row in rows] == [person(i) for i in range(COUNT)]
+
+
+def test_clients_bound_to_the_table_see_its_own_layout(made, tmp_path):
+    secured = Secured(tmp_path)
+    users = json.loads(secured.users.read_text())
+    users["users"].append({**users["users"][0], "name": "clerk", "tables": ["people"]})
+    secured.users.write_text(json.dumps(users))
+    for node in made.nodes:
+        assert node.stop() == 0
+        node.args = ["--users", secured.users]
+        node.start().comes_up()
+    for node in made.nodes:
+        wait_for(node.is_ready, f"{node.name} is ready", 60)
+    first, last = cut(made)
+    options = {"username": "seer", "password": secured.password}
+    hot = [name for name in NAMES if first <= slot(name) <= last]
+    with made.nodes[0].through_gateway(**options) as client:
+        until = time.monotonic() + 25
+        while time.monotonic() < until:
+            client.mget(hot)
+    told = plan(made, "--output", tmp_path / "plan.json")
+    hottest = next(one for one in told["partitions"] if one["partition"] == 5)
+    made.store.run("cluster", "apply", tmp_path / "plan.json", "--yes")
+
+    def rows(user):
+        with made.nodes[0].client(username=user, password=secured.password) as client:
+            return client.execute_command("CLUSTER SLOTS")
+
+    def nodes_of(user):
+        return next(row[2:] for row in rows(user) if row[0] <= first <= row[1])
+
+    # The primary's node is told as a replica, too, at another port.
+    told = {row[1] for row in nodes_of("clerk")}
+    assert len(told) == len(hottest["after"]) + 1 > len(nodes_of("seer"))
+    # As many for each row of a primary: redis-py takes turns over all of them.
+    lengths = {(row[2][1], len(row)) for row in rows("clerk")}
+    assert len(lengths) == len({primary for primary, _ in lengths})
+    assert [row[0] for row in rows("clerk")][0] == 0 and rows("clerk")[-1][1] == 16383
+    for user in ("clerk", "seer"):
+        for balancing in (None, LoadBalancingStrategy.ROUND_ROBIN):
+            with made.nodes[0].cluster_client(
+                username=user, password=secured.password, load_balancing_strategy=balancing
+            ) as client:
+                assert [json.loads(client.get(name)) for name in NAMES[:400]] == [
+                    person(i) for i in range(400)
+                ]
+                scanned = list(client.scan_iter(match="people:*", count=500))
+                assert len(scanned) == COUNT and set(scanned) == set(NAMES)
+                assert client.dbsize(target_nodes="primaries") == (
+                    COUNT if user == "clerk" else 2 * COUNT
+                )
+
+
+def test_what_cannot_be_planned_is_refused_in_words(made):
+    made.store.push("whole", made.table_of(1), args=["--replicas", "2"])
+    assert "push it with --partitions" in made.store.refuse(*PLAN[:2], "whole", *PLAN[3:])
+    assert "no node told of reads" in made.store.refuse(*PLAN[:2], "other", *PLAN[3:])
+    assert "has no table nosuch" in made.store.refuse(*PLAN[:2], "nosuch", *PLAN[3:], code=2)
+    assert "0.25 is a quarter more" in made.store.refuse(*PLAN, "--spare", "much", code=2)
