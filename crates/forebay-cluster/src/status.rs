@@ -347,11 +347,14 @@ impl PlanStatus {
             let cuts = cuts.unwrap_or_default();
             cuts_left = cuts.len();
             waits_for.extend(cuts_wait_for(model, &cuts));
-            let batch = coordinator.zip(batch);
-            live = batch.map_or(live, |((coordinator, _), batch)| {
-                LiveLeft::of(model, coordinator.groups(), &batch)
-            });
-            waits_for.extend(&live.nodes);
+            if let Some(((coordinator, _), batch)) = coordinator.zip(batch) {
+                live = LiveLeft::of(model, coordinator.groups(), &batch);
+                waits_for.extend(&live.nodes);
+                // Of live tables nobody tells bytes: they go by partitions.
+                if done_bytes == plan.done_bytes {
+                    done_bytes += live.done_of(batch.copied_bytes);
+                }
+            }
         }
         let done_bytes = done_bytes.min(plan.copied_bytes);
         let now_ms = coordinator.map(|(_, now)| now.unix_ms);

@@ -14,6 +14,8 @@ use crate::planning::bringing;
 /// What is left to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LiveLeft {
+    /// All partitions that it is about.
+    pub all: usize,
     /// Partitions that are not yet where they are to be.
     pub partitions: usize,
     /// How many entries of the log their new replicas lack.
@@ -25,10 +27,19 @@ pub struct LiveLeft {
 }
 
 impl LiveLeft {
+    /// Of so many bytes those that have come, about, where all partitions have as many.
+    pub fn done_of(&self, bytes: u64) -> u64 {
+        let done = self.all.saturating_sub(self.partitions) as u64;
+        let of_all = u128::from(bytes) * u128::from(done);
+        let done = of_all.checked_div(self.all as u128).unwrap_or(0);
+        u64::try_from(done).unwrap_or(bytes)
+    }
+
     pub fn of(model: &Model, watch: &GroupWatch, batch: &MoveBatch) -> Self {
         let bringing = bringing(model, batch);
         let mut left = Self::default();
         for (table, group, wanted) in concerned(model, batch) {
+            left.all += 1;
             let wanted = reachable(model, &bringing, group, wanted);
             if watch.is_there(group, &wanted) {
                 continue;
@@ -91,4 +102,21 @@ fn reachable(
     let is_waited_for =
         |node: &&NodeId| is_up(node) || bringing.contains(node) || stays_on(group, **node);
     wanted.iter().filter(is_waited_for).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_have_come_go_by_partitions() {
+        let left = |all, partitions| LiveLeft {
+            all,
+            partitions,
+            ..LiveLeft::default()
+        };
+        assert_eq!(left(4, 1).done_of(1000), 750);
+        assert_eq!(left(0, 0).done_of(1000), 0);
+        assert_eq!(left(3, 0).done_of(u64::MAX), u64::MAX);
+    }
 }

@@ -141,8 +141,8 @@ pub fn propose_balance(
     }
 }
 
-/// Whether clients find a table as well when its parts are on other nodes: those of Redis Cluster go
-/// by the layout that hashed batch tables share.
+/// Whether clients find a table as well when its parts are on other nodes: those of Redis Cluster
+/// go by the layout that hashed batch tables share.
 fn check_layout(model: &Model, table: &TableName) -> Result<(), String> {
     match model.table(table) {
         Some(entry) if entry.layout == LayoutName::Main => Err(format!(

@@ -40,7 +40,8 @@ pub fn fits(model: &Model, batch: &MoveBatch) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether all of a plan's batches are. Later ones may be about layouts that come by an earlier one.
+/// Whether all of a plan's batches are. Later ones may be about layouts that come by an earlier
+/// one.
 pub fn fits_all(model: &Model, batches: &[MoveBatch]) -> Result<(), String> {
     let mut own = None;
     for batch in batches {

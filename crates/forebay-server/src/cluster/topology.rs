@@ -6,9 +6,9 @@
 //! the primary's own among them, so that reads of replicas spread over all copies. Where a node's
 //! ordinary port is a primary's address, as it is without class ports, it is no replica's.
 //!
-//! Clients that are bound to a table which has a layout of its own see that one, of more ranges than
-//! there are class ports. They come to primaries at the ordinary ports, and to replicas at the ports
-//! of the nodes' first classes.
+//! Clients that are bound to a table which has a layout of its own see that one, of more ranges
+//! than there are class ports. They come to primaries at the ordinary ports, and to replicas at the
+//! ports of the nodes' first classes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,9 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
-use forebay_cluster::model::MovePlan;
 use forebay_engine::{TableName, Ttl};
 use forebay_load::encode::Verb;
 use forebay_load::key::KeyTemplate;
@@ -14,6 +12,7 @@ use forebay_load::load::{LoadReport, LoadRequest, load};
 use forebay_load::sort::Duplicates;
 use forebay_load::sources::{Batches, Input};
 
+use super::cluster::read_plan;
 use super::insert_planning::{PlanningArgs, check_for};
 use super::load_in_cluster::{LoadInCluster, LoadPlan};
 use super::load_rows::{self, RowsArgs};
@@ -212,11 +211,7 @@ impl Load {
             "none" => LoadPlan::Nothing,
             "auto" => LoadPlan::Auto(self.planning.clone()),
             path => {
-                let read = context.disk.read(Path::new(path));
-                let read = read.with_context(|| format!("--plan: cannot read {path}"))?;
-                let plan: MovePlan = serde_json::from_slice(&read).with_context(|| {
-                    format!("--plan {path}: it is no plan of forebay plan insert --output")
-                })?;
+                let plan = read_plan(Path::new(path), context)?;
                 if let Err(problem) = check_for(&plan, &self.table) {
                     wrong!("--plan {path}: {problem}");
                 }

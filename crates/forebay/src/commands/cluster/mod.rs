@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use crate::context::Context;
 use crate::exit::Outcome;
 use moving::Carried;
-pub use moving::serving_summaries;
+pub use moving::{read_plan, serving_summaries};
 pub use status::paces;
 
 /// Make a cluster of nodes over a store, see how it is, and operate it

@@ -19,8 +19,8 @@ use crate::exit::Outcome;
 /// Plan how many replicas each partition gets, from the load on them
 ///
 /// Of a table of a cluster by what its nodes measured, with as many replicas in all as it has. It
-/// shows where the load is; `plan place` is what relieves nodes. A live table keeps as many replicas
-/// of each partition as its `cluster replicas` says, and one of them answers.
+/// shows where the load is; `plan place` is what relieves nodes. A live table keeps as many
+/// replicas of each partition as its `cluster replicas` says, and one of them answers.
 ///
 /// With --input it reads the same JSON object as `plan place` (docs/plan.md), of which nodes and
 /// load are enough beside total, the number of all replicas, and max, the most of one partition.

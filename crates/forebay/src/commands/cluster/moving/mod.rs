@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use forebay_cluster::client::{ClusterPointers, Ended};
 use forebay_cluster::model::{MovePlan, MoveStage, Rebalance};
@@ -87,21 +87,25 @@ pub fn plan(args: &PlanMoves, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 pub fn apply(args: &Apply, context: &Context) -> anyhow::Result<Outcome> {
-    let path = args.file.display();
-    let bytes = context.disk.read(&args.file);
-    let bytes = bytes.with_context(|| format!("cannot read {path}"))?;
-    // What does not fit tells nothing to who gave another file.
-    let Ok(plan) = serde_json::from_slice::<MovePlan>(&bytes) else {
-        bail!(
-            "{path} is no plan for the cluster: cluster plan, plan insert TABLE and plan place TABLE write one with \
-             --output"
-        );
-    };
+    let plan = read_plan(&args.file, context)?;
     let drawing: Drawing = Drawing::new(context.progress());
     let cluster = context.cluster_drawn(&drawing)?;
     let (_, model) = cluster.client().model_to_plan()?;
     let made = Made::again(model, plan, context)?;
     show_or_carry_out(made, args.yes, &cluster, drawing, context)
+}
+
+/// A plan that was written before.
+pub fn read_plan(path: &Path, context: &Context) -> anyhow::Result<MovePlan> {
+    let (bytes, path) = (context.disk.read(path), path.display());
+    let bytes = bytes.with_context(|| format!("cannot read {path}"))?;
+    // What does not fit tells nothing to who gave another file.
+    serde_json::from_slice(&bytes).map_err(|_| {
+        anyhow!(
+            "{path} is no plan for the cluster: cluster plan, plan insert TABLE and plan place TABLE write one with \
+             --output"
+        )
+    })
 }
 
 /// Shows a plan, and with --yes carries it out.
