@@ -56,6 +56,11 @@ bench-insert: build ## Bulk insertion into a live cluster: planned, unplanned, r
 	@bench/setup cluster
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_insert.py $(BENCH_ARGS)
 
+.PHONY: bench-place
+bench-place: build ## The placement paper's workloads on a cluster: the layout it makes by itself, placement by load, loads that shift
+	@bench/setup cluster
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_place.py $(BENCH_ARGS)
+
 .PHONY: bench-clean
 bench-clean: ## Removes the data sets and stores that the benchmarks keep under bench/data
 	rm -rf bench/data

@@ -43,10 +43,7 @@ def main() -> None:
         "Redis": common.package_version("redis-server"),
     }
     DATA.mkdir(exist_ok=True)
-    wanted = [part for part in options.parts.split(",") if part] or [part for part in parts if part != "scale"]
-    unknown = [part for part in wanted if part not in parts]
-    if unknown:
-        sys.exit(f"bench: no part is called {', '.join(unknown)}: there are {', '.join(parts)}")
+    wanted = common.picked(options.parts, "part", parts, [part for part in parts if part != "scale"])
     done = Done("cluster", options.fresh)
     load = report.body["machine"]["load_before"]
     if load > 1:

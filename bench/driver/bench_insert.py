@@ -24,16 +24,11 @@ def main() -> None:
 
     times = ("size", "rows", "empty", "skew", "nodes", "replicas")
     parts = (*times, "latency", "moving", "simulated")
-    wanted = [part for part in options.parts.split(",") if part] or list(parts)
-    unknown = [part for part in wanted if part not in parts]
-    if unknown:
-        sys.exit(f"bench: no part is called {', '.join(unknown)}: there are {', '.join(parts)}")
+    wanted = common.picked(options.parts, "part", parts)
     DATA.mkdir(exist_ok=True)
     report = Report("insert", "Bulk insertion into a live cluster", options)
     done = Done("insert", options.fresh)
-    load = report.body["machine"]["load_before"]
-    if load > 1:
-        report.text(f"**Other programs kept the cores busy (load {load} before the run): times are longer than they would be. To be run again on a quiet machine.**")
+    report.warn_of_load()
     place = len(report.lines)
     insert_times.measure(report, options, done, {part for part in wanted if part in times})
     insert_latency.measure(report, options, done, "latency" in wanted)

@@ -10,9 +10,10 @@ import threading
 import time
 
 import cluster_places
-from cluster_live import create, kept, leader_of, word
+from cluster_live import create, kept, leader_of
 from cluster_places import middle, on_core, pin
 from common import Done, Failed, Report, shown
+from resp import word
 
 TABLE = "key"
 CONNECTIONS = 4

@@ -12,6 +12,7 @@ from cluster_places import cpu_seconds, middle, on_core
 from cluster_reads import in_turn
 from common import Done, Failed, Process, Report, run, say, shown
 from harness import Store
+from resp import word
 
 TABLE = "key"
 NODES = 3
@@ -27,10 +28,6 @@ LABELS = {
     "gateway 16": "three nodes, 16 partitions, at one gateway",
     "redis": "Redis, two replicas, WAIT 1 behind each pipeline",
 }
-
-
-def word(*parts: bytes) -> bytes:
-    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
 
 
 class Writer(threading.Thread):

@@ -124,6 +124,11 @@ def middle(numbers) -> float | None:
     return statistics.median(numbers) if numbers else None
 
 
+def quantile(ordered: list, part: float) -> float:
+    """Of numbers in order, of which there is one at least: as much as this part of them is no more than."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * part))]
+
+
 def spread(numbers: list, digits: int = 1, factor: float = 1.0) -> str:
     """The median, and the least and the most."""
     if not numbers:

@@ -13,19 +13,14 @@ import socket
 import sys
 import time
 
+from resp import is_whole
+
 
 class Connection:
     def __init__(self, port: int, due: float):
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.due, self.begun, self.heard = due, None, b""
-
-    def whole(self) -> bool:
-        """Whether one reply to GET has come to its end."""
-        head, line, rest = self.heard.partition(b"\r\n")
-        if not line or not head.startswith(b"$") or head == b"$-1":
-            return bool(line)
-        return len(rest) >= int(head[1:]) + 2
 
 
 def main() -> None:
@@ -52,7 +47,7 @@ def main() -> None:
                 return
             one = by_socket[ready]
             one.heard += ready.recv(65536)
-            if one.whole():
+            if is_whole(one.heard):
                 times.append(one.due)
                 took.append(time.monotonic() - one.begun)
                 if not one.heard.startswith(b"$100\r\n"):

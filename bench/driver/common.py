@@ -21,7 +21,8 @@ HARNESS = BENCH / "target" / "release" / "bench"
 JAVA_CLASSES = f"{BENCH}/java/target/classes:{BENCH}/java/target/lib/*"
 
 
-def arguments(description: str, rounds: int = 3) -> argparse.Namespace:
+def arguments(description: str, rounds: int = 3, more=None) -> argparse.Namespace:
+    """The options of a driver; `more(parser)` adds its own."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--trial", action="store_true", help="a tenth of the records, one round")
     parser.add_argument("--rounds", type=int, default=None, help=f"runs of each contender (default {rounds})")
@@ -31,18 +32,29 @@ def arguments(description: str, rounds: int = 3) -> argparse.Namespace:
                         "bench-live: measure only these of upserts, counting, server, pauses (a report of its own), or paired (with --before); "
                         "bench-distributed: only these of s3, captures, table1, spark; "
                         "bench-cluster: only these of flip, bytes, forward, direct, moving, redis, scale; "
-                        "bench-insert: only these of size, rows, empty, skew, nodes, replicas, latency, moving, simulated")
+                        "bench-insert: only these of size, rows, empty, skew, nodes, replicas, latency, moving, simulated; "
+                        "bench-place: only these of throughput, latency, shift")
     parser.add_argument("--records", type=int, default=0, help="bench-live: so many upserts, and a tenth of it increments; "
-                        "bench-insert: so many rows")
-    parser.add_argument("--fresh", action="store_true", help="bench-live, bench-distributed, bench-cluster, bench-insert: measure again what an earlier run of this "
-                        "commit has")
+                        "bench-insert, bench-place: so many rows")
+    parser.add_argument("--fresh", action="store_true", help="bench-live, bench-distributed, bench-cluster, bench-insert, bench-place: measure again "
+                        "what an earlier run of this commit has")
     parser.add_argument("--bytes", type=int, default=0, help="bench-insert: bytes of the partition that is moved")
     parser.add_argument("--before", default="", help="bench-live --parts paired: the binary to compare with")
     parser.add_argument("--cap", type=float, default=900, help="bench-live: seconds after which a contender stops writing; settling and reading "
                         "have parts of it")
+    if more:
+        more(parser)
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.trial else rounds)
     return options
+
+
+def picked(text: str, kind: str, known, default=None) -> list[str]:
+    """The words of an option, with commas between; all that are known, or the default, where there are none. Ends the program where one is not known."""
+    words = [word for word in text.split(",") if word] or list(default or known)
+    if unknown := [word for word in words if word not in known]:
+        sys.exit(f"bench: no {kind} is called {', '.join(unknown)}: there are {', '.join(known)}")
+    return words
 
 
 def say(text: str) -> None:
@@ -234,6 +246,12 @@ class Report:
 
     def text(self, *lines: str) -> None:
         self.lines += [*lines, ""]
+
+    def warn_of_load(self) -> None:
+        load = self.body["machine"]["load_before"]
+        if load > 1:
+            self.text(f"**Other programs kept the cores busy (load {load} before the run): times are longer than they would be. "
+                      "To be run again on a quiet machine.**")
 
     def table(self, head: list[str], rows: list[list]) -> None:
         self.lines.append("| " + " | ".join(head) + " |")

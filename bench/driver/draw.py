@@ -43,6 +43,25 @@ def bars(axes, rows: list, title: str, unit: str, digits: int = 0, more: bool = 
     axes.set_xlabel(unit)
 
 
+def grouped(axes, groups: list, sides: list, digits: int = 0) -> None:
+    """A bar for each group side by side; sides are (label, colour, a value or None for each group)."""
+    width = 0.8 / len(sides)
+    for number, (label, colour, values) in enumerate(sides):
+        places = [place + (number - (len(sides) - 1) / 2) * width for place in range(len(groups))]
+        there = [(place, value) for place, value in zip(places, values) if value is not None]
+        axes.bar([place for place, _ in there], [value for _, value in there], width * 0.92, color=colour, label=label)
+        for place, value in there:
+            axes.text(place, value, f"{value:,.{digits}f}", ha="center", va="bottom", fontsize=8)
+    axes.margins(y=0.25)
+
+
+def legend(axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, loc="left")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.legend(frameon=False, fontsize="small")
+
+
 def read(body: dict, base) -> None:
     labels = {c.name: c.label for c in contenders.CONTENDERS}
     sets = body["sets"]

@@ -4,7 +4,7 @@ import insert_moving
 import insert_simulated
 import insert_times
 import insert_ways
-from draw import OURS, REFERENCE, THEIRS, plt, save
+from draw import OURS, REFERENCE, THEIRS, grouped, legend, plt, save
 
 COLOURS = {"planned": OURS, "coarse": "#5fae8f", "unplanned": THEIRS, "random": "#b5651d", "sorted": REFERENCE}
 NAMES = {"planned": "planned", "coarse": "planned, larger partitions", "unplanned": "unplanned runs", "random": "one at a time, random (counted up)",
@@ -37,13 +37,6 @@ def curve(axes, way: str, points: list, dashed: bool = False) -> None:
         axes.plot(xs, ys, "--" if dashed else "-", marker="o", markersize=4, color=COLOURS[way], label=NAMES[way])
 
 
-def legend(axes, title: str, x: str, y: str) -> None:
-    axes.set_title(title, loc="left")
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.legend(frameon=False, fontsize="small")
-
-
 def sizes(axes, found: list) -> None:
     case = insert_times.main_case(found)
     these = [row for row in found if row["part"] == "size"]
@@ -63,20 +56,10 @@ def skews(axes, found: list) -> None:
     case = next(row for row in found if row["part"] == "skew")
     same = [row for row in found if row["part"] in ("size", "skew") and row["rows"] == case["rows"] and row["base"] == case["base"]]
     kinds = [kind for kind in insert_times.KINDS if any(row["kind"] == kind for row in same)]
-    grouped(axes, kinds, {way: [insert_times.seconds_of(same, kind=kind, way=way) for kind in kinds] for way in insert_times.RUNS})
+    seconds = {way: [insert_times.seconds_of(same, kind=kind, way=way) for kind in kinds] for way in insert_times.RUNS}
+    grouped(axes, kinds, [(NAMES[way], COLOURS[way], values) for way, values in seconds.items()])
     axes.set_xticks(range(len(kinds)), [insert_times.KINDS[kind].replace(" of ", "\nof ").replace(" all ", " all\n", 1) for kind in kinds], fontsize=8)
     legend(axes, f"Where {case['rows'] / 1e3:g} thousand rows fall (figure 7)", "", "s, less is better")
-
-
-def grouped(axes, groups: list, ways: dict) -> None:
-    width = 0.8 / len(ways)
-    for number, (way, values) in enumerate(ways.items()):
-        places = [place + (number - (len(ways) - 1) / 2) * width for place in range(len(groups))]
-        there = [(place, value) for place, value in zip(places, values) if value is not None]
-        axes.bar([place for place, _ in there], [value for _, value in there], width * 0.92, color=COLOURS[way], label=NAMES[way])
-        for place, value in there:
-            axes.text(place, value, f"{value:.0f}", ha="center", va="bottom", fontsize=8)
-    axes.margins(y=0.25)
 
 
 def scaled(axes, found: list) -> None:

@@ -20,9 +20,7 @@ import sys
 import time
 from collections import deque
 
-
-def word(*parts: bytes) -> bytes:
-    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+from resp import is_whole, moved_port, word
 
 
 class Connection:
@@ -43,12 +41,6 @@ class Connection:
     def send(self, command: bytes) -> None:
         self.command = command
         self.socket.sendall(command)
-
-    def whole(self) -> bool:
-        head, line, rest = self.heard.partition(b"\r\n")
-        if not line or not head.startswith(b"$") or head == b"$-1":
-            return bool(line)
-        return len(rest) >= int(head[1:]) + 2
 
 
 class Client:
@@ -86,11 +78,11 @@ class Client:
             self.failed.append([time.monotonic(), "the connection was closed"])
             one.connect(one.port)
             one.heard = b""
-        elif not one.whole():
+        elif not is_whole(one.heard):
             return
         elif one.heard.startswith(b"-MOVED"):
             self.moved += 1
-            one.port = int(one.heard.split()[2].rsplit(b":", 1)[1])
+            one.port = moved_port(one.heard)
             one.heard = b""
             one.connect(one.port)
             return one.send(one.command)

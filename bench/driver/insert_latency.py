@@ -7,7 +7,7 @@ import time
 import insert_places
 import insert_ways
 from cluster_beside import Beside
-from cluster_places import middle
+from cluster_places import middle, quantile
 from common import Done, Report, say, shown
 
 NODES, BASE, ROWS = 5, 100_000, 300_000
@@ -70,7 +70,7 @@ def measures(ops: list, seconds: float) -> dict:
     for side, these in sides.items():
         took = sorted(op[1] for op in these)
         for name, part in (("p50", 0.5), ("p99", 0.99)):
-            out[f"{side}_{name}"] = took[min(len(took) - 1, int(len(took) * part))] * 1e3 if took else None
+            out[f"{side}_{name}"] = quantile(took, part) * 1e3 if took else None
         out[f"{side}_max"] = took[-1] * 1e3 if took else None
     return out
 
@@ -81,7 +81,7 @@ def slices(ops: list, start: float, end: float) -> list:
     for second in range(int(end - start)):
         took = sorted(op[1] for op in ops if start + second <= op[0] < start + second + 1)
         if took:
-            found.append([second, took[len(took) // 2] * 1e3, took[min(len(took) - 1, int(len(took) * 0.99))] * 1e3])
+            found.append([second, quantile(took, 0.5) * 1e3, quantile(took, 0.99) * 1e3])
     return found
 
 

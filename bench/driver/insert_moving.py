@@ -7,7 +7,7 @@ import time
 import insert_places
 import redis.crc
 from cluster_beside import Beside
-from cluster_places import middle
+from cluster_places import middle, quantile
 from common import Done, Failed, Report, say, shown
 
 NODES, CORE, PULL_RATE = 3, 0.25, "auto:48M"
@@ -146,7 +146,7 @@ def longest_each(points: list) -> list:
 
 def measures(ops: list) -> dict:
     took = sorted(op[1] for op in ops)
-    at = lambda part: took[min(len(took) - 1, int(len(took) * part))] * 1e3 if took else None  # noqa: E731
+    at = lambda part: quantile(took, part) * 1e3 if took else None  # noqa: E731
     return {"writes": len(took), "p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": at(1)}
 
 

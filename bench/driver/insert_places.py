@@ -1,12 +1,10 @@
 """What the parts of `make bench-insert` share: nodes with a bounded share of the processor and of the network, a table
 with rows in it, sources whose keys lie as they do in the paper's experiments."""
 
-import contextlib
-import os
 from pathlib import Path
 
-import cluster_places
-from common import DATA, Failed
+import bounded
+from common import DATA
 
 TABLE = "t"
 #: What a key and a value take, as in the paper.
@@ -19,39 +17,6 @@ BOUNDS = (0.04, 0.10, 0.25, 0.30, 0.45, 0.52, 0.70, 0.78, 0.90)
 SUBRANGES = 100
 #: A node's part of a core, and what it may bring from elsewhere, bytes a second.
 CORE, PULL_RATE = 0.25, "auto:12M"
-#: A node's processor time is counted out so often: not to stand still for long at a time.
-PERIOD_US = 10_000
-#: What a node counts beside another process (1024) where both want a core.
-SHARES = 20_000
-CGROUP = Path("/sys/fs/cgroup/cpu")
-
-
-class Bounded:
-    """A control group of the processor for each node. Raises Failed where none can be made."""
-
-    def __init__(self, core: float):
-        self.core, self.groups = core, []
-
-    def hold(self, name: str, pid: int) -> None:
-        group = CGROUP / f"forebay-bench-{os.getpid()}-{name}"
-        try:
-            group.mkdir()
-            self.groups.append(group)
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (group / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * self.core)))
-            # It gets its part, whatever else runs.
-            (group / "cpu.shares").write_text(str(SHARES))
-            (group / "cgroup.procs").write_text(str(pid))
-        except OSError as error:
-            raise Failed(
-                f"no control group of the processor can be made under {CGROUP} ({error}): nodes cannot be bounded here, and without that the loading "
-                "command would be what takes the time"
-            ) from error
-
-    def end(self) -> None:
-        for group in self.groups:
-            with contextlib.suppress(OSError):
-                group.rmdir()
 
 
 def key(number) -> str:
@@ -62,18 +27,9 @@ def boundaries() -> list:
     return [word for bound in BOUNDS for word in ("--boundary", key(bound * KEYS))]
 
 
-@contextlib.contextmanager
-def bounded_cluster(count: int, core: float = CORE, pull_rate: str = PULL_RATE, args: tuple = ()):
-    """Nodes of one zone, over a store in a directory, each with so much of a core."""
-    bounded = Bounded(core)
-    try:
-        with cluster_places.directory_cluster(count, 1, False, ("--pull-rate", pull_rate, "--threads", "1", *args)) as made:
-            made.start()
-            for node in made.nodes:
-                bounded.hold(node.name, node.process.pid)
-            yield made
-    finally:
-        bounded.end()
+def bounded_cluster(count: int, core: float = CORE, pull_rate: str = PULL_RATE):
+    """Nodes as those of the paper's experiments."""
+    return bounded.bounded_cluster(count, core, pull_rate)
 
 
 def drawn(kind: str, count: int, seed: int):
