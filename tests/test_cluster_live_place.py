@@ -231,7 +231,7 @@ def test_what_cannot_be_planned_is_refused_in_words(cluster):
 
     wait_for(told, "how much there is was told", 60)
     words = made.store.refuse("plan", "place", "none", "--from-load", "1h", code=2)
-    assert "no live table of a cluster" in words
+    assert "the cluster has no table" in words
     words = made.store.refuse("plan", "place", "t", code=2)
     assert "--from-load" in words
     words = made.store.refuse("plan", "place", "t", "--from-load", "2h", code=2)

@@ -171,6 +171,7 @@ fn beat(id: u32, seq: u64, revision: u64) -> Box<Beat> {
         suspects: BTreeSet::new(),
         groups: Vec::new(),
         groups_left: 0,
+        reads: Vec::new(),
         leaders_known: LeadersMark::default(),
     })
 }

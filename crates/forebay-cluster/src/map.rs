@@ -283,6 +283,15 @@ impl MapTable {
         })
     }
 
+    /// The same in the order of the list, the primary first: [`MapTable::held`] may begin with
+    /// another one.
+    pub fn listed<'a>(&self, range: &'a MapRange) -> &'a [NodeId] {
+        match self.by_range {
+            true => &range.list,
+            false => self.held(Some(range)),
+        }
+    }
+
     /// Whether its slots are held by others than those of other hashed tables.
     pub fn has_own_slots(&self) -> bool {
         self.by_range && self.layout.order == Order::Hashed

@@ -22,7 +22,9 @@ const FORGOTTEN: Duration = Duration::from_secs(3 * 60);
 #[serde(deny_unknown_fields)]
 pub struct ReadsReport {
     pub table: TableName,
-    /// Of the partition, as the version has it that serves.
+    /// That serves there.
+    pub version: u64,
+    /// Of the partition, as the version has it.
     pub bounds: Bounds,
     pub traffic: ReplicaTraffic,
 }
@@ -32,6 +34,7 @@ pub struct ReadsReport {
 #[serde(deny_unknown_fields)]
 pub struct NodeReads {
     pub node: NodeId,
+    pub version: u64,
     pub bounds: Bounds,
     pub traffic: ReplicaTraffic,
 }
@@ -39,11 +42,18 @@ pub struct NodeReads {
 /// What nodes told of batch tables, by their names.
 pub type BatchReads = BTreeMap<TableName, Vec<NodeReads>>;
 
+/// A table, and the bounds of a partition.
+pub type ReadsPlace = (TableName, Bound, Option<Bound>);
+
+pub fn reads_place(table: &TableName, bounds: &Bounds) -> ReadsPlace {
+    (table.clone(), bounds.lower.clone(), bounds.upper.clone())
+}
+
 impl Report for ReadsReport {
-    type Place = (TableName, Bound);
+    type Place = ReadsPlace;
 
     fn place(&self) -> Self::Place {
-        (self.table.clone(), self.bounds.lower.clone())
+        reads_place(&self.table, &self.bounds)
     }
 
     fn is_like(&self, other: &Self) -> bool {
@@ -58,9 +68,12 @@ impl NodeReads {
     }
 }
 
-/// What nodes told, and when.
+/// What a node told of partitions, and when.
+type ToldReads = BTreeMap<ReadsPlace, (Duration, ReadsReport)>;
+
+/// What nodes told.
 #[derive(Debug, Default)]
-pub struct ReadsHeard(BTreeMap<NodeId, BTreeMap<(TableName, Bound), (Duration, ReadsReport)>>);
+pub struct ReadsHeard(BTreeMap<NodeId, ToldReads>);
 
 impl ReadsHeard {
     /// Takes note of what a node tells; returns whether there is any.
@@ -71,6 +84,11 @@ impl ReadsHeard {
         }
         let told = self.0.entry(node).or_default();
         for report in reports {
+            // Partitions of a version before are none any more.
+            let is_of_another = |known: &ReadsReport| {
+                known.table == report.table && known.version != report.version
+            };
+            told.retain(|_, (_, known)| !is_of_another(known));
             told.insert(report.place(), (now.monotonic, report));
         }
         told.retain(|_, (at, _)| now.since(*at) < FORGOTTEN);
@@ -82,18 +100,20 @@ impl ReadsHeard {
         self.0.remove(&node);
     }
 
-    /// Of tables that `is_asked_for`.
-    pub fn told(&self, now: Now, is_asked_for: impl Fn(&TableName) -> bool) -> BatchReads {
+    /// Of the versions of tables that `is_asked_for`.
+    pub fn told(&self, now: Now, is_asked_for: impl Fn(&TableName, u64) -> bool) -> BatchReads {
         let mut all = BatchReads::new();
         for (node, told) in &self.0 {
             let told = told.values();
-            let told = told
-                .filter(|(at, report)| now.since(*at) < FORGOTTEN && is_asked_for(&report.table));
+            let told = told.filter(|(at, report)| {
+                now.since(*at) < FORGOTTEN && is_asked_for(&report.table, report.version)
+            });
             for (_, report) in told {
                 all.entry(report.table.clone())
                     .or_default()
                     .push(NodeReads {
                         node: *node,
+                        version: report.version,
                         bounds: report.bounds.clone(),
                         traffic: report.traffic,
                     });
@@ -119,6 +139,7 @@ mod tests {
         traffic.minute.reads = reads;
         ReadsReport {
             table: TableName::new(table).unwrap(),
+            version: 1,
             bounds: Bounds {
                 lower: Bound::Slot(lower),
                 upper: None,
@@ -136,31 +157,59 @@ mod tests {
         assert!(heard.hear(at(100), one, vec![report("a", 0, 20), report("a", 5, 1)]));
         assert!(heard.hear(at(100), two, vec![report("a", 0, 3)]));
         let reads = |now: Now| -> Vec<(u32, u64)> {
-            let told = heard.told(now, |table| table.as_str() == "a");
+            let told = heard.told(now, |table, _| table.as_str() == "a");
             let told = told.into_values().flatten();
             told.map(|one| (one.node.0, one.rate(TrafficWindow::Minute).reads))
                 .collect()
         };
         assert_eq!(reads(at(120)), [(1, 20), (1, 1), (2, 3)]);
-        assert_eq!(heard.told(at(120), |_| true).len(), 2);
+        assert_eq!(heard.told(at(120), |_, _| true).len(), 2);
         assert_eq!(
-            heard.told(at(200), |_| true).len(),
+            heard.told(at(200), |_, _| true).len(),
             1,
             "b was told long ago"
         );
         assert!(reads(at(300)).is_empty());
         heard.restarted(two);
-        assert_eq!(heard.told(at(120), |_| true).len(), 2);
+        assert_eq!(heard.told(at(120), |_, _| true).len(), 2);
     }
 
     #[test]
-    fn other_bounds_and_another_rate_are_news() {
+    fn what_was_told_of_a_version_before_is_none_any_more() {
+        let mut heard = ReadsHeard::default();
+        let one = NodeId(1);
+        heard.hear(
+            at(0),
+            one,
+            vec![report("a", 0, 10), report("a", 7, 10), report("b", 0, 1)],
+        );
+        let next = ReadsReport {
+            version: 2,
+            ..report("a", 3, 50)
+        };
+        heard.hear(at(5), one, vec![next]);
+        let told = heard.told(at(6), |_, _| true);
+        let lowers = |table: &str| -> Vec<Bound> {
+            let told = &told[&TableName::new(table).unwrap()];
+            told.iter().map(|one| one.bounds.lower.clone()).collect()
+        };
+        assert_eq!(
+            (lowers("a"), lowers("b")),
+            (vec![Bound::Slot(3)], vec![Bound::Slot(0)])
+        );
+        assert!(heard.told(at(6), |_, version| version == 3).is_empty());
+    }
+
+    #[test]
+    fn another_version_and_another_rate_are_news() {
         let one = report("a", 0, 1000);
         assert!(one.is_like(&report("a", 0, 1010)));
         assert!(!one.is_like(&report("a", 0, 2000)));
-        let mut cut = report("a", 0, 1000);
-        cut.bounds.upper = Some(Bound::Slot(7));
-        assert!(!one.is_like(&cut));
-        assert_eq!(one.place(), cut.place());
+        let next = ReadsReport {
+            version: 2,
+            ..report("a", 0, 1000)
+        };
+        assert!(!one.is_like(&next));
+        assert_eq!(one.place(), next.place());
     }
 }

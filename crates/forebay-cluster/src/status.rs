@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::{Coordinator, LiveLeft, cuts_wait_for, splits_left};
+use crate::coordinator::{Coordinator, LiveLeft, cuts_wait_for, serving_reads, splits_left};
 use crate::ids::{HostPort, NodeId};
 use crate::live_status::{LiveStatus, LiveTableStatus};
 use crate::load_status::LoadStatus;
@@ -141,6 +141,9 @@ pub struct PlanStatus {
     pub cuts_left: usize,
     /// By the pace so far; none where nothing is known of that.
     pub left_s: Option<u64>,
+    /// An operator ended it: what was begun is undone.
+    #[serde(default)]
+    pub cancelled: bool,
 }
 
 impl Status {
@@ -182,7 +185,8 @@ impl Status {
         let live = coordinator
             .and_then(|(coordinator, now)| LiveStatus::of(model, coordinator.heard_so_far(), now));
         let mut notes = notes(head, model, &nodes);
-        let balance = coordinator.and_then(|(coordinator, _)| coordinator.balance_told());
+        let balance = coordinator.into_iter();
+        let balance = balance.flat_map(|(coordinator, _)| coordinator.balance_told());
         notes.extend(balance.map(|told| format!("load is kept balanced: {told}")));
         let plan = model.work.moving();
         let plan = plan.map(|plan| PlanStatus::of(plan, model, coordinator));
@@ -201,7 +205,8 @@ impl Status {
             tables,
             plan,
             reads: coordinator.and_then(|(coordinator, now)| {
-                ReadsStatus::of(model, &coordinator.heard_so_far().reads.told(now, |_| true))
+                let heard = coordinator.heard_so_far().reads;
+                ReadsStatus::of(model, &serving_reads(heard, model, now))
             }),
             loads: LoadStatus::all(model, coordinator.map(|(coordinator, _)| coordinator)),
         };
@@ -374,7 +379,8 @@ impl PlanStatus {
             live_partitions: live.partitions,
             live_without_majority: live.without_majority,
             cuts_left,
-            left_s,
+            left_s: left_s.filter(|_| !plan.cancelled),
+            cancelled: plan.cancelled,
         }
     }
 }

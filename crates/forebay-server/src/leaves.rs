@@ -3,7 +3,7 @@
 //! A server that is no node of a cluster never comes here.
 
 use forebay_cluster::LivePlace;
-use forebay_engine::live::{Expiry, LiveTable};
+use forebay_engine::live::{Expiry, KeyRouting, LiveTable};
 use forebay_host::ReadLeave;
 use forebay_replica::GroupId;
 
@@ -29,16 +29,16 @@ struct HeldLeave<'t> {
 
 impl<'t> Leaves<'t> {
     /// Takes leave of the partition that a key is in, once. Which that is says the table, by what
-    /// lies where now: routes may not know yet that it was cut.
+    /// lies where now: routes may not know yet that it was cut. `routing` was taken before anything
+    /// is read: what is led elsewhere from then on shows in the end.
     fn take(
         &mut self,
         cluster: &Cluster,
         place: Option<&LivePlace>,
+        routing: &KeyRouting<'_>,
         (table, key): (&'t LiveTable, &[u8]),
     ) -> Result<(), CommandError> {
-        // Before: what is led elsewhere from here on shows in the end.
-        let routing = table.routing();
-        let partition = table.partition_of(key);
+        let partition = routing.partition_of(key);
         let route = partition.zip(place);
         let route = route.and_then(|(partition, place)| place.route_of(partition));
         let group = route.ok_or(CommandError::Replicas)?.group;
@@ -49,7 +49,7 @@ impl<'t> Leaves<'t> {
                 group,
                 leave: leave.ok_or(CommandError::Replicas)?,
                 table,
-                routing,
+                routing: routing.number(),
             });
         }
         Ok(())
@@ -58,7 +58,7 @@ impl<'t> Leaves<'t> {
     /// Whether what was read meanwhile counts.
     #[inline]
     pub fn hold(&self) -> bool {
-        let is_same = |held: &HeldLeave<'_>| held.table.routing() == held.routing;
+        let is_same = |held: &HeldLeave<'_>| held.table.routing().number() == held.routing;
         let mut held = self.held.iter();
         held.all(|held| is_same(held) && held.leave.holds())
     }
@@ -106,7 +106,7 @@ impl<'t> View<'t> {
             let Some(table) = table.filter(|table| self.tables.is_replica(table)) else {
                 continue;
             };
-            leaves.take(cluster, places.table(name), (table, key))?;
+            leaves.take(cluster, places.table(name), &table.routing(), (table, key))?;
             if table.options().expiry != Expiry::Never {
                 self.check_expiry(table, key)?;
             }
@@ -126,8 +126,9 @@ impl<'t> View<'t> {
         };
         let places = cluster.member().live();
         let place = places.table(name);
+        let routing = table.routing();
         for key in keys {
-            leaves.take(cluster, place, (table, key))?;
+            leaves.take(cluster, place, &routing, (table, key))?;
         }
         Ok(leaves)
     }

@@ -42,6 +42,8 @@ pub struct Balancing {
     ended: Option<RequestId>,
     /// What was decided last, for people.
     pub told: Option<String>,
+    /// Until when nothing is begun, and why.
+    pub waits: Option<String>,
 }
 
 impl Balancing {
@@ -67,6 +69,7 @@ impl Step<'_> {
         if self.model.work.moving().is_some() {
             // What was planned meanwhile is about what was.
             (self.balancing.asked, self.balancing.made) = (None, None);
+            self.balancing.waits = None;
             self.balancing.hot_looks = 0;
             self.balancing.quiet_until = Some(self.now.monotonic + PAUSE);
             return;
@@ -76,8 +79,8 @@ impl Step<'_> {
         }
         let now = self.now.monotonic;
         self.tell_last_plan();
-        let is_quiet = self.balancing.quiet_until.is_some_and(|until| now < until);
-        let is_quiet = is_quiet || self.follows_another();
+        self.balancing.waits = self.why_quiet();
+        let is_quiet = self.balancing.waits.is_some();
         let has_looked = self.balancing.looked;
         let has_looked = has_looked.is_some_and(|looked| self.now.since(looked) < LOOKS_EACH);
         if has_looked || is_quiet || self.balancing.asked.is_some() {
@@ -87,12 +90,31 @@ impl Step<'_> {
         self.look_at_load(most_bytes_an_hour);
     }
 
-    /// Whether this coordinator is new, and another one's plan may just have ended.
-    fn follows_another(&self) -> bool {
+    /// Why nothing is begun now, if so.
+    fn why_quiet(&self) -> Option<String> {
+        let minutes = |left: Duration| left.as_secs().div_ceil(60);
+        let until = self.balancing.quiet_until;
+        if let Some(until) = until.filter(|until| self.now.monotonic < *until) {
+            let left = minutes(until - self.now.monotonic);
+            return Some(format!(
+                "nothing is begun for {left} min, as after each plan"
+            ));
+        }
+        let left = self.follows_another()?;
+        Some(format!(
+            "nothing is begun for {} min: this coordinator is new, and a plan was begun within the last hour",
+            minutes(left)
+        ))
+    }
+
+    /// Whether this coordinator is new, and another one's plan may just have ended; for how long
+    /// that counts.
+    fn follows_another(&self) -> Option<Duration> {
         let since_ms = self.now.unix_ms.saturating_sub(HOUR_MS);
         let last = self.model.work.rebalances.last();
-        let is_new = self.now.since(self.took_over) < PAUSE;
-        is_new && last.is_some_and(|plan| plan.begun_unix_ms >= since_ms)
+        let left = PAUSE.checked_sub(self.now.since(self.took_over))?;
+        let is_recent = last.is_some_and(|plan| plan.begun_unix_ms >= since_ms);
+        (is_recent && !left.is_zero()).then_some(left)
     }
 
     /// What became of the last plan, where it is one of here: it may have ended before its end, or

@@ -55,6 +55,7 @@ use members::{Heard, NodeIds};
 pub use move_splits::{cuts_wait_for, splits_left};
 use rebalance::MoveWatch;
 use rollouts::Watch;
+pub use survey::serving_reads;
 
 /// Between two tries of a commit whose outcome is unknown, and two of reading the catalog.
 const RETRY: Duration = Duration::from_secs(1);
@@ -217,9 +218,10 @@ impl Coordinator {
         self.replacing.problem.as_deref()
     }
 
-    /// What was decided last about load that lies unevenly.
-    pub fn balance_told(&self) -> Option<&str> {
-        self.balancing.told.as_deref()
+    /// What was decided last about load that lies unevenly, and why nothing is begun now.
+    pub fn balance_told(&self) -> impl Iterator<Item = &str> {
+        let told = [&self.balancing.told, &self.balancing.waits];
+        told.into_iter().flatten().map(String::as_str)
     }
 
     /// Says that there was such a revision.

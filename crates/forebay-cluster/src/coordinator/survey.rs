@@ -8,8 +8,9 @@ use forebay_engine::{PartitionId, TableName};
 use super::{HeardSoFar, Step};
 use crate::ids::NodeId;
 use crate::live_status::LiveStatus;
-use crate::model::{GroupEntry, Survey, SurveyedPartition};
-use crate::reads::BatchReads;
+use crate::model::{GroupEntry, Model, Survey, SurveyedPartition};
+use crate::reads::{BatchReads, ReadsHeard};
+use crate::time::Now;
 use crate::traffic::ReplicaTraffic;
 
 /// How many marks are told in all: of many partitions fewer each.
@@ -43,10 +44,7 @@ impl Step<'_> {
 
     /// How much all batch tables are read, as nodes told last.
     pub fn batch_reads(&self) -> BatchReads {
-        self.reads.told(self.now, |table| {
-            let entry = self.model.table(table);
-            entry.is_some_and(|entry| entry.live.is_none())
-        })
+        serving_reads(self.reads, &self.model, self.now)
     }
 
     /// Of all live tables.
@@ -81,6 +79,14 @@ impl Step<'_> {
         });
         told.collect()
     }
+}
+
+/// What was told of the versions that serve.
+pub fn serving_reads(heard: &ReadsHeard, model: &Model, now: Now) -> BatchReads {
+    heard.told(now, |table, version| {
+        let entry = model.table(table);
+        entry.is_some_and(|entry| entry.serving == Some(version))
+    })
 }
 
 /// Leaves so many marks, at even distances.

@@ -27,7 +27,7 @@ use tracing::{info, warn};
 use crate::ids::HostPort;
 use crate::model::Proof;
 use crate::node::{Serve, VersionPlace};
-use crate::reads::ReadsReport;
+use crate::reads::{ReadsPlace, ReadsReport, reads_place};
 pub use crate::version::SPARE_BYTES;
 use crate::version::VersionSummary;
 use crate::versions::{Bring, VersionSummaries, Versions};
@@ -62,7 +62,7 @@ pub struct LocalVersions {
     is_cut_off: AtomicBool,
     /// Held by who lets versions serve: one at a time.
     activating: Mutex<()>,
-    reads: TrafficSeen<(TableName, Bound)>,
+    reads: TrafficSeen<ReadsPlace>,
 }
 
 impl LocalVersions {
@@ -448,15 +448,16 @@ impl Versions for LocalVersions {
         let tables = self.serving.load();
         let tables: Vec<_> = tables
             .iter()
-            .map(|(name, version)| (name.clone(), version.reads()))
+            .map(|(name, version)| (name.clone(), version.version(), version.reads()))
             .collect();
         let now = self.cache().clock().monotonic();
         self.reads.look(now, || counted(&tables));
-        let reports = tables.iter().flat_map(|(name, parts)| {
+        let reports = tables.iter().flat_map(|(name, version, parts)| {
             parts.iter().filter_map(|part| {
-                let traffic = self.reads.of(&(name.clone(), part.bounds.lower.clone()))?;
+                let traffic = self.reads.of(&reads_place(name, &part.bounds))?;
                 Some(ReadsReport {
                     table: name.clone(),
+                    version: *version,
                     bounds: part.bounds.clone(),
                     traffic,
                 })
@@ -466,10 +467,10 @@ impl Versions for LocalVersions {
     }
 }
 
-fn counted(tables: &[(TableName, Vec<PartitionReads>)]) -> Vec<CountedTraffic<(TableName, Bound)>> {
-    let all = tables.iter().flat_map(|(name, parts)| {
+fn counted(tables: &[(TableName, u64, Vec<PartitionReads>)]) -> Vec<CountedTraffic<ReadsPlace>> {
+    let all = tables.iter().flat_map(|(name, _, parts)| {
         parts.iter().map(|part| CountedTraffic {
-            of: (name.clone(), part.bounds.lower.clone()),
+            of: reads_place(name, &part.bounds),
             counted: PartitionTraffic {
                 reads: part.reads,
                 read_bytes: part.bytes,

@@ -4,7 +4,7 @@
 //! to be on more nodes, the paper's replicas by load. No partition gets fewer than the table's
 //! replicas. A table that is placed so has a layout of its own from then on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::{Bounds, PartitionId, TableName};
 use forebay_plan::placement::load_plan::{LoadLimits, LoadPlan};
@@ -36,7 +36,8 @@ pub fn propose_place_reads(
 ) -> Result<PlaceProposal, PlanningError> {
     let table = ReadTable::of(model, known, by)?;
     let placed = place_spread(&table.cluster(known, by, spare), by.limits);
-    let partitions = table.partitions(&placed);
+    let mut partitions = table.partitions(&placed);
+    order_lists(&mut partitions);
     let mut batches = table.batches(by, &partitions);
     if !batches.is_empty() && !table.entry.by_range {
         // Who holds what stays as it is by this one.
@@ -243,8 +244,7 @@ impl<'m> ReadTable<'m> {
         let ranges = ranges(self.model, self.entry);
         let mut batches = Vec::new();
         for (partition, placed) in self.summary.partitions.iter().zip(placed) {
-            let nodes = |list: &[NodeId]| list.iter().copied().collect::<BTreeSet<NodeId>>();
-            if nodes(&placed.before) == nodes(&placed.after) {
+            if !is_changed(placed) {
                 continue;
             }
             let parts = ranges.iter().filter_map(|(range, bounds)| {
@@ -265,6 +265,34 @@ impl<'m> ReadTable<'m> {
             }
         }
         batches
+    }
+}
+
+/// Whether other nodes come to hold it.
+fn is_changed(placed: &PlacedPartition) -> bool {
+    let nodes = |list: &[NodeId]| list.iter().copied().collect::<BTreeSet<NodeId>>();
+    nodes(&placed.before) != nodes(&placed.after)
+}
+
+/// Clients that do not read from replicas ask the first of a list alone: lists that change begin
+/// with nodes that have least to do by that.
+fn order_lists(placed: &mut [PlacedPartition]) {
+    let mut heads: BTreeMap<NodeId, u64> = BTreeMap::new();
+    for one in placed.iter().filter(|one| !is_changed(one)) {
+        if let Some(first) = one.before.first() {
+            *heads.entry(*first).or_default() += one.rate.reads;
+        }
+    }
+    let mut changed: Vec<&mut PlacedPartition> =
+        placed.iter_mut().filter(|one| is_changed(one)).collect();
+    changed.sort_by_key(|one| std::cmp::Reverse(one.rate.reads));
+    for one in changed {
+        let load = |node: &NodeId| heads.get(node).copied().unwrap_or(0);
+        let least = (0..one.after.len()).min_by_key(|at| load(&one.after[*at]));
+        if let Some(at) = least {
+            one.after[..=at].rotate_right(1);
+            *heads.entry(one.after[0]).or_default() += one.rate.reads;
+        }
     }
 }
 

@@ -90,6 +90,7 @@ fn told(model: &Model, table: &TableName, reads: impl Fn(u32) -> u64) -> BatchRe
             traffic.minute.reads = reads(at) / holders.len() as u64;
             told.push(NodeReads {
                 node: NodeId(*node),
+                version: 1,
                 bounds: bounds(at),
                 traffic,
             });
@@ -333,6 +334,7 @@ fn ordered_tables_are_placed_by_their_own_partitions() {
     traffic.minute.reads = 9000;
     let told = NodeReads {
         node: NodeId(4),
+        version: 1,
         bounds: summary.partitions[3].bounds.clone(),
         traffic,
     };

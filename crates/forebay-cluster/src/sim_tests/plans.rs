@@ -68,6 +68,7 @@ fn placed(world: &mut World, model: &Model) -> Option<MovePlan> {
         traffic.minute.reads = 10 * 4u64.pow(world.dice.below(7) as u32);
         NodeReads {
             node: NodeId(0),
+            version: 1,
             bounds: partition.bounds.clone(),
             traffic,
         }

@@ -17,7 +17,8 @@
 //! | `write`, `transact`, `batch`, `commit`, `log` | the way of a write                      |
 //! | `applied`, `entry`, `entry_load`, `copies` | partitions as replicas: applying what was decided, copies |
 //! | `removal`, `removed` | deleting ranges of keys by one record                         |
-//! | `snapshot`, `many`, `scan`, `watch`, `traffic` | reading; hearing of writes; counting both |
+//! | `snapshot`, `many`, `scan`, `routing` | reading, and where keys lie |
+//! | `watch`, `traffic` | hearing of writes; counting both |
 //! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
 //! | `pause`          | holding up the writes to some partitions                                |
 //! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
@@ -88,6 +89,7 @@ mod record;
 mod removal;
 mod removed;
 mod room;
+mod routing;
 mod run;
 mod scan;
 mod settle;
@@ -132,6 +134,7 @@ pub use self::log::{Durability, DurabilityError, LogError};
 pub use self::many::KeySnapshot;
 pub use self::options::{LiveDraft, LiveOptions, Replication};
 pub use self::room::{DiskRoom, FoundRoom};
+pub use self::routing::KeyRouting;
 pub use self::scan::LiveScan;
 pub use self::size::PartitionSize;
 pub use self::snapshot::{LiveLookup, Snapshot};
@@ -224,15 +227,12 @@ impl LiveTable {
 
     /// The partition that a key lies in; `None`: it is not here.
     pub fn partition_of(&self, key: &[u8]) -> Option<PartitionId> {
-        let (parts, place) = (&self.shared().parts, self.shared().shape.place(key));
-        let found = parts.place_of(place.hash, key);
-        found.map(|place| parts.id_at(place))
+        self.routing().partition_of(key)
     }
 
-    /// A number that is another one once any key is led to another partition than before. Where it
-    /// is the same before and after, all that was read between was led alike.
-    pub fn routing(&self) -> u64 {
-        self.shared().parts.routing().number()
+    /// Where keys lie now.
+    pub fn routing(&self) -> KeyRouting<'_> {
+        KeyRouting::of(self.shared())
     }
 
     /// As [`LiveTable::partition_of`]; where it is not here, the error that a write of the key ends

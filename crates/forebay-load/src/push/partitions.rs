@@ -35,11 +35,11 @@ pub fn boundaries(request: &PushRequest, collected: &[Collected], bytes: u64) ->
     }
 }
 
-/// The partitions of a table that is to be cut at given places, unless it is small or its number of
-/// partitions is given.
+/// The partitions of a table that is to be cut at given places; unless it has to be, not if it is
+/// small or its number of partitions is given.
 pub fn at_cuts(request: &PushRequest, partitions: u32) -> Option<Boundaries> {
-    let is_cut = partitions > 1 && request.partitions.is_none() && !request.cuts.is_empty();
-    is_cut.then(|| cut(&request.cuts, partitions))
+    let is_cut = request.always_cut || (partitions > 1 && request.partitions.is_none());
+    (is_cut && !request.cuts.is_empty()).then(|| cut(&request.cuts, partitions))
 }
 
 /// Partitions that begin at the cuts, and between them as often as makes so many of hashed tables.

@@ -41,6 +41,8 @@ pub struct PushRequest {
     /// Places at which partitions begin in any case, where they are not given and the table is not
     /// small: those at which the nodes of a cluster divide it.
     pub cuts: Vec<Bound>,
+    /// They begin there also where the table is small, or their number is given.
+    pub always_cut: bool,
     pub compression: Compression,
     /// By default as [`forebay_run::RunOptions::for_records_of`] chooses.
     pub page_bytes: Option<u32>,

@@ -46,6 +46,7 @@ pub(super) fn request(source: &Path, key: &str) -> PushRequest {
         partitions: None,
         boundaries: None,
         cuts: Vec::new(),
+        always_cut: false,
         compression: Compression::None,
         page_bytes: None,
         duplicates: Duplicates::Fail,

@@ -367,7 +367,7 @@ pub fn map(call: &mut SessionCall<'_>) -> Answer {
             call.reply,
             ranges.get(at + 1).map(|next: &MapRange| &next.lower),
         );
-        let held = table.held(Some(range)).iter();
+        let held = table.listed(range).iter();
         let held: Vec<_> = held.filter_map(|id| map.node(*id)).collect();
         let available: Vec<_> = held.iter().filter(|node| node.is_available).collect();
         call.reply.array(available.len());

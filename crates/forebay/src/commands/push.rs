@@ -330,6 +330,7 @@ impl Push {
             partitions: self.partitions,
             boundaries,
             cuts: Vec::new(),
+            always_cut: false,
             compression: self.compression,
             page_bytes: self.page_size,
             duplicates: self.duplicates,

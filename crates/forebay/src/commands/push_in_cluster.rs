@@ -43,10 +43,12 @@ impl PushInCluster {
         if request.swap {
             check_swap(&cluster, &model, request, wish)?;
         }
-        let name = layout_name(request);
+        let name = known.map_or_else(|| layout_name(request), |entry| entry.layout.clone());
         let layout = model.layouts.get(&name);
         let ranges = layout.into_iter().flat_map(Layout::ranges);
         request.cuts = ranges.map(|range| range.lower.clone()).collect();
+        // A partition lies whole on each node that holds some of its range.
+        request.always_cut = known.is_some_and(|entry| entry.by_range);
         let is_new = model.table(&request.table).is_none();
         let lays_out = is_new && request.order == Order::Ordered;
         Ok(Self { cluster, lays_out })
@@ -84,6 +86,7 @@ impl PushInCluster {
     }
 }
 
+/// Of a new table.
 fn layout_name(request: &PushRequest) -> LayoutName {
     match request.order {
         Order::Hashed => LayoutName::Main,

@@ -53,6 +53,7 @@ fn request() -> PushRequest {
         partitions: Some(4),
         boundaries: None,
         cuts: Vec::new(),
+        always_cut: false,
         compression: Compression::None,
         page_bytes: None,
         duplicates: Duplicates::Fail,

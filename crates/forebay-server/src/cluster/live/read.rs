@@ -160,7 +160,7 @@ impl PartRead<'_> {
         let Some(table) = tables.live(self.at.table()) else {
             return Err(NotRead::Passing("the table is not here".to_owned()));
         };
-        let routing = table.routing();
+        let routing = table.routing().number();
         match self.at.lies_in(spot.partition, table) {
             true => Ok(routing),
             false => Err(NotRead::Passing(CUT.to_owned())),

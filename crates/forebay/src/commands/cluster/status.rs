@@ -211,6 +211,7 @@ fn read(reads: &ReadsStatus) -> String {
 /// A plan that is carried out, on a line.
 pub fn moving(plan: &PlanStatus) -> String {
     let stage = match plan.stage {
+        _ if plan.cancelled => "it was cancelled, and ends".to_owned(),
         MoveStage::Between => "waits".to_owned(),
         MoveStage::Copying { .. } if plan.cuts_left > 0 => {
             let partitions = human::counted(plan.cuts_left as u64, "partition");

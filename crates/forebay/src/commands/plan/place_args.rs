@@ -43,7 +43,7 @@ pub struct Place {
 
     /// Of a batch table: by how much there may be more replicas in all than its --replicas make
     /// [default: 0.25]
-    #[arg(long, value_name = "SHARE", value_parser = parse_spare, requires = "table")]
+    #[arg(long, value_name = "SHARE", value_parser = parse_spare, allow_hyphen_values = true, requires = "table")]
     pub spare: Option<f64>,
 
     /// Where the plan goes, for forebay cluster apply
