@@ -14,7 +14,7 @@ use forebay_plan::insert::{
 };
 use forebay_run::hash::KeyHasher;
 
-use super::{PlanningError, Proposal, Summaries, price, surveyed, thinned};
+use super::{PlanningError, Proposal, Summaries, price, surveyed};
 use crate::ids::NodeId;
 use crate::model::{
     GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, SplitChange, Survey, Wish,
@@ -77,13 +77,7 @@ pub fn propose_insert(
     Ok(InsertProposal {
         partition_bytes: table.partition_bytes(bulk),
         insert,
-        proposal: Proposal {
-            plan: priced.plan(wish),
-            nodes: priced.nodes,
-            copies: priced.copies,
-            thinned: thinned(model, &priced.after),
-            expected: None,
-        },
+        proposal: Proposal::of(model, priced, wish),
     })
 }
 

@@ -49,7 +49,7 @@ pub use place::{
 pub use place_reads::{SPARE, batch_loads_of, propose_place_reads};
 use places::Places;
 pub use price::carry_out;
-use price::price;
+use price::{Priced, price};
 pub use surveyed::{share_below, surveyed};
 pub use thinned::Thinned;
 use thinned::thinned;
@@ -93,6 +93,17 @@ pub struct BatchCopy {
 }
 
 impl Proposal {
+    /// Of what was priced, for a cluster as it is.
+    fn of(model: &Model, priced: Priced, wish: Wish) -> Self {
+        Self {
+            plan: priced.plan(wish),
+            thinned: thinned(model, &priced.after),
+            nodes: priced.nodes,
+            copies: priced.copies,
+            expected: None,
+        }
+    }
+
     /// A plan that was made before, and what it costs by now. Refused where what it is about has
     /// changed since; while another plan is carried out, nobody can tell.
     pub fn again(model: &Model, summaries: &Summaries, plan: MovePlan) -> Result<Self, String> {
@@ -100,13 +111,7 @@ impl Proposal {
             fits_all(model, &plan.batches)?;
         }
         let priced = price(model, summaries, plan.batches, None);
-        Ok(Self {
-            plan: priced.plan(plan.wish),
-            nodes: priced.nodes,
-            copies: priced.copies,
-            thinned: thinned(model, &priced.after),
-            expected: None,
-        })
+        Ok(Self::of(model, priced, plan.wish))
     }
 
     pub fn copied_bytes(&self) -> u64 {
@@ -172,13 +177,7 @@ pub fn propose(
     }
     let priced = price(model, summaries, batches, Some(most_batch_bytes));
     check_live_lists(model, &priced.after).map_err(PlanningError::Planner)?;
-    Ok(Proposal {
-        plan: priced.plan(wish.clone()),
-        nodes: priced.nodes,
-        copies: priced.copies,
-        thinned: thinned(model, &priced.after),
-        expected: None,
-    })
+    Ok(Proposal::of(model, priced, wish.clone()))
 }
 
 fn check(model: &Model, wish: &Wish) -> Result<(), PlanningError> {

@@ -12,7 +12,7 @@ use forebay_plan::placement::load_plan::{LoadLimits, LoadPlan};
 use forebay_run::hash::SLOTS;
 
 use super::known_load::{FOLLOWED_WRITE, KnownLoad, LED_WRITE};
-use super::{PlanningError, Proposal, price, surveyed, thinned};
+use super::{PlanningError, Priced, Proposal, price, surveyed};
 use crate::ids::{NodeId, Zone};
 use crate::model::{
     GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, Survey, SurveyedPartition,
@@ -55,6 +55,26 @@ pub struct PlacedPartition {
     pub cut_at: Option<Bound>,
 }
 
+impl PlaceProposal {
+    /// The planner's nodes, the partitions, and what it made of them; priced for a cluster as it is.
+    pub(super) fn of(
+        model: &Model,
+        by: &PlaceByLoad<'_>,
+        priced: Priced,
+        (nodes, partitions, placed): (Vec<NodeId>, Vec<PlacedPartition>, LoadPlan),
+    ) -> Self {
+        let wish = Wish::Place {
+            table: by.table.clone(),
+        };
+        Self {
+            nodes,
+            partitions,
+            placed,
+            proposal: Proposal::of(model, priced, wish),
+        }
+    }
+}
+
 /// Makes a plan. `known` is of all tables.
 pub fn propose_place(
     model: &Model,
@@ -69,21 +89,13 @@ pub fn propose_place(
     let mut held = surveyed(model, known.survey, &[]);
     held.extend(known.summaries.clone());
     let priced = price(model, &held, batches, Some(most_batch_bytes));
-    let wish = Wish::Place {
-        table: by.table.clone(),
-    };
-    Ok(PlaceProposal {
-        nodes: table.nodes.iter().map(|node| node.id).collect(),
-        partitions,
-        placed,
-        proposal: Proposal {
-            plan: priced.plan(wish),
-            nodes: priced.nodes,
-            copies: priced.copies,
-            thinned: thinned(model, &priced.after),
-            expected: None,
-        },
-    })
+    let nodes = table.nodes.iter().map(|node| node.id).collect();
+    Ok(PlaceProposal::of(
+        model,
+        by,
+        priced,
+        (nodes, partitions, placed),
+    ))
 }
 
 /// The load on the partitions of a table, in requests a minute.

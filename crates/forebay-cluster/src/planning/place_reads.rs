@@ -14,11 +14,10 @@ use super::known_load::KnownLoad;
 use super::own_lists::ranges;
 use super::place::{placing_nodes, zone_numbers};
 use super::{
-    MeasuredLoads, PlaceByLoad, PlaceProposal, PlacedPartition, PlanningError, Proposal, Summaries,
-    price, thinned,
+    MeasuredLoads, PlaceByLoad, PlaceProposal, PlacedPartition, PlanningError, Summaries, price,
 };
 use crate::ids::NodeId;
-use crate::model::{LayoutName, ListChange, Model, MoveBatch, NodeEntry, Survey, TableEntry, Wish};
+use crate::model::{LayoutName, ListChange, Model, MoveBatch, NodeEntry, Survey, TableEntry};
 use crate::reads::{BatchReads, NodeReads};
 use crate::traffic::{TrafficRate, TrafficWindow};
 use crate::version::{VersionSummary, overlaps_any};
@@ -49,21 +48,13 @@ pub fn propose_place_reads(
         batches.insert(0, own);
     }
     let priced = price(model, known.summaries, batches, Some(most_batch_bytes));
-    let wish = Wish::Place {
-        table: by.table.clone(),
-    };
-    Ok(PlaceProposal {
-        nodes: table.nodes.iter().map(|node| node.id).collect(),
-        partitions,
-        placed,
-        proposal: Proposal {
-            plan: priced.plan(wish),
-            nodes: priced.nodes,
-            copies: priced.copies,
-            thinned: thinned(model, &priced.after),
-            expected: None,
-        },
-    })
+    let nodes = table.nodes.iter().map(|node| node.id).collect();
+    Ok(PlaceProposal::of(
+        model,
+        by,
+        priced,
+        (nodes, partitions, placed),
+    ))
 }
 
 /// How much each partition of a batch table is read, by its place.

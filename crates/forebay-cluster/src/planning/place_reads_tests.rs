@@ -7,7 +7,7 @@ use forebay_run::hash::SLOTS;
 use super::super::place::tests::{carried_out, node, ratio};
 use super::*;
 use crate::ids::Zone;
-use crate::model::{Layout, RangeEntry};
+use crate::model::{Layout, RangeEntry, Wish};
 use crate::planning::{BATCH_BYTES, propose};
 use crate::traffic::ReplicaTraffic;
 use crate::version::{PartitionSummary, ranges_answered};

@@ -53,6 +53,13 @@ impl LoadPlan {
     }
 }
 
+/// Of the nodes that may get replicas or have a load.
+pub(super) fn mean(loads: &[f64], takes: impl Iterator<Item = bool>) -> f64 {
+    let counted = loads.iter().zip(takes);
+    let counted = counted.filter(|(load, takes)| *takes || **load > 0.0);
+    loads.iter().sum::<f64>() / counted.count().max(1) as f64
+}
+
 pub(super) fn most(loads: &[f64]) -> f64 {
     loads.iter().copied().fold(0.0, f64::max)
 }

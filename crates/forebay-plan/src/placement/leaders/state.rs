@@ -1,7 +1,7 @@
 //! A placement on the way, with the nodes' loads.
 
 use super::LedCluster;
-use crate::placement::load_plan::{gain, keeps_zones, most};
+use crate::placement::load_plan::{gain, keeps_zones, mean, most};
 
 /// Steps of one kind at most, so that rounding ends no search late.
 const MOST_STEPS: usize = 10_000;
@@ -46,11 +46,9 @@ impl<'a> LedState<'a> {
                 };
             }
         }
-        let nodes = cluster.nodes.iter().zip(&loads);
-        let counted = nodes.filter(|(node, load)| node.takes || **load > 0.0);
-        let counted = counted.count().max(1);
+        let takes = cluster.nodes.iter().map(|node| node.takes);
         Self {
-            mean: loads.iter().sum::<f64>() / counted as f64,
+            mean: mean(&loads, takes),
             lists: cluster
                 .partitions
                 .iter()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::SpreadCluster;
-use crate::placement::load_plan::{gain, keeps_zones, most};
+use crate::placement::load_plan::{gain, keeps_zones, mean, most};
 
 /// A gain below this part of the mean's square is none.
 const LEAST_GAIN: f64 = 1e-6;
@@ -43,10 +43,8 @@ impl<'a> SpreadState<'a> {
             mean: 0.0,
         };
         state.add_up();
-        let nodes = cluster.nodes.iter().zip(&state.loads);
-        let counted = nodes.filter(|(node, load)| node.takes || **load > 0.0);
-        let counted = counted.count().max(1);
-        state.mean = state.loads.iter().sum::<f64>() / counted as f64;
+        let takes = cluster.nodes.iter().map(|node| node.takes);
+        state.mean = mean(&state.loads, takes);
         state
     }
 
