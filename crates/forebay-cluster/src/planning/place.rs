@@ -56,7 +56,8 @@ pub struct PlacedPartition {
 }
 
 impl PlaceProposal {
-    /// The planner's nodes, the partitions, and what it made of them; priced for a cluster as it is.
+    /// The planner's nodes, the partitions, and what it made of them; priced for a cluster as it
+    /// is.
     pub(super) fn of(
         model: &Model,
         by: &PlaceByLoad<'_>,
