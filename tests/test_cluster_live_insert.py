@@ -200,7 +200,7 @@ def test_what_cannot_be_planned_is_refused_with_what_to_do(skewed, tmp_path, sto
     other.write_text(json.dumps(wish))
     assert "an insert into u, not into t" in refuse("load", *source, "--plan", other, code=2)
     other.write_text("{}")
-    assert "no plan of forebay plan insert" in refuse("load", *source, "--plan", other)
+    assert "is no plan for the cluster" in refuse("load", *source, "--plan", other)
     empty = tmp_path / "empty.csv"
     empty.write_text("id,v\n")
     assert "no rows" in refuse("plan", "insert", "t", empty, "--key", "{id}")

@@ -76,7 +76,7 @@ fn check_drawing(input: &Path, drawing: Option<&Path>) -> anyhow::Result<()> {
     }
     if is_same_file(input, drawing) {
         wrong!(
-            "--draw {} is the file of the input, or of --output: name another one",
+            "--draw {} is the input, or the file of --output: name another one",
             drawing.display()
         );
     }
