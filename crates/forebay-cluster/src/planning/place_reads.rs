@@ -68,7 +68,6 @@ fn reads_of(
         let next = summary
             .partitions
             .partition_point(|partition| partition.bounds.lower <= one.bounds.lower);
-        // What is told of a version before may have begun elsewhere.
         if let Some(at) = next.checked_sub(1) {
             rates[at].add(one.rate(window));
         }
