@@ -61,12 +61,17 @@ fn check(indexes: &[IndexArg], of: &LoadRequest) -> anyhow::Result<()> {
              leaves of a row is not known here"
         );
     }
-    match &of.sources {
-        Input::Batches(_) => wrong!(
-            "--index: batches can be read once, and each index reads the sources once more: write them to files first"
-        ),
-        _ => Ok(()),
+    let is_read_once = match &of.sources {
+        Input::Batches(_) => true,
+        Input::Files(files) => files.iter().any(|file| file == "-"),
+    };
+    if is_read_once {
+        wrong!(
+            "--index: batches and standard input can be read once, and each index reads the sources once more: write \
+             them to files first"
+        );
     }
+    Ok(())
 }
 
 impl IndexArg {
