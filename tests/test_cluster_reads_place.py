@@ -171,11 +171,19 @@ def test_clients_bound_to_the_table_see_its_own_layout(made, tmp_path):
     first, last = cut(made)
     options = {"username": "seer", "password": secured.password}
     hot = [name for name in NAMES if first <= slot(name) <= last]
+    told = {}
     with made.nodes[0].through_gateway(**options) as client:
-        until = time.monotonic() + 25
-        while time.monotonic() < until:
-            client.mget(hot)
-    told = plan(made, "--output", tmp_path / "plan.json")
+
+        def planned():
+            until = time.monotonic() + 3
+            while time.monotonic() < until:
+                client.mget(hot)
+            words = [*PLAN, "--json", "--output", tmp_path / "plan.json"]
+            result = made.store.run(*words, code=None)
+            told.update(result.json() if result.code == 0 else {"copies": 0})
+            return told["copies"] > 0
+
+        wait_for(planned, "what is read was told", 120)
     hottest = next(one for one in told["partitions"] if one["partition"] == 5)
     made.store.run("cluster", "apply", tmp_path / "plan.json", "--yes")
 
