@@ -397,7 +397,10 @@ pub fn shown_wish(wish: &Wish, model: &Model) -> String {
         Wish::Add(nodes) => format!("add {}", all(nodes)),
         Wish::Replace { gone, new } => format!("{} in the place of {}", one(new), one(gone)),
         Wish::Even => "even out what nodes hold".to_owned(),
-        Wish::Insert { table } => format!("make {table} ready for a bulk insert"),
+        Wish::Insert { table, with } => {
+            let with = with.iter().map(|index| format!(", {index}"));
+            format!("make {table}{} ready for a bulk insert", with.collect::<String>())
+        }
         Wish::Place { table } => format!("place {table} by the load on it"),
         Wish::Replicas { table, count: 1 } => format!("1 replica of {table}"),
         Wish::Replicas { table, count } => format!("{count} replicas of {table}"),

@@ -22,7 +22,7 @@ impl Step<'_> {
     /// Whether a plan may cut a table there; whether it can be now shows later.
     pub fn check_split(&self, wish: &Wish, split: &SplitChange) -> Result<(), String> {
         let SplitChange { table, at } = split;
-        if !matches!(wish, Wish::Insert { table: planned } if planned == table) {
+        if !wish.inserts_into(table) {
             return Err(format!(
                 "the plan cuts table {table}, which is not what it is for: make it anew"
             ));

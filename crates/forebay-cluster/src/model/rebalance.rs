@@ -57,8 +57,12 @@ pub enum Wish {
     /// So many nodes come to hold each part of a table.
     Replicas { table: TableName, count: usize },
     /// A live table is made ready for a bulk insert: its partitions are cut, and moved so that all
-    /// nodes take part alike.
-    Insert { table: TableName },
+    /// nodes take part alike. `with` are others that take in rows with it: its secondary indexes.
+    Insert {
+        table: TableName,
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        with: BTreeSet<TableName>,
+    },
     /// The load on a table comes to lie evenly on the nodes: others hold its partitions, or of a
     /// live table lead them.
     Place { table: TableName },
@@ -197,6 +201,14 @@ impl MoveStage {
 }
 
 impl Wish {
+    /// Whether it makes a table ready for a bulk insert.
+    pub fn inserts_into(&self, table: &TableName) -> bool {
+        match self {
+            Wish::Insert { table: one, with } => one == table || with.contains(table),
+            _ => false,
+        }
+    }
+
     /// Nodes that come to hold nothing.
     pub fn drained(&self) -> BTreeSet<NodeId> {
         match self {

@@ -30,15 +30,22 @@ const MOST_BYTES: u64 = 1 << 30;
 /// that are nearly empty would be cut up for the last percent.
 const HANDOVER_SHARE: f64 = 0.02;
 
-/// What is to be inserted, and how it is planned for.
+/// What is to be inserted into one table.
 #[derive(Debug, Clone, Copy)]
-pub struct BulkInsert<'a> {
+pub struct BulkRows<'a> {
     pub table: &'a TableName,
     /// Keys of what comes, each for as many of its rows as any other.
     pub keys: &'a [Vec<u8>],
     pub rows: u64,
     /// Of keys and values.
     pub bytes: u64,
+}
+
+/// What is to be inserted, and how it is planned for.
+#[derive(Debug, Clone, Copy)]
+pub struct BulkInsert<'a> {
+    /// A table, and its secondary indexes: their partitions are one pool (the paper, 5.1).
+    pub into: &'a [BulkRows<'a>],
     /// What a partition is to have at most; none: as many bytes as leave four for each node, from
     /// 16 MiB to 1 GiB.
     pub partition_bytes: Option<u64>,
@@ -57,25 +64,30 @@ pub struct InsertProposal {
 }
 
 /// Makes a plan. `over` says when a polish has to end; `summaries` are of the batch tables.
+///
+/// REQUIRES: something is to be inserted into one table at least, and into each once.
 pub fn propose_insert(
     (model, summaries, survey): (&Model, &Summaries, &Survey),
     bulk: &BulkInsert<'_>,
     most_batch_bytes: u64,
     over: &mut dyn FnMut() -> bool,
 ) -> Result<InsertProposal, PlanningError> {
-    let table = KnownTable::of(model, survey, bulk.table)?;
-    let request = table.request(bulk);
+    let pool = InsertPool::of(model, survey, bulk)?;
+    let request = pool.request();
     let insert = plan(&request, bulk.mode, over);
     let insert = insert.map_err(|error| PlanningError::Planner(error.to_string()))?;
-    let batches = table.batches(model, bulk.table, &insert);
+    let batches = pool.batches(model, &insert);
     let mut known = surveyed(model, survey, &batches);
     known.extend(summaries.clone());
     let priced = price(model, &known, batches, Some(most_batch_bytes));
+    let mut tables = bulk.into.iter().map(|rows| rows.table.clone());
+    let table = tables.next().ok_or(PlanningError::NoTables)?;
     let wish = Wish::Insert {
-        table: bulk.table.clone(),
+        table,
+        with: tables.collect(),
     };
     Ok(InsertProposal {
-        partition_bytes: table.partition_bytes(bulk),
+        partition_bytes: pool.partition_bytes(),
         insert,
         proposal: Proposal::of(model, priced, wish),
     })
@@ -84,43 +96,41 @@ pub fn propose_insert(
 /// A partition after the cuts: where it is, and where its replicas are to be, by the planner's
 /// numbers.
 struct PlacedPiece<'a> {
+    table: &'a TableName,
     bounds: Bounds,
     old: &'a [NodeId],
     new: &'a [u32],
 }
 
-/// A live table as the cluster has it.
-struct KnownTable<'m> {
-    groups: Vec<(&'m GroupEntry, &'m [NodeId])>,
-    sizes: BTreeMap<PartitionId, PartitionSize>,
+/// The tables that rows come into, and the nodes that may hold them.
+struct InsertPool<'m, 'b> {
+    bulk: &'b BulkInsert<'b>,
+    tables: Vec<KnownTable<'m, 'b>>,
     machines: Vec<&'m NodeEntry>,
     drained: Vec<NodeId>,
 }
 
-impl<'m> KnownTable<'m> {
-    fn of(model: &'m Model, survey: &Survey, table: &TableName) -> Result<Self, PlanningError> {
-        let groups = model.wanted_groups(table);
-        if groups.is_empty() {
-            return Err(PlanningError::NoLiveTable(table.clone()));
-        }
+/// A live table as the cluster has it.
+struct KnownTable<'m, 'b> {
+    rows: &'b BulkRows<'b>,
+    groups: Vec<(&'m GroupEntry, &'m [NodeId])>,
+    sizes: BTreeMap<PartitionId, PartitionSize>,
+}
+
+impl<'m, 'b> InsertPool<'m, 'b> {
+    fn of(
+        model: &'m Model,
+        survey: &Survey,
+        bulk: &'b BulkInsert<'b>,
+    ) -> Result<Self, PlanningError> {
         if let Some(plan) = model.work.moving() {
             return Err(PlanningError::Moving(plan.request.clone()));
         }
-        let told = survey.get(table).into_iter().flatten();
-        let sizes: BTreeMap<PartitionId, PartitionSize> = told
-            .map(|(partition, told)| (*partition, told.size.clone()))
-            .collect();
-        let unknown = groups
-            .iter()
-            .filter(|(group, _)| !sizes.contains_key(&group.partition));
-        match unknown.count() {
-            0 => {}
-            count => {
-                let table = table.clone();
-                return Err(PlanningError::Unsurveyed { table, count });
-            }
-        }
-        let holds = |node: &NodeId| groups.iter().any(|(_, list)| list.contains(node));
+        let tables = bulk.into.iter();
+        let tables = tables.map(|rows| KnownTable::of(model, survey, rows));
+        let tables = tables.collect::<Result<Vec<_>, _>>()?;
+        let groups = || tables.iter().flat_map(|table| &table.groups);
+        let holds = |node: &NodeId| groups().any(|(_, list)| list.contains(node));
         let drained: Vec<NodeId> = model.work.drained.iter().copied().collect();
         let machines = model.all_nodes().filter(|node| {
             holds(&node.id) || (node.is_up() && !model.work.drained.contains(&node.id))
@@ -128,28 +138,34 @@ impl<'m> KnownTable<'m> {
         let mut machines: Vec<&NodeEntry> = machines.collect();
         machines.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Self {
+            bulk,
+            tables,
             machines,
-            groups,
-            sizes,
             drained,
         })
     }
 
-    fn existing_bytes(&self) -> u64 {
-        self.sizes.values().map(|size| size.bytes).sum()
+    /// What there is and what comes, in bytes and in records.
+    fn after(&self) -> (u64, u64) {
+        let each = self.tables.iter().map(|table| {
+            let sizes = table.sizes.values();
+            let had = sizes.fold((0, 0), |(bytes, records), size| {
+                (bytes + size.bytes, records + size.records)
+            });
+            (had.0 + table.rows.bytes, had.1 + table.rows.rows)
+        });
+        each.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
     }
 
-    fn partition_bytes(&self, bulk: &BulkInsert<'_>) -> u64 {
-        let all = self.existing_bytes() + bulk.bytes;
-        let chosen = all / (PIECES_A_NODE * self.machines.len().max(1) as u64);
+    fn partition_bytes(&self) -> u64 {
+        let (bytes, _) = self.after();
+        let chosen = bytes / (PIECES_A_NODE * self.machines.len().max(1) as u64);
         let chosen = chosen.clamp(LEAST_BYTES, MOST_BYTES);
-        bulk.partition_bytes.unwrap_or(chosen)
+        self.bulk.partition_bytes.unwrap_or(chosen)
     }
 
-    fn request(&self, bulk: &BulkInsert<'_>) -> Request {
-        let existing = self.sizes.values().map(|size| size.records).sum::<u64>();
-        let records = existing + bulk.rows;
-        let bytes = self.existing_bytes() + bulk.bytes;
+    fn request(&self) -> Request {
+        let (bytes, records) = self.after();
         let machine = |node: &&NodeEntry| MachineSpec {
             name: Some(node.name.to_string()),
             zone: Some(node.zone.to_string()),
@@ -158,66 +174,40 @@ impl<'m> KnownTable<'m> {
             ..MachineSpec::default()
         };
         let machines = self.machines.iter().map(machine).collect();
-        Request {
-            name: Some(format!("bulk insert into {}", bulk.table)),
-            pi_bytes: Some(self.partition_bytes(bulk) as f64),
-            record_bytes: (bytes as f64 / records.max(1) as f64).max(1.0),
-            move_price: bulk.move_price,
-            handover_price: bulk.rows as f64 / self.machines.len().max(1) as f64 * HANDOVER_SHARE,
-            ..Request::of_tables(machines, vec![self.table(bulk)])
-        }
-    }
-
-    fn table(&self, bulk: &BulkInsert<'_>) -> TableSpec {
-        let hasher = KeyHasher::new(format!("{}:", bulk.table).as_bytes());
-        let is_hashed = matches!(self.groups[0].0.bounds.lower, Bound::Slot(_));
-        let new_key = |key: &Vec<u8>| match is_hashed {
-            true => Key::Integer(hasher.slot(key).into()),
-            false => Key::from_bytes(key.clone()),
-        };
         let number = |node: &NodeId| {
             let place = self.machines.iter().position(|machine| machine.id == *node);
             place.unwrap_or_default() as u32
         };
-        let homes = self.groups.iter();
-        let homes = homes.map(|(_, list)| Holders::Each(list.iter().map(number).collect()));
-        let existing = self.groups.iter();
-        let existing = existing.map(|(group, _)| self.sizes[&group.partition].records as f64);
-        TableSpec {
-            name: Some(bulk.table.to_string()),
-            boundaries: self.groups[1..]
-                .iter()
-                .map(|(group, _)| key_of(&group.bounds.lower))
-                .collect(),
-            home: homes.collect(),
-            existing: Some(existing.collect()),
-            existing_samples: self
-                .groups
-                .iter()
-                .flat_map(|group| self.quantiles(group.0))
-                .collect(),
-            new_samples: bulk.keys.iter().map(new_key).collect(),
-            new_records: Some(bulk.rows as f64),
-            ..TableSpec::default()
+        let names: Vec<&str> = self.tables.iter().map(|table| table.rows.table.as_str()).collect();
+        let rows: u64 = self.bulk.into.iter().map(|rows| rows.rows).sum();
+        let specs = self.tables.iter().map(|table| table.spec(number));
+        Request {
+            name: Some(format!("bulk insert into {}", names.join(", "))),
+            pi_bytes: Some(self.partition_bytes() as f64),
+            record_bytes: (bytes as f64 / records.max(1) as f64).max(1.0),
+            move_price: self.bulk.move_price,
+            handover_price: rows as f64 / self.machines.len().max(1) as f64 * HANDOVER_SHARE,
+            ..Request::of_tables(machines, specs.collect())
         }
     }
 
-    /// Keys from each of which on a partition holds as much as from any other up to the next one:
-    /// where it begins, and its marks.
-    fn quantiles(&self, group: &GroupEntry) -> Vec<Key> {
-        let marks = &self.sizes[&group.partition].marks;
-        let first = (!marks.is_empty()).then_some(&group.bounds.lower);
-        first.into_iter().chain(marks).map(key_of).collect()
-    }
-
     /// The cuts first, then for each piece that moves a batch.
-    fn batches(&self, model: &Model, table: &TableName, insert: &InsertPlan) -> Vec<MoveBatch> {
-        let splits = insert.splits.iter().filter_map(|split| {
-            let at = bound_of(split.at.as_ref()?)?;
-            let table = table.clone();
-            Some(SplitChange { table, at })
-        });
-        let splits = by_halves(splits.collect());
+    fn batches(&self, model: &Model, insert: &InsertPlan) -> Vec<MoveBatch> {
+        let of = |piece: u32| {
+            let mut pieces = insert.partitions.iter();
+            pieces.find(|one| one.id == piece).map(|one| one.of)
+        };
+        let mut splits: BTreeMap<&TableName, Vec<SplitChange>> = BTreeMap::new();
+        for split in &insert.splits {
+            let table = of(split.right).and_then(|of| self.partition(of as usize));
+            let at = split.at.as_ref().and_then(bound_of);
+            if let (Some((table, _)), Some(at)) = (table, at) {
+                let name = table.rows.table;
+                let table = name.clone();
+                splits.entry(name).or_default().push(SplitChange { table, at });
+            }
+        }
+        let splits: Vec<SplitChange> = splits.into_values().flat_map(by_halves).collect();
         let mut batches = Vec::new();
         if !splits.is_empty() {
             batches.push(MoveBatch {
@@ -226,7 +216,7 @@ impl<'m> KnownTable<'m> {
             });
         }
         for piece in self.pieces(insert) {
-            if let Some(change) = self.change(model, table, piece) {
+            if let Some(change) = self.change(model, piece) {
                 batches.push(MoveBatch {
                     lists: vec![change],
                     ..MoveBatch::default()
@@ -236,12 +226,28 @@ impl<'m> KnownTable<'m> {
         batches
     }
 
+    /// A partition by its number among those of all tables, one table's behind another's.
+    fn partition(&self, number: usize) -> Option<(&KnownTable<'m, 'b>, usize)> {
+        let mut left = number;
+        for table in &self.tables {
+            match left.checked_sub(table.groups.len()) {
+                None => return Some((table, left)),
+                Some(more) => left = more,
+            }
+        }
+        None
+    }
+
     /// The partitions after the cuts, in the order of the plan.
     fn pieces<'a>(&'a self, insert: &'a InsertPlan) -> Vec<PlacedPiece<'a>> {
         let dest = |at: usize| insert.own.dest.get(at).map_or(&[][..], Holders::machines);
         if insert.partitions.is_empty() {
-            let groups = self.groups.iter().enumerate();
-            let whole = groups.map(|(at, (group, list))| PlacedPiece {
+            let groups = self.tables.iter().flat_map(|table| {
+                let groups = table.groups.iter();
+                groups.map(|(group, list)| (table.rows.table, *group, *list))
+            });
+            let whole = groups.enumerate().map(|(at, (table, group, list))| PlacedPiece {
+                table,
                 bounds: group.bounds.clone(),
                 old: list,
                 new: dest(at),
@@ -249,26 +255,32 @@ impl<'m> KnownTable<'m> {
             return whole.collect();
         }
         let piece = |piece: &PieceReport| {
-            let (of, old) = self.groups.get(piece.of as usize)?;
+            let (table, at) = self.partition(piece.of as usize)?;
+            let (of, old) = table.groups.get(at)?;
             let lower = piece.low.as_ref().and_then(bound_of);
             let upper = piece.high.as_ref().and_then(bound_of);
             let bounds = Bounds {
                 lower: lower.unwrap_or_else(|| of.bounds.lower.clone()),
                 upper: upper.or_else(|| of.bounds.upper.clone()),
             };
-            let new = dest(piece.id as usize);
-            Some(PlacedPiece { bounds, old, new })
+            Some(PlacedPiece {
+                table: table.rows.table,
+                bounds,
+                old,
+                new: dest(piece.id as usize),
+            })
         };
         insert.partitions.iter().filter_map(piece).collect()
     }
 
     /// The list of a piece with other nodes in the places of those that its replicas leave.
-    fn change(
-        &self,
-        model: &Model,
-        table: &TableName,
-        PlacedPiece { bounds, old, new }: PlacedPiece<'_>,
-    ) -> Option<ListChange> {
+    fn change(&self, model: &Model, piece: PlacedPiece<'_>) -> Option<ListChange> {
+        let PlacedPiece {
+            table,
+            bounds,
+            old,
+            new,
+        } = piece;
         let node = |number: &u32| Some(self.machines.get(*number as usize)?.id);
         let new: Vec<NodeId> = new.iter().filter_map(node).collect();
         let layout = LayoutName::Table(table.clone());
@@ -289,6 +301,78 @@ impl<'m> KnownTable<'m> {
             old: list,
             new: changed,
         })
+    }
+}
+
+impl<'m, 'b> KnownTable<'m, 'b> {
+    fn of(
+        model: &'m Model,
+        survey: &Survey,
+        rows: &'b BulkRows<'b>,
+    ) -> Result<Self, PlanningError> {
+        let table = rows.table;
+        let groups = model.wanted_groups(table);
+        if groups.is_empty() {
+            return Err(PlanningError::NoLiveTable(table.clone()));
+        }
+        let told = survey.get(table).into_iter().flatten();
+        let sizes: BTreeMap<PartitionId, PartitionSize> = told
+            .map(|(partition, told)| (*partition, told.size.clone()))
+            .collect();
+        let unknown = groups
+            .iter()
+            .filter(|(group, _)| !sizes.contains_key(&group.partition));
+        match unknown.count() {
+            0 => Ok(Self {
+                rows,
+                groups,
+                sizes,
+            }),
+            count => {
+                let table = table.clone();
+                Err(PlanningError::Unsurveyed { table, count })
+            }
+        }
+    }
+
+    /// As the planner is to see it; `number` says which machine a node is.
+    fn spec(&self, number: impl Fn(&NodeId) -> u32) -> TableSpec {
+        let rows = self.rows;
+        let hasher = KeyHasher::new(format!("{}:", rows.table).as_bytes());
+        let is_hashed = matches!(self.groups[0].0.bounds.lower, Bound::Slot(_));
+        let new_key = |key: &Vec<u8>| match is_hashed {
+            true => Key::Integer(hasher.slot(key).into()),
+            false => Key::from_bytes(key.clone()),
+        };
+        let homes = self.groups.iter();
+        let homes = homes.map(|(_, list)| Holders::Each(list.iter().map(&number).collect()));
+        let existing = self.groups.iter();
+        let existing = existing.map(|(group, _)| self.sizes[&group.partition].records as f64);
+        TableSpec {
+            name: Some(rows.table.to_string()),
+            boundaries: self.groups[1..]
+                .iter()
+                .map(|(group, _)| key_of(&group.bounds.lower))
+                .collect(),
+            home: homes.collect(),
+            existing: Some(existing.collect()),
+            existing_samples: self
+                .groups
+                .iter()
+                .flat_map(|group| self.quantiles(group.0))
+                .collect(),
+            new_samples: rows.keys.iter().map(new_key).collect(),
+            new_records: Some(rows.rows as f64),
+            ..TableSpec::default()
+        }
+    }
+
+    /// Keys from each of which on a partition holds as much as from any other up to the next one:
+    /// where it begins, and its marks.
+    fn quantiles(&self, group: &GroupEntry) -> Vec<Key> {
+        let marks = &self.sizes[&group.partition].marks;
+        let first = (!marks.is_empty()).then_some(&group.bounds.lower);
+        first.into_iter().chain(marks).map(key_of).collect()
     }
 }
 

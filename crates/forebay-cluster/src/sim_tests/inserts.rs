@@ -41,6 +41,7 @@ pub fn insert_plan(world: &mut World) -> Option<Request> {
     let plan = MovePlan {
         wish: Wish::Insert {
             table: (*table).clone(),
+            with: [].into(),
         },
         batches,
         copies: BTreeMap::new(),
@@ -177,7 +178,7 @@ mod tests {
             },
         ];
         MovePlan {
-            wish: Wish::Insert { table: carts() },
+            wish: Wish::Insert { table: carts(), with: [].into() },
             batches,
             copies: BTreeMap::new(),
         }
@@ -326,7 +327,7 @@ mod tests {
             let made = submit(
                 &mut world,
                 MovePlan {
-                    wish: Wish::Insert { table: carts() },
+                    wish: Wish::Insert { table: carts(), with: [].into() },
                     batches: vec![MoveBatch {
                         splits: vec![split],
                         ..MoveBatch::default()

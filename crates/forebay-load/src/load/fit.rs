@@ -253,7 +253,7 @@ impl<'a> TableFit<'a> {
     fn extra(&self, sources: &SourceSet, stored: &[FieldRef]) -> Result<Vec<FieldRef>, LoadError> {
         let is_stored = |name: &str| stored.iter().any(|field| field.name() == name);
         let others = self.other_columns();
-        if self.options.value == ValueKind::Row {
+        if self.options.value == ValueKind::Row && !self.request.leaves_out {
             let fields = sources.schema.fields();
             let unknown = fields
                 .iter()

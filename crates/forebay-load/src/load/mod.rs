@@ -48,6 +48,8 @@ pub struct LoadRequest {
     /// The column of the values, in a table whose values are not rows; by default the one that is
     /// left over.
     pub value_column: Option<String>,
+    /// Columns that a table of rows does not have are left out: it is an index of another one.
+    pub leaves_out: bool,
     /// What rows do where no column says so.
     pub verb: Verb,
     /// The column that says what a row does.

@@ -78,6 +78,7 @@ fn request(source: &Path, key: &str) -> LoadRequest {
         source_options: SourceOptions::default(),
         key: key.parse().unwrap(),
         value_column: None,
+        leaves_out: false,
         verb: Verb::Update,
         operation_column: None,
         ttl: None,

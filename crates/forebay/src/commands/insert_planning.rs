@@ -9,7 +9,7 @@ use clap::Args;
 use forebay_cluster::client::{ClusterPointers, Ended};
 use forebay_cluster::model::{Model, MovePlan, MoveStage, Wish};
 use forebay_cluster::planning::{
-    BATCH_BYTES, BulkInsert, InsertProposal, Summaries, propose_insert,
+    BATCH_BYTES, BulkInsert, BulkRows, InsertProposal, Summaries, propose_insert,
 };
 use forebay_cluster::request::Request;
 use forebay_engine::{StoreError, TableName};
@@ -73,22 +73,25 @@ pub struct Search {
     pub time: Duration,
 }
 
-/// Plans an insert of what was sampled; the model is that which the plan is of.
+/// Plans an insert of what was sampled of each table; the model is that which the plan is of.
 pub fn plan_insert(
     cluster: &ClusterPointers,
-    table: &TableName,
-    sample: &LoadSample,
+    sampled: &[(TableName, LoadSample)],
     args: &PlanningArgs,
     search: Search,
     context: &Context,
 ) -> anyhow::Result<(Model, InsertProposal)> {
-    let tables = BTreeSet::from([table.clone()]);
+    let tables: BTreeSet<TableName> = sampled.iter().map(|(table, _)| table.clone()).collect();
     let (model, survey) = cluster.client().survey_to_plan(&tables)?;
-    let bulk = BulkInsert {
+    let into = sampled.iter().map(|(table, sample)| BulkRows {
         table,
         keys: &sample.keys,
         rows: sample.rows,
         bytes: sample.bytes,
+    });
+    let into: Vec<BulkRows<'_>> = into.collect();
+    let bulk = BulkInsert {
+        into: &into,
         partition_bytes: args.partition_bytes,
         move_price: args.move_price.unwrap_or(1.0),
         mode: search.mode,
@@ -151,8 +154,8 @@ pub fn carry_out(cluster: &ClusterPointers, plan: MovePlan) -> anyhow::Result<()
 /// Refuses a plan that is about something else than inserting into a table.
 pub fn check_for(plan: &MovePlan, table: &TableName) -> Result<(), String> {
     match &plan.wish {
-        Wish::Insert { table: planned } if planned == table => Ok(()),
-        Wish::Insert { table: planned } => Err(format!(
+        wish if wish.inserts_into(table) => Ok(()),
+        Wish::Insert { table: planned, .. } => Err(format!(
             "it is a plan for an insert into {planned}, not into {table}"
         )),
         _ => Err("it is no plan of forebay plan insert".to_owned()),

@@ -13,6 +13,7 @@ use forebay_load::sort::Duplicates;
 use forebay_load::sources::{Batches, Input};
 
 use super::cluster::read_plan;
+use super::index_loads::{IndexArg, parse_index};
 use super::insert_planning::{PlanningArgs, check_for};
 use super::load_in_cluster::{LoadInCluster, LoadPlan};
 use super::load_rows::{self, RowsArgs};
@@ -39,7 +40,7 @@ use crate::rollout_args::parse_deadline;
 ///   forebay load clicks counts.csv --key '{page}' --value n --as delta
 ///
 /// With --json one object {table, rows, bytes, updates, inserts, deletes, deltas, rejected, lossy,
-/// duplicates, seconds}; rows counts keys.
+/// duplicates, seconds}; rows counts keys. With --index it has indexes, a list of such objects.
 #[derive(Debug, Args)]
 pub struct Load {
     /// The live table, made by forebay create
@@ -100,6 +101,18 @@ pub struct Load {
     )]
     pub ttl_column: Option<String>,
 
+    /// In a cluster: a secondary index, a live table of its own that gets a row for each row, as
+    /// by_city='{city}/{id}': its key, which has to tell rows apart. Of a table of rows the columns
+    /// that the sources have; else the value is the column of --key. May be given several times;
+    /// each reads the sources once more
+    #[arg(
+        long = "index",
+        value_name = "TABLE=TEMPLATE",
+        value_parser = parse_index,
+        help_heading = "Cluster"
+    )]
+    pub indexes: Vec<IndexArg>,
+
     /// In a cluster, what is done before rows come: auto cuts and moves the table's partitions so
     /// that all nodes take part alike, by the rows that were read (forebay plan insert); FILE is
     /// a plan that this wrote; none leaves them where they are
@@ -148,6 +161,7 @@ struct ChosenInCluster {
     deadline: Option<Duration>,
     plan: LoadPlan,
     rows: RowsArgs,
+    indexes: Vec<IndexArg>,
 }
 
 fn carry_out(
@@ -160,12 +174,19 @@ fn carry_out(
     let plan = (chosen.deadline, &chosen.plan);
     let found = LoadInCluster::find(&request.table, plan, context, &drawing)?;
     let report = match (found, rows) {
+        (Some(_), Some(_)) if !chosen.indexes.is_empty() => {
+            wrong!("--index goes with runs: load the index by itself with --insert rows")
+        }
         (Some(found), Some(rows)) => {
             let report = load_rows::carry_out(&found, request, rows, context, &drawing)?;
             context.stop_drawing(drawing);
             return context.print_done(Outcome::Done, &report, || summary(&report.load));
         }
-        (Some(found), None) => found.carry_out(request, context, &drawing)?,
+        (Some(found), None) => {
+            let reports = found.carry_out(request, &chosen.indexes, context, &drawing)?;
+            context.stop_drawing(drawing);
+            return told(&reports, context);
+        }
         (None, rows) => {
             if let Some(option) = chosen.first_given(rows.is_some()) {
                 wrong!(
@@ -180,11 +201,27 @@ fn carry_out(
     context.print_done(Outcome::Done, &report, || summary(&report))
 }
 
+/// Of the table, and of its indexes.
+fn told(reports: &[LoadReport], context: &Context) -> anyhow::Result<Outcome> {
+    let Some((report, indexes)) = reports.split_first() else {
+        anyhow::bail!("internal error: nothing was loaded");
+    };
+    let mut object = serde_json::to_value(report)?;
+    if let (Some(object), false) = (object.as_object_mut(), indexes.is_empty()) {
+        object.insert("indexes".to_owned(), serde_json::to_value(indexes)?);
+    }
+    context.print_done(Outcome::Done, &object, || {
+        let lines: Vec<String> = reports.iter().map(summary).collect();
+        lines.join("\n")
+    })
+}
+
 impl ChosenInCluster {
     fn first_given(&self, sends_rows: bool) -> Option<&'static str> {
         let given = [
             (sends_rows, "--insert rows"),
             (!matches!(self.plan, LoadPlan::Nothing), "--plan"),
+            (!self.indexes.is_empty(), "--index"),
             (self.deadline.is_some(), "--deadline"),
         ];
         let mut given = given.into_iter();
@@ -198,6 +235,7 @@ impl Load {
             deadline: self.deadline,
             plan: self.load_plan(context)?,
             rows: self.rows.clone(),
+            indexes: self.indexes.clone(),
         })
     }
 
@@ -236,6 +274,7 @@ impl Load {
             source_options,
             key: self.key,
             value_column: self.value,
+            leaves_out: false,
             verb: self.verb,
             operation_column: self.op,
             ttl: match (self.ttl, self.ttl_column) {

@@ -16,6 +16,7 @@ use forebay_engine::{PartitionRange, Store, StoreError, TableName};
 use forebay_load::load::{BuiltLoad, LoadReport, LoadRequest, LoadSample, build_load};
 use forebay_plan::insert::Mode;
 
+use super::index_loads::{IndexArg, PooledLoad, pooled};
 use super::insert_planning::{PlanningArgs, Search, carry_out, insert_figures, plan_insert};
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
@@ -67,25 +68,74 @@ impl LoadInCluster {
         }))
     }
 
-    /// Builds the load, and has the cluster add it. Returns when all partitions have it.
+    /// Builds the load, and those of indexes, and has the cluster add them: first the table's.
+    /// Returns when all partitions have them, with what was done of each table.
     pub fn carry_out(
         &self,
         request: &LoadRequest,
+        indexes: &[IndexArg],
         context: &Context,
         drawing: &Drawing,
-    ) -> anyhow::Result<LoadReport> {
+    ) -> anyhow::Result<Vec<LoadReport>> {
         let started = context.clock.monotonic();
         let store = context.open_to_merge(drawing)?;
+        let (_, model) = self.cluster.client().model()?;
+        let mut loads = pooled(indexes, request, &model)?;
+        loads.push(PooledLoad {
+            request: request.clone(),
+            options: self.options.clone(),
+        });
+        // All of them hold their rows until the last one is read.
+        let share = request.memory_bytes / loads.len() as u64;
+        for load in &mut loads {
+            load.request.memory_bytes = share;
+        }
+        let mut reports = Vec::new();
+        let with = (&store, context, drawing);
+        self.load_within(&loads, &mut Vec::new(), with, &mut reports)?;
+        for report in &mut reports {
+            report.took(context.clock.monotonic() - started);
+        }
+        Ok(reports)
+    }
+
+    /// Reads and sorts the first of these, then does all of the others, and then builds and adds
+    /// it. So all are read before one plan is made for all, and the last one is added first.
+    fn load_within(
+        &self,
+        loads: &[PooledLoad],
+        sampled: &mut Vec<(TableName, LoadSample)>,
+        with: (&Store, &Context, &Drawing),
+        reports: &mut Vec<LoadReport>,
+    ) -> anyhow::Result<()> {
+        let Some((PooledLoad { request, options }, others)) = loads.split_first() else {
+            sampled.reverse();
+            return self.carry_out_plan(sampled, with.1, with.2);
+        };
+        let (store, _, drawing) = with;
         let table = &request.table;
-        let (load, mut groups) = self.begin(table, &store)?;
+        let mut groups = self.groups(table)?;
+        let load = store.stage_load(table, options, ranges(&groups))?;
         let repartition = |sample: LoadSample| -> anyhow::Result<_> {
-            groups = self.make_ready(table, &sample, context, drawing)?;
+            sampled.push((table.clone(), sample));
+            self.load_within(others, sampled, with, reports)?;
+            groups = self.groups(table)?;
             Ok(Some(ranges(&groups)))
         };
-        let built = build_load(request, &store, load, &***drawing, repartition)?;
-        let mut report = self.add(built, &groups)?;
-        report.took(context.clock.monotonic() - started);
-        Ok(report)
+        let built = build_load(request, store, load, &***drawing, repartition)?;
+        let has = reports.iter().map(|report| report.table.to_string());
+        let has: Vec<String> = has.collect();
+        let added = self.add(built, &groups);
+        let added = added.map_err(|error| match has.is_empty() {
+            true => error,
+            false => error.context(format!(
+                "{} has the rows by now, and index {table} lacks them: load it alone (forebay load {table} with the \
+                 index's --key), or give the same command again: rows that are there are written once more",
+                has.join(", ")
+            )),
+        });
+        reports.push(added?);
+        Ok(())
     }
 
     /// Begins to stage a load, cut by the groups that the table has now.
@@ -107,7 +157,7 @@ impl LoadInCluster {
         context: &Context,
         drawing: &Drawing,
     ) -> anyhow::Result<Vec<GroupEntry>> {
-        self.carry_out_plan(table, sample, context, drawing)?;
+        self.carry_out_plan(&[(table.clone(), sample.clone())], context, drawing)?;
         self.groups(table)
     }
 
@@ -125,21 +175,22 @@ impl LoadInCluster {
 
     fn carry_out_plan(
         &self,
-        table: &TableName,
-        sample: &LoadSample,
+        sampled: &[(TableName, LoadSample)],
         context: &Context,
         drawing: &Drawing,
     ) -> anyhow::Result<()> {
         let plan = match &self.plan {
             LoadPlan::Nothing => return Ok(()),
             LoadPlan::Made(plan) => MovePlan::clone(plan),
-            LoadPlan::Auto(_) if sample.rows == 0 => return Ok(()),
+            LoadPlan::Auto(_) if sampled.iter().all(|(_, sample)| sample.rows == 0) => {
+                return Ok(());
+            }
             LoadPlan::Auto(args) => {
                 let search = Search {
                     mode: Mode::Fast,
                     time: Duration::ZERO,
                 };
-                let (_, made) = plan_insert(&self.cluster, table, sample, args, search, context)?;
+                let (_, made) = plan_insert(&self.cluster, sampled, args, search, context)?;
                 drawing.message(&insert_figures(&made));
                 made.proposal.plan
             }

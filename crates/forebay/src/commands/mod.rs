@@ -11,6 +11,7 @@ pub mod drop;
 pub mod dry_run;
 pub mod export;
 pub mod get;
+mod index_loads;
 mod insert_planning;
 pub mod load;
 pub mod load_in_cluster;

@@ -34,6 +34,7 @@ fn request() -> LoadRequest {
         source_options: SourceOptions::default(),
         key: "{id:06}".parse().unwrap(),
         value_column: Some("n".to_owned()),
+        leaves_out: false,
         verb: Verb::Update,
         operation_column: None,
         ttl: None,
@@ -197,6 +198,7 @@ fn whole_rows_are_stored_without_the_columns_beside() {
     draft.options.schema = columns;
     let whole = LoadRequest {
         value_column: None,
+        leaves_out: false,
         ..request()
     };
     let built = same_both_ways(whole.clone(), &draft, &rows);

@@ -10,6 +10,7 @@ use forebay_load::load::Sampler;
 use forebay_plan::insert::Mode;
 
 use crate::choices::SAMPLERS;
+use crate::commands::index_loads::{IndexArg, parse_index};
 use crate::commands::insert_planning::PlanningArgs;
 use crate::commands::reading::{SourceArgs, WorkArgs};
 
@@ -83,6 +84,15 @@ pub struct TableArgs {
     #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
     pub value: Option<String>,
 
+    /// A secondary index that takes in rows with the table, as of forebay load
+    #[arg(
+        long = "index",
+        value_name = "TABLE=TEMPLATE",
+        value_parser = parse_index,
+        help_heading = "Rows"
+    )]
+    pub indexes: Vec<IndexArg>,
+
     /// Which keys are drawn: split, the first rows of many parts of the sources, in ten seconds at
     /// most; random or interval, of all rows, which are read [default: split]
     #[arg(long, value_parser = SAMPLERS.parser(), help_heading = "Rows")]
@@ -108,6 +118,7 @@ impl TableArgs {
         let given = [
             (self.key.is_some(), "--key"),
             (self.value.is_some(), "--value"),
+            (!self.indexes.is_empty(), "--index"),
             (self.sampler.is_some(), "--sampler"),
             (self.output.is_some(), "--output"),
         ];

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::drawings;
 use super::insert_args::{Insert, TableArgs};
 use crate::cluster_handle::Drawing;
+use crate::commands::index_loads::{PooledLoad, pooled};
 use crate::commands::insert_planning::{Search, insert_figures, plan_insert};
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -61,6 +62,7 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         wrong!("the cluster has no live table {table}");
     };
     let planning = args.of_table.planning.clone();
+    let indexes = args.of_table.indexes.clone();
     let (mode, time) = (args.mode, args.seconds.unwrap_or(POLISH));
     let (draw, sources) = (args.draw.take(), std::mem::take(&mut args.sources));
     let sampler = args.of_table.sampler.unwrap_or(Sampler::Split);
@@ -72,6 +74,11 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
     }
     let machine = (&context.clock, &*context.random);
     let sampled = sample(&request, &live.options, sampler, machine, &**drawing)?;
+    let mut pool = vec![(table.clone(), sampled.clone())];
+    for PooledLoad { request, options } in pooled(&indexes, &request, &model)? {
+        let sampled = sample(&request, &options, sampler, machine, &**drawing)?;
+        pool.push((request.table, sampled));
+    }
     context.stop_drawing(drawing);
     let advice =
         "--bad-rows skip plans without them, and forebay load says what is wrong with each";
@@ -83,7 +90,7 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         bail!("the sources have no rows that could be loaded: there is nothing to plan");
     }
     let search = Search { mode, time };
-    let (_, made) = plan_insert(&cluster, &table, &sampled, &planning, search, context)?;
+    let (_, made) = plan_insert(&cluster, &pool, &planning, search, context)?;
     if let Some(path) = output {
         let plan = serde_json::to_string_pretty(&made.proposal.plan)?;
         super::write_files(&[(path, plan)])?;
@@ -128,6 +135,7 @@ fn request(
         source_options: args.reading.options(context)?,
         key,
         value_column: args.value,
+        leaves_out: false,
         verb: Verb::Update,
         operation_column: None,
         ttl: None,

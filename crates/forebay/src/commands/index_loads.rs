@@ -1,0 +1,122 @@
+//! Secondary indexes of a live table: tables of their own, with a row for each row of the table,
+//! which come in with it (docs/papers/planned-bulk-insertion.md, 5.1).
+
+use forebay_cluster::model::Model;
+use forebay_engine::live::LiveOptions;
+use forebay_engine::{TableName, ValueKind};
+use forebay_load::encode::Verb;
+use forebay_load::key::KeyTemplate;
+use forebay_load::load::LoadRequest;
+use forebay_load::sources::Input;
+
+/// An index, and the keys that it has.
+#[derive(Debug, Clone)]
+pub struct IndexArg {
+    pub table: TableName,
+    pub key: KeyTemplate,
+}
+
+/// What is loaded into one table of several.
+#[derive(Debug, Clone)]
+pub struct PooledLoad {
+    pub request: LoadRequest,
+    pub options: LiveOptions,
+}
+
+/// NAME=TEMPLATE.
+pub fn parse_index(text: &str) -> Result<IndexArg, String> {
+    let (name, template) = text.split_once('=').ok_or_else(|| {
+        format!("'{text}' is no index: write its table and its key, as in by_city='{{city}}/{{id}}'")
+    })?;
+    let table = TableName::new(name).map_err(|error| error.to_string())?;
+    let key = template.parse::<KeyTemplate>();
+    let key = key.map_err(|error| error.to_string())?;
+    Ok(IndexArg { table, key })
+}
+
+/// What is loaded into the indexes of a table beside what `of` says of the table itself.
+pub fn pooled(
+    indexes: &[IndexArg],
+    of: &LoadRequest,
+    model: &Model,
+) -> anyhow::Result<Vec<PooledLoad>> {
+    check(indexes, of)?;
+    let loads = indexes.iter().map(|index| index.pooled(of, model));
+    loads.collect()
+}
+
+fn check(indexes: &[IndexArg], of: &LoadRequest) -> anyhow::Result<()> {
+    let mut names: Vec<&TableName> = indexes.iter().map(|index| &index.table).collect();
+    names.push(&of.table);
+    names.sort();
+    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        wrong!("--index: {} is named twice, or is the table itself", twice[0]);
+    }
+    if indexes.is_empty() {
+        return Ok(());
+    }
+    if of.operation_column.is_some() || of.verb == Verb::Delta {
+        wrong!(
+            "--index: rows of an index come with rows that update or insert, without --op: what a deletion or a delta \
+             leaves of a row is not known here"
+        );
+    }
+    let is_read_once = match &of.sources {
+        Input::Batches(_) => true,
+        Input::Files(files) => files.iter().any(|file| file == "-"),
+    };
+    if is_read_once {
+        wrong!(
+            "--index: batches and standard input can be read once, and each index reads the sources once more: write \
+             them to files first"
+        );
+    }
+    Ok(())
+}
+
+impl IndexArg {
+    fn pooled(&self, of: &LoadRequest, model: &Model) -> anyhow::Result<PooledLoad> {
+        let table = &self.table;
+        let Some(live) = model.table(table).and_then(|entry| entry.live()) else {
+            wrong!(
+                "--index: the cluster has no live table {table}: make it first (forebay create {table} --mode live \
+                 --order ordered ...)"
+            );
+        };
+        let columns: Vec<&str> = of.key.columns().collect();
+        let value_column = match (&live.options.value, &columns[..]) {
+            (ValueKind::Row, _) => None,
+            (_, [only]) => Some((*only).to_owned()),
+            _ => wrong!(
+                "--index: the values of {table} are one column, and the key of {} has several: make it a table of rows \
+                 (--value row) with these columns",
+                of.table
+            ),
+        };
+        Ok(PooledLoad {
+            options: live.options.clone(),
+            request: LoadRequest {
+                table: table.clone(),
+                key: self.key.clone(),
+                value_column,
+                leaves_out: true,
+                ..of.clone()
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_a_table_and_a_key() {
+        let index = parse_index("by_city={city}/{id}").unwrap();
+        assert_eq!(index.table.as_str(), "by_city");
+        assert_eq!(index.key.columns().collect::<Vec<_>>(), ["city", "id"]);
+        assert!(parse_index("by_city").unwrap_err().contains("is no index"));
+        assert!(parse_index("no/name={id}").is_err());
+        assert!(parse_index("a={").is_err());
+    }
+}

@@ -1,0 +1,83 @@
+"""Secondary indexes of a live table of a cluster: they take in rows with it, by one plan."""
+
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from harness import wait_for
+from test_cluster_live_load import answered
+
+LIVE = ["--mode", "live", "--durability", "os"]
+COUNT = 40_000
+INDEX = ["--index", "by_city={city}/{id}"]
+
+
+def is_whole(made):
+    heard = made.heard()
+    tables = heard and heard["live"]["tables"]
+    return bool(tables) and all(
+        one["led"] == one["partitions"] and not one["joining"] for one in tables.values()
+    )
+
+
+def city(number):
+    # Most are in one city, and so in one part of the index.
+    return "oslo" if number % 10 else f"c{number % 700:03}"
+
+
+@pytest.fixture
+def made(cluster, tmp_path):
+    made = cluster(4, zones=1)
+    bounds = ["--order", "ordered", "--replicas", "1"]
+    rows = ["--value", "row", "--column", "city:text", "--column", "v:int64"]
+    made.store.run("create", "people", *LIVE, *bounds, "--boundary", "k020000", *rows)
+    made.store.run("create", "by_city", *LIVE, *bounds, "--boundary", "m")
+    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    ids = [f"k{number:06}" for number in range(COUNT)]
+    columns = {"id": ids, "city": list(map(city, range(COUNT))), "v": list(range(COUNT))}
+    made.source = tmp_path / "people.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), made.source)
+    return made
+
+
+def words(made, *more):
+    return [made.source, "--key", "{id}", *INDEX, *more]
+
+
+def test_an_index_takes_in_rows_with_its_table(made, tmp_path):
+    plan = ["--partition-bytes", "256K"]
+    told = made.store.json("plan", "insert", "people", *words(made, *plan))
+    tables = {piece["table"] for piece in told["partitions"]}
+    assert tables == {"people", "by_city"} and told["rows"] == COUNT
+    done = made.store.json("load", "people", *words(made, "--plan", "auto", *plan))
+    assert (done["table"], done["rows"]) == ("people", COUNT)
+    assert [(one["table"], one["rows"]) for one in done["indexes"]] == [("by_city", COUNT)]
+    counts = {name: table["partitions"] for name, table in made.heard()["live"]["tables"].items()}
+    assert counts["people"] > 2 and counts["by_city"] > 2, counts
+    ids = [f"k{number:06}" for number in range(COUNT)]
+    values = answered(made["n1"], ids, "people")
+    assert [json.loads(value)["v"] for value in values] == list(range(COUNT))
+    keys = [f"{city(number)}/k{number:06}" for number in range(COUNT)]
+    assert answered(made["n2"], keys, "by_city") == ids
+    with made["n1"].through_gateway() as client:
+        _, found = client.execute_command("KV.RANGE", "[by_city:c010/", "(by_city:c0100", "KEYS")
+    assert found == sorted(f"by_city:c010/k{n:06}" for n in range(COUNT) if city(n) == "c010")
+    # A plan that was written before is for both.
+    output = tmp_path / "plan.json"
+    made.store.run("plan", "insert", "people", *words(made, *plan), "--output", output)
+    assert json.loads(output.read_text())["wish"]["insert"]["with"] == ["by_city"]
+
+
+def test_what_no_index_can_take_is_refused(made):
+    refused = made.store.refuse
+    load = ["load", "people", made.source, "--key", "{id}"]
+    assert "no live table nosuch" in refused(*load, "--index", "nosuch={city}", code=2)
+    assert "is named twice" in refused(*load, "--index", "people={city}", code=2)
+    assert "is no index" in refused(*load, "--index", "by_city", code=2)
+    deltas = ["--as", "delta", *INDEX]
+    assert "update or insert" in refused(*load, *deltas, code=2)
+    several = ["load", "people", made.source, "--key", "{city}-{id}", *INDEX]
+    assert "has several" in refused(*several, code=2)
+    assert "with runs" in refused(*load, *INDEX, "--insert", "rows", code=2)
+    assert answered(made["n1"], ["k000001"], "people") == [None]
