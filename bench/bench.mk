@@ -61,6 +61,11 @@ bench-place: build ## The placement paper's workloads on a cluster: the layout i
 	@bench/setup cluster
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_place.py $(BENCH_ARGS)
 
+.PHONY: bench-cores
+bench-cores: build ## How pushes, reads and writes grow with the processors
+	@bench/setup cluster
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_cores.py $(BENCH_ARGS)
+
 .PHONY: bench-clean
 bench-clean: ## Removes the data sets and stores that the benchmarks keep under bench/data
 	rm -rf bench/data

@@ -33,9 +33,9 @@ def arguments(description: str, rounds: int = 3, more=None) -> argparse.Namespac
                         "bench-distributed: only these of s3, captures, table1, spark; "
                         "bench-cluster: only these of flip, bytes, forward, direct, moving, redis, scale; "
                         "bench-insert: only these of size, rows, empty, skew, nodes, replicas, latency, moving, simulated; "
-                        "bench-place: only these of throughput, latency, shift")
+                        "bench-place: only these of throughput, latency, shift; bench-cores: only these of push, get, set")
     parser.add_argument("--records", type=int, default=0, help="bench-live: so many upserts, and a tenth of it increments; "
-                        "bench-insert, bench-place: so many rows")
+                        "bench-insert, bench-place, bench-cores: so many rows")
     parser.add_argument("--fresh", action="store_true", help="bench-live, bench-distributed, bench-cluster, bench-insert, bench-place: measure again "
                         "what an earlier run of this commit has")
     parser.add_argument("--bytes", type=int, default=0, help="bench-insert: bytes of the partition that is moved")
@@ -142,7 +142,8 @@ def commit() -> str:
         capture_output=True,
         text=True,
     )
-    return head.stdout.strip() or "unknown"
+    # A copy of the files has no history.
+    return head.stdout.strip() or os.environ.get("BENCH_COMMIT", "unknown")
 
 
 def package_version(package: str) -> str:

@@ -12,7 +12,9 @@ use forebay_replica::{
 };
 use tracing::{info, warn};
 
+use crate::crew::Worked;
 use crate::group::{Asker, HostedGroup, ReadLeave, StateWork};
+use crate::loads::is_load;
 use crate::log_reader::LogPart;
 use crate::outside::StateError;
 
@@ -73,7 +75,7 @@ impl HostedGroup {
     }
 
     /// See [`StateKeeper::work`](crate::crew::StateKeeper::work).
-    pub(crate) fn do_work(self: &Arc<Self>) -> bool {
+    pub(crate) fn do_work(self: &Arc<Self>, is_apart: bool) -> Worked {
         loop {
             let next = self.work.lock().pop_front();
             let Some(next) = next else {
@@ -81,25 +83,30 @@ impl HostedGroup {
                 // Something may have come just before.
                 let is_more = !self.work.lock().is_empty();
                 if !is_more || self.is_lined_up.swap(true, Ordering::AcqRel) {
-                    return true;
+                    return Worked::All;
                 }
                 continue;
             };
             let left = match next {
                 _ if self.is_halted() => None,
-                StateWork::Apply(entries) => self.apply(entries),
-                StateWork::Install(persist) => self.install(persist),
+                StateWork::Apply(entries) => self.apply(entries, is_apart),
+                StateWork::Install(_) if !is_apart => Some((next, Worked::TakesLong)),
+                StateWork::Install(persist) => self.install(persist).map(no_room),
             };
-            if let Some(left) = left {
+            if let Some((left, why)) = left {
                 self.work.lock().push_front(left);
-                return false;
+                return why;
             }
         }
     }
 
-    /// Applies entries; returns those that there was no room for.
-    fn apply(self: &Arc<Self>, mut entries: VecDeque<Committed>) -> Option<StateWork> {
-        let mut last = None;
+    /// Applies entries; returns those that are left, and why.
+    fn apply(
+        self: &Arc<Self>,
+        mut entries: VecDeque<Committed>,
+        is_apart: bool,
+    ) -> Option<(StateWork, Worked)> {
+        let (mut last, mut why) = (None, Worked::NoRoom);
         while let Some(committed) = entries.pop_front() {
             if self.is_halted() {
                 return None;
@@ -108,6 +115,11 @@ impl HostedGroup {
             // A copy may have taken the place of what these were for.
             if index <= self.applied() {
                 continue;
+            }
+            if !is_apart && takes_long(&committed) {
+                entries.push_front(committed);
+                why = Worked::TakesLong;
+                break;
             }
             match self.state.apply(&committed) {
                 Ok(answers) => {
@@ -138,7 +150,7 @@ impl HostedGroup {
             self.tell(Event::Applied { index });
             self.read_early();
         }
-        (!entries.is_empty()).then_some(StateWork::Apply(entries))
+        (!entries.is_empty()).then_some((StateWork::Apply(entries), why))
     }
 
     /// What is tried again all the time is told of once.
@@ -245,6 +257,23 @@ impl HostedGroup {
             self.is_fetching.store(false, Ordering::Release);
             self.tell(Event::SnapshotFailed);
         }
+    }
+}
+
+fn no_room(left: StateWork) -> (StateWork, Worked) {
+    (left, Worked::NoRoom)
+}
+
+/// Whether an entry waits for the disk: memory is written to runs before the partition is changed
+/// as a whole.
+fn takes_long(committed: &Committed) -> bool {
+    match &committed.entry.content {
+        Content::Split(_) => true,
+        Content::Batch { proposals, .. } => {
+            let mut operations = proposals.iter().map(|proposal| &proposal.operations);
+            operations.any(|operations| is_load(operations))
+        }
+        Content::Nothing | Content::Changes(_) => false,
     }
 }
 

@@ -1,20 +1,36 @@
 //! A few threads that change states: each group's entries in their order, one thread at a time.
+//!
+//! Some steps wait for the disk for long: runs of a load that are added, a partition that is cut, a
+//! copy that is put in place. Each is done by a thread of its own, so that the few go on with the
+//! entries of other groups.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_io::Clock;
+use forebay_io::{Clock, start_thread};
 use parking_lot::{Condvar, Mutex};
+use tracing::warn;
 
 /// Between two tries of what had no room.
 const RETRY: Duration = Duration::from_millis(50);
 
 /// Whose state is changed.
 pub(crate) trait StateKeeper: Debug + Send + Sync {
-    /// Does what waits. False: there was no room, and it is to be tried again soon.
-    fn work(self: Arc<Self>) -> bool;
+    /// Does what waits, if need be on a thread of its own (`is_apart`).
+    fn work(self: Arc<Self>, is_apart: bool) -> Worked;
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Worked {
+    All,
+    /// It is to be tried again soon.
+    NoRoom,
+    /// What comes next wants a thread of its own.
+    TakesLong,
 }
 
 #[derive(Debug)]
@@ -22,6 +38,7 @@ pub(crate) struct Crew {
     clock: Arc<dyn Clock>,
     due: Mutex<Due>,
     came: Condvar,
+    apart: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +57,7 @@ impl Crew {
             clock,
             due: Mutex::default(),
             came: Condvar::new(),
+            apart: Mutex::default(),
         }
     }
 
@@ -72,12 +90,39 @@ impl Crew {
     }
 
     /// What one of its threads does.
-    pub fn run(&self) {
+    pub fn run(self: &Arc<Self>) {
         while let Some(group) = self.take() {
-            if !Arc::clone(&group).work() {
-                self.try_later(group);
+            self.see_to(group, false);
+        }
+    }
+
+    fn see_to(self: &Arc<Self>, group: Arc<dyn StateKeeper>, is_apart: bool) {
+        match Arc::clone(&group).work(is_apart) {
+            Worked::All => (),
+            Worked::NoRoom => self.try_later(group),
+            Worked::TakesLong => self.set_apart(group),
+        }
+    }
+
+    /// Where no thread can be started, it is done here.
+    fn set_apart(self: &Arc<Self>, group: Arc<dyn StateKeeper>) {
+        let (crew, its) = (Arc::clone(self), Arc::clone(&group));
+        match start_thread("forebay-change", move || crew.see_to(its, true)) {
+            Ok(thread) => {
+                let mut apart = self.apart.lock();
+                apart.retain(|thread| !thread.is_finished());
+                apart.push(thread);
+            }
+            Err(error) => {
+                warn!(%error, "no thread for what takes long: others wait for it");
+                self.see_to(group, true);
             }
         }
+    }
+
+    /// The threads that were started for single steps.
+    pub fn take_apart(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut *self.apart.lock())
     }
 
     fn take(&self) -> Option<Arc<dyn StateKeeper>> {
@@ -120,9 +165,9 @@ impl Crew {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use std::sync::mpsc::{Sender, channel};
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
-    use forebay_io::{SystemClock, start_thread};
+    use forebay_io::SystemClock;
 
     use super::*;
 
@@ -135,14 +180,61 @@ mod tests {
     }
 
     impl StateKeeper for Short {
-        fn work(self: Arc<Self>) -> bool {
+        fn work(self: Arc<Self>, _: bool) -> Worked {
             self.tries.fetch_add(1, Ordering::SeqCst);
-            let has_room = self.has_room.load(Ordering::SeqCst);
-            if has_room {
-                self.done.send(()).unwrap();
+            if !self.has_room.load(Ordering::SeqCst) {
+                return Worked::NoRoom;
             }
-            has_room
+            self.done.send(()).unwrap();
+            Worked::All
         }
+    }
+
+    /// Waits until it is told to go on.
+    #[derive(Debug)]
+    struct Long {
+        goes_on: Mutex<Receiver<()>>,
+        done: Sender<()>,
+    }
+
+    impl StateKeeper for Long {
+        fn work(self: Arc<Self>, is_apart: bool) -> Worked {
+            if !is_apart {
+                return Worked::TakesLong;
+            }
+            self.goes_on.lock().recv().unwrap();
+            self.done.send(()).unwrap();
+            Worked::All
+        }
+    }
+
+    #[test]
+    fn what_takes_long_holds_up_no_others() {
+        let crew = Arc::new(Crew::new(Arc::new(SystemClock)));
+        let runs = {
+            let crew = Arc::clone(&crew);
+            start_thread("crew", move || crew.run()).unwrap()
+        };
+        let ((done, is_done), (go, goes_on)) = (channel(), channel());
+        let (long_done, is_long_done) = channel();
+        crew.line_up(Arc::new(Long {
+            goes_on: Mutex::new(goes_on),
+            done: long_done,
+        }));
+        crew.line_up(Arc::new(Short {
+            has_room: Arc::new(AtomicBool::new(true)),
+            tries: Arc::default(),
+            done,
+        }));
+        // The long one cannot have ended.
+        is_done.recv().unwrap();
+        go.send(()).unwrap();
+        is_long_done.recv().unwrap();
+        crew.close();
+        runs.join().unwrap();
+        let apart = crew.take_apart();
+        assert_eq!(apart.len(), 1);
+        apart.into_iter().for_each(|thread| thread.join().unwrap());
     }
 
     #[test]

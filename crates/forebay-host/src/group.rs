@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tracing::{error, warn};
 
 use crate::core::HostCore;
-use crate::crew::StateKeeper;
+use crate::crew::{StateKeeper, Worked};
 use crate::lease::{Lease, LeaseWord};
 use crate::log_writer::{LogUser, TableLog};
 use crate::outside::{GroupState, NodeKey};
@@ -429,8 +429,8 @@ impl LogUser for HostedGroup {
 }
 
 impl StateKeeper for HostedGroup {
-    fn work(self: Arc<Self>) -> bool {
-        self.do_work()
+    fn work(self: Arc<Self>, is_apart: bool) -> Worked {
+        self.do_work(is_apart)
     }
 }
 

@@ -330,7 +330,9 @@ impl ReplicaHost {
         self.shared.core.outbox.close();
         self.shared.core.crew.close();
         self.shared.core.reader.close();
-        for thread in std::mem::take(&mut *self.threads.lock()) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        let apart = self.shared.core.crew.take_apart();
+        for thread in threads.into_iter().chain(apart) {
             if thread.join().is_err() {
                 warn!("a thread of the replicas ended by a panic");
             }

@@ -28,6 +28,11 @@ pub fn load_proposal(load: u64) -> Bytes {
     proposal.freeze()
 }
 
+/// Whether a proposal adds a load.
+pub(crate) fn is_load(operations: &[u8]) -> bool {
+    operations.first() == Some(&KIND)
+}
+
 /// The load that a proposal adds; `None`: it is one of another kind.
 pub(crate) fn load_of(operations: &[u8]) -> Option<Result<u64, StateError>> {
     let (kind, rest) = operations.split_first()?;

@@ -12,6 +12,7 @@
 mod applying;
 #[cfg(test)]
 mod applying_tests;
+mod behind;
 mod certificate_end;
 mod client;
 mod cluster;

@@ -11,6 +11,7 @@ use forebay_io::{Listener, Net, start_thread};
 use thiserror::Error;
 use tracing::{error, info, warn};
 
+use crate::behind::WorkBehind;
 use crate::config::ServerConfig;
 use crate::descriptors::Descriptors;
 use crate::http::HttpServer;
@@ -205,6 +206,7 @@ impl Handle {
     fn follow(&mut self, has_live: bool) -> Result<(), StartError> {
         let following = Arc::clone(&self.shared);
         self.spawn("forebay-live".to_owned(), move || {
+            let mut behind = WorkBehind::default();
             while !following.is_stopping() {
                 following.store.clock().sleep(LOOK);
                 if has_live {
@@ -212,6 +214,7 @@ impl Handle {
                 }
                 following.share_descriptors();
                 following.look_at_classes();
+                behind.look(&following);
             }
         })?;
         let taking = Arc::clone(&self.shared);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use forebay_io::give_way;
 use forebay_run::scan::{Direction, ScanRange};
 use parking_lot::MutexGuard;
 
@@ -88,7 +89,7 @@ impl LiveShared {
 
     /// Merges all runs of a partition where most of their files is what other partitions have.
     pub fn part_from_others(&self, id: PartitionId) -> Result<(), LiveError> {
-        let compacting = self.compacting.lock();
+        let compacting = self.hold_merges();
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
         let view = Arc::clone(&self.parts.at(place).lock().view);
         let runs = view.runs.iter();
@@ -124,7 +125,7 @@ impl LiveShared {
 
     /// The same of what is in runs already.
     pub fn merge_all(&self) -> Result<(), LiveError> {
-        let compacting = self.compacting.lock();
+        let compacting = self.hold_merges();
         let partitions = self.structure.lock().partitions.clone();
         for LivePartition { id, runs, .. } in partitions {
             let level = runs.iter().map(|run| run.level).max().unwrap_or(0);
@@ -238,8 +239,25 @@ impl LiveShared {
         Ok(())
     }
 
-    /// Holds a merge to its bandwidth, and ends it when the table is being closed.
+    /// For who is waited for: a merge that is under way hurries meanwhile.
+    pub fn hold_merges(&self) -> MutexGuard<'_, ()> {
+        self.counts.merges_awaited.fetch_add(1, Ordering::Relaxed);
+        let held = self.compacting.lock();
+        self.counts.merges_awaited.fetch_sub(1, Ordering::Relaxed);
+        held
+    }
+
+    fn merges_hurry(&self) -> bool {
+        let is_awaited = self.counts.merges_awaited.load(Ordering::Relaxed) > 0;
+        is_awaited || self.budget().merge_turns().are_awaited() || self.is_behind_with_merges()
+    }
+
+    /// Holds a merge to its bandwidth and behind others, and ends it when the table is being
+    /// closed.
     fn pace_merge(&self, bytes: u64) -> Result<(), LiveError> {
+        if !self.merges_hurry() {
+            give_way();
+        }
         let mut wait = self.merge_throttle.wait_for(bytes);
         loop {
             if self.progress.lock().closing {

@@ -169,7 +169,7 @@ impl LiveShared {
         room.map_err(|problem| self.not_taken_in(copy.range.id, &problem))?;
         let runs = self.open_adopted(&copy.range, &copy.runs)?;
         self.flush()?;
-        let _no_merges = self.compacting.lock();
+        let _no_merges = self.hold_merges();
         let paused = Pause::new(self, vec![place]);
         paused.flush()?;
         // Entries may have been applied since.

@@ -23,7 +23,7 @@ impl LiveShared {
         let _one_at_a_time = self.ingesting.lock();
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
         self.flush()?;
-        let _no_merges = self.compacting.lock();
+        let _no_merges = self.hold_merges();
         let paused = Pause::new(self, vec![place]);
         paused.flush()?;
         self.closing(self.give_up(id, place))

@@ -69,6 +69,11 @@ impl LiveShared {
         pause
     }
 
+    /// Whether writers are slowed down by what merges have not done yet.
+    pub fn is_behind_with_merges(&self) -> bool {
+        self.run_pressure() > 0.0
+    }
+
     /// Merges keep less than `factor` runs a level. They are behind when a partition has several
     /// times as many as four levels have.
     fn run_pressure(&self) -> f64 {

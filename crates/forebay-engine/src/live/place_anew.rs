@@ -24,7 +24,7 @@ impl LiveShared {
         let _one_at_a_time = self.ingesting.lock();
         let slot = self.slot_of(id)?;
         self.flush()?;
-        let _no_merges = self.compacting.lock();
+        let _no_merges = self.hold_merges();
         let paused = Pause::new(self, vec![slot]);
         paused.flush()?;
         self.closing(self.put_place(slot, id, place))

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
-use forebay_io::{Clock, Disk, Lock, Throttle};
+use forebay_io::{Clock, Disk, Lock, Throttle, give_way};
 use forebay_run::verify::read_back;
 use parking_lot::{Condvar, Mutex};
 use tracing::error;
@@ -159,6 +159,8 @@ pub(crate) struct Counts {
     pub flushed_bytes: AtomicU64,
     pub merged_bytes: AtomicU64,
     pub merges: AtomicU64,
+    /// How many wait for merges to end.
+    pub merges_awaited: AtomicUsize,
     pub delayed_us: AtomicU64,
     /// Pauses that writers are to take.
     pub owed_ns: AtomicU64,
@@ -228,7 +230,7 @@ impl LiveShared {
         &self,
         advance: &mut dyn FnMut(u64),
     ) -> Result<(usize, Vec<LiveError>), LiveError> {
-        let _no_merges = self.compacting.lock();
+        let _no_merges = self.hold_merges();
         let manifest = self.structure.lock().clone();
         let (mut runs, mut problems) = (HashSet::new(), Vec::new());
         for partition in &manifest.partitions {
@@ -281,7 +283,7 @@ impl LiveShared {
     /// See [`LiveTable::check_run`](crate::live::LiveTable::check_run).
     pub fn check_run(&self, id: &RunId) -> Result<(), LiveError> {
         let path = self.files.run(id);
-        let read = read_back(&**self.disk(), &path, self.shape.order, &mut |_| ());
+        let read = read_back(&**self.disk(), &path, self.shape.order, &mut |_| give_way());
         read.map(drop)
             .map_err(|source| self.shape.run_error(source))
     }

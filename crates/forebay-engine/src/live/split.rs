@@ -118,7 +118,7 @@ impl LiveShared {
         // Before anything is written for it.
         self.halves_of(&self.structure.lock(), cut)?;
         self.flush()?;
-        let _no_merges = self.compacting.lock();
+        let _no_merges = self.hold_merges();
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
         let paused = Pause::new(self, vec![place]);
         paused.flush()?;

@@ -1,5 +1,6 @@
 //! Turns at work that takes memory and processor time: so many at once, of all tables of a budget.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -12,6 +13,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Turns {
     free: Mutex<usize>,
     freed: Condvar,
+    waiting: AtomicUsize,
 }
 
 /// A turn that somebody has, until it is dropped.
@@ -24,6 +26,7 @@ impl Turns {
         Self {
             free: Mutex::new(most),
             freed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
         }
     }
 
@@ -31,13 +34,20 @@ impl Turns {
     pub fn take(&self, makes_sense: impl Fn() -> bool) -> Option<Turn<'_>> {
         let mut free = self.free.lock();
         while *free == 0 {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
             self.freed.wait_for(&mut free, LOOK);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
             if !makes_sense() {
                 return None;
             }
         }
         *free -= 1;
         Some(Turn(self))
+    }
+
+    /// Whether somebody waits for one.
+    pub fn are_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -50,8 +60,6 @@ impl Drop for Turn<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use forebay_io::{Clock, SystemClock};
 
     use super::*;

@@ -9,6 +9,7 @@ use forebay_engine::{
     Install, Manifest, Pinned, Proof, ReadError, RunId, Store, StoreError, Table, TableName,
     VersionFile,
 };
+use forebay_io::give_way;
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tracing::{info, warn};
@@ -401,6 +402,7 @@ impl Bringer {
         let page_bytes = bytes / manifest.pages().max(1);
         let mut unpaid = 0;
         move |pages| {
+            give_way();
             unpaid += pages * page_bytes;
             if unpaid >= READ_BYTES {
                 self.shared.throttle.take_here(std::mem::take(&mut unpaid));

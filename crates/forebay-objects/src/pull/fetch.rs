@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_engine::VersionFile;
-use forebay_io::{Clock, Disk, LogFile, replace_file, within};
+use forebay_io::{Clock, Disk, LogFile, give_way, replace_file, within};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,8 @@ use super::throttle::PullThrottle;
 
 pub const RANGE_BYTES: u64 = 4 << 20;
 const RANGES_AT_ONCE: usize = 4;
+/// What is read or written of a range before others are given way.
+pub const PIECE_BYTES: usize = 128 << 10;
 /// How long an origin has for a range while there is another one to ask.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two notes of what has come.
@@ -90,8 +92,7 @@ impl VersionFetcher<'_> {
             while let Some(came) = ranges.next().await {
                 let (index, sender, bytes) = came?;
                 senders.insert(sender);
-                out.write_all_at(&bytes, index * RANGE_BYTES)
-                    .map_err(on_disk)?;
+                write_range(&*out, &bytes, index * RANGE_BYTES).map_err(on_disk)?;
                 note.have.insert(index);
                 unnoted += 1;
                 if unnoted == RANGES_A_NOTE {
@@ -183,6 +184,14 @@ impl VersionFetcher<'_> {
         let bytes = serde_json::to_vec(note).map_err(io::Error::other)?;
         replace_file(self.disk, path, &bytes)
     }
+}
+
+fn write_range(out: &dyn LogFile, bytes: &[u8], offset: u64) -> io::Result<()> {
+    for (number, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+        out.write_all_at(piece, offset + (number * PIECE_BYTES) as u64)?;
+        give_way();
+    }
+    Ok(())
 }
 
 /// Empty where there is none that fits.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_engine::VersionFile;
-use forebay_io::Disk;
+use forebay_io::{Disk, give_way};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -16,6 +16,7 @@ use crate::address::Address;
 use crate::backend::Patience;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
+use crate::pull::fetch::PIECE_BYTES;
 
 /// A place that has files of a store, by their names in it (`tables/T/runs/ID.run`). What comes
 /// from it is verified by whoever asked, so that it need not be trusted.
@@ -94,7 +95,10 @@ impl Origin for DirectoryOrigin {
         let read = tokio::task::spawn_blocking(move || {
             let file = disk.open(&path)?;
             let mut bytes = vec![0; (range.end - range.start) as usize];
-            file.read_exact_at(&mut bytes, range.start)?;
+            for (number, piece) in bytes.chunks_mut(PIECE_BYTES).enumerate() {
+                file.read_exact_at(piece, range.start + (number * PIECE_BYTES) as u64)?;
+                give_way();
+            }
             Ok(Bytes::from(bytes))
         });
         async { read.await.map_err(io::Error::other)? }.boxed()

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use forebay_engine::live::{LiveTable, PartitionContent};
 use forebay_engine::{Bounds, NewRun, PartitionId};
 use forebay_host::Carrier;
-use forebay_io::Disk;
+use forebay_io::{Disk, give_way};
 use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, PeerId, Place};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-use super::copy_wire::{CopyOffer, CopyQuestion, MOST_PART_BYTES, OfferedFile, part_of};
+use super::copy_wire::{CopyOffer, CopyQuestion, OfferedFile, PART_BYTES, part_of};
 use super::roster::SharedRoster;
 use crate::ids::HostPort;
 use crate::link::Peers;
@@ -181,7 +181,7 @@ impl Bringing<'_> {
             if self.by.is_over.load(Ordering::Relaxed) {
                 return Err(io::Error::other("its replica has ended"));
             }
-            let bytes = MOST_PART_BYTES.min(file.len_bytes - offset);
+            let bytes = PART_BYTES.min(file.len_bytes - offset);
             self.runtime.block_on(parts.throttle.take(bytes));
             let question = CopyQuestion::Read {
                 copy,
@@ -192,6 +192,7 @@ impl Bringing<'_> {
             let part = part_of(self.ask(&question, ANSWER)?, bytes)?;
             writer.write_all(&part)?;
             writer.write_back();
+            give_way();
             offset += bytes;
         }
         writer.sync()

@@ -10,8 +10,10 @@ use forebay_replica::{GroupId, PeerId};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The most that is asked for at once.
+/// The most that may be asked for at once;
 pub const MOST_PART_BYTES: u64 = 1 << 20;
+/// and what is: little enough that commands do not wait for it long.
+pub const PART_BYTES: u64 = 256 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use forebay_engine::live::{StagedLoad, StagedRun};
 use forebay_engine::{NewRun, VersionFile};
 use forebay_host::LoadedRuns as _;
-use forebay_io::{Clock, Disk, start_thread};
+use forebay_io::{Clock, Disk, give_way, start_behind};
 use forebay_run::verify::read_back;
 use parking_lot::Mutex;
 use tracing::{info, warn};
@@ -58,7 +58,7 @@ impl LoadBringer {
             news: Box::new(news),
             staged: None,
         };
-        let thread = start_thread("forebay-loads", move || bringing.run(&is_stopped))?;
+        let thread = start_behind("forebay-loads", move || bringing.run(&is_stopped))?;
         Ok(Self {
             stop: Mutex::new(Some(stop)),
             thread: Mutex::new(Some(thread)),
@@ -218,7 +218,7 @@ impl BringingLoads {
         let order = self.commons.tables.load();
         let order = order.get(&of.table).map(|table| table.options().order);
         let order = order.ok_or("the table is not open here")?;
-        let read = read_back(&*self.disk, &new.path, order, &mut |_| ());
+        let read = read_back(&*self.disk, &new.path, order, &mut |_| give_way());
         let read = read.map_err(|error| error.to_string())?;
         match *read.summary() == run.summary {
             true => Ok(()),

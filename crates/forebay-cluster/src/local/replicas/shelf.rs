@@ -9,7 +9,7 @@ use bytes::Bytes;
 use forebay_engine::RunId;
 use forebay_engine::live::PartitionCopy;
 use forebay_host::PartitionState;
-use forebay_io::{Clock, Disk, Random, ReadFile};
+use forebay_io::{Clock, Disk, Random, ReadFile, give_way};
 use forebay_objects::{PullActive, PullThrottle};
 use forebay_replica::GroupId;
 use parking_lot::Mutex;
@@ -140,7 +140,9 @@ impl CopyShelf {
             return Err(error);
         }
         self.throttle.take_here(bytes);
-        Ok(summed(&part))
+        let part = summed(&part);
+        give_way();
+        Ok(part)
     }
 
     /// Reads a run of a copy back, which somebody could not read who brought it.

@@ -1,0 +1,183 @@
+//! Work that nobody waits for, in short pieces, where a process may use only a part of the
+//! processors.
+//!
+//! A quota (`cpu.max` of a control group, which containers have) is used up by whoever works first,
+//! whatever its priority; then all threads of the process stand still until the system's next
+//! period. So a merge that takes 20 ms of a processor at once holds up every command that comes
+//! meanwhile, even where the process uses half of what it may on the whole. Work behind others
+//! calls [`give_way`] often, which does nothing until [`limit_behind`] says what each thread may
+//! use.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A thread pauses when it has worked for so long.
+const PIECE: Duration = Duration::from_micros(250);
+/// It is looked at what a thread has used at most so often.
+const LEAST: Duration = Duration::from_micros(100);
+/// No pause is longer.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+const NO_LIMIT: u64 = u64::MAX;
+
+/// Millionths of a processor.
+static SHARE: AtomicU64 = AtomicU64::new(NO_LIMIT);
+
+thread_local! {
+    static LAST: Cell<Option<Looked>> = const { Cell::new(None) };
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Looked {
+    at: Instant,
+    /// What the thread had used when it paused last.
+    used: Duration,
+}
+
+/// What each thread of this process that gives way may use of a processor; `None`: all there is,
+/// as from the start.
+pub fn limit_behind(processors: Option<f64>) {
+    let share = processors.map_or(NO_LIMIT, |part| (part * 1e6).max(1.0) as u64);
+    SHARE.store(share, Ordering::Relaxed);
+}
+
+/// Pauses where this thread has used more than its part since it was here last. To be called every
+/// 100 microseconds of work or so, without locks that others wait for.
+pub fn give_way() {
+    let share = SHARE.load(Ordering::Relaxed);
+    if share == NO_LIMIT {
+        return;
+    }
+    let now = Instant::now();
+    let Some(last) = LAST.get() else {
+        let used = thread_time();
+        LAST.set(Some(Looked { at: now, used }));
+        return;
+    };
+    if now.duration_since(last.at) < LEAST {
+        return;
+    }
+    let used = thread_time();
+    let pause = pause_after(used.saturating_sub(last.used), share as f64 / 1e6);
+    if pause.is_zero() {
+        LAST.set(Some(Looked { at: now, ..last }));
+        return;
+    }
+    std::thread::sleep(pause);
+    let at = Instant::now();
+    LAST.set(Some(Looked { at, used }));
+}
+
+fn pause_after(used: Duration, share: f64) -> Duration {
+    match used < PIECE || share >= 1.0 {
+        true => Duration::ZERO,
+        false => used.mul_f64(1.0 / share - 1.0).min(LONGEST_PAUSE),
+    }
+}
+
+fn thread_time() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
+}
+
+/// How many processors' time this process may use by the quotas of its control groups; `None`:
+/// there is no quota.
+pub fn processor_quota() -> Option<f64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    quota_of(&groups, &|path| std::fs::read_to_string(path).ok())
+}
+
+/// By the text of `/proc/self/cgroup`: the least of its groups and of those above them.
+fn quota_of(groups: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<f64> {
+    let quotas = groups.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let path = Path::new(path.trim_start_matches('/'));
+        // A container may see its own group as the root, whatever it is called outside.
+        let quotas = path.ancestors().filter_map(|group| match controllers {
+            "" => quota_2(&read(&Path::new("/sys/fs/cgroup").join(group).join("cpu.max"))?),
+            of if of.split(',').any(|one| one == "cpu") => {
+                let group = Path::new("/sys/fs/cgroup/cpu").join(group);
+                quota_1(
+                    &read(&group.join("cpu.cfs_quota_us"))?,
+                    &read(&group.join("cpu.cfs_period_us"))?,
+                )
+            }
+            _ => None,
+        });
+        quotas.reduce(f64::min)
+    });
+    quotas.reduce(f64::min)
+}
+
+/// Of version 2: `max 100000` or `25000 100000`.
+fn quota_2(text: &str) -> Option<f64> {
+    let mut words = text.split_whitespace();
+    quota_1(words.next()?, words.next()?)
+}
+
+/// Of version 1, where -1 is none.
+fn quota_1(quota_us: &str, period_us: &str) -> Option<f64> {
+    let quota_us: f64 = quota_us.trim().parse().ok()?;
+    let period_us: f64 = period_us.trim().parse().ok()?;
+    (quota_us > 0.0 && period_us > 0.0).then(|| quota_us / period_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_is_paid_for_with_a_pause() {
+        let piece = Duration::from_millis(1);
+        assert_eq!(pause_after(PIECE / 2, 0.1), Duration::ZERO);
+        assert_eq!(pause_after(piece, 1.5), Duration::ZERO);
+        assert_eq!(pause_after(piece, 0.25), Duration::from_millis(3));
+        assert_eq!(pause_after(piece, 0.001), LONGEST_PAUSE);
+    }
+
+    #[test]
+    fn a_thread_uses_no_more_than_its_share() {
+        limit_behind(Some(0.2));
+        let (begun, used) = (Instant::now(), thread_time());
+        while thread_time() - used < Duration::from_millis(20) {
+            give_way();
+        }
+        // It uses what it does before its first look.
+        let took = begun.elapsed();
+        limit_behind(None);
+        assert!(took > Duration::from_millis(60), "{took:?}");
+        let begun = thread_time();
+        (0..1000).for_each(|_| give_way());
+        assert!(thread_time() - begun < Duration::from_secs(1));
+    }
+
+    #[test]
+    fn the_least_quota_of_the_groups_counts() {
+        let of = |groups: &str, files: &[(&str, &str)]| {
+            quota_of(groups, &|path| {
+                let file = files.iter().find(|(name, _)| Path::new(name) == path);
+                file.map(|(_, text)| (*text).to_owned())
+            })
+        };
+        let root = "/sys/fs/cgroup/cpu.max";
+        let above = "/sys/fs/cgroup/a/cpu.max";
+        let own = "/sys/fs/cgroup/a/b/cpu.max";
+        assert_eq!(of("0::/a/b\n", &[(own, "max 100000\n")]), None);
+        let both = [(above, "50000 100000\n"), (own, "150000 100000\n")];
+        assert_eq!(of("0::/a/b\n", &both), Some(0.5));
+        assert_eq!(of("0::/out/side\n", &[(root, "25000 10000\n")]), Some(2.5));
+        let first = [
+            ("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "2500\n"),
+            ("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "10000\n"),
+            ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
+            ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+        ];
+        let groups = "5:memory:/c\n4:cpu,cpuacct:/c\n0::/\n";
+        assert_eq!(of(groups, &first), Some(0.25));
+        assert_eq!(of("4:cpu:/c\n", &[(own, "5 10")]), None);
+        assert_eq!(of("nonsense\n\n", &[]), None);
+    }
+}
