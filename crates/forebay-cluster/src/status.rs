@@ -399,7 +399,10 @@ pub fn shown_wish(wish: &Wish, model: &Model) -> String {
         Wish::Even => "even out what nodes hold".to_owned(),
         Wish::Insert { table, with } => {
             let with = with.iter().map(|index| format!(", {index}"));
-            format!("make {table}{} ready for a bulk insert", with.collect::<String>())
+            format!(
+                "make {table}{} ready for a bulk insert",
+                with.collect::<String>()
+            )
         }
         Wish::Place { table } => format!("place {table} by the load on it"),
         Wish::Replicas { table, count: 1 } => format!("1 replica of {table}"),

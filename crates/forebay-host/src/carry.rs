@@ -75,7 +75,7 @@ impl HostedGroup {
     }
 
     /// See [`StateKeeper::work`](crate::crew::StateKeeper::work).
-    pub(crate) fn do_work(self: &Arc<Self>, is_apart: bool) -> Worked {
+    pub(crate) fn do_work(self: &Arc<Self>, may_take_long: bool) -> Worked {
         loop {
             let next = self.work.lock().pop_front();
             let Some(next) = next else {
@@ -89,8 +89,8 @@ impl HostedGroup {
             };
             let left = match next {
                 _ if self.is_halted() => None,
-                StateWork::Apply(entries) => self.apply(entries, is_apart),
-                StateWork::Install(_) if !is_apart => Some((next, Worked::TakesLong)),
+                StateWork::Apply(entries) => self.apply(entries, may_take_long),
+                StateWork::Install(_) if !may_take_long => Some((next, Worked::TakesLong)),
                 StateWork::Install(persist) => self.install(persist).map(no_room),
             };
             if let Some((left, why)) = left {
@@ -104,7 +104,7 @@ impl HostedGroup {
     fn apply(
         self: &Arc<Self>,
         mut entries: VecDeque<Committed>,
-        is_apart: bool,
+        may_take_long: bool,
     ) -> Option<(StateWork, Worked)> {
         let (mut last, mut why) = (None, Worked::NoRoom);
         while let Some(committed) = entries.pop_front() {
@@ -116,7 +116,7 @@ impl HostedGroup {
             if index <= self.applied() {
                 continue;
             }
-            if !is_apart && takes_long(&committed) {
+            if !may_take_long && takes_long(&committed) {
                 entries.push_front(committed);
                 why = Worked::TakesLong;
                 break;

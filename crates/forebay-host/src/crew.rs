@@ -1,26 +1,24 @@
 //! A few threads that change states: each group's entries in their order, one thread at a time.
 //!
 //! Some steps wait for the disk for long: runs of a load that are added, a partition that is cut, a
-//! copy that is put in place. Each is done by a thread of its own, so that the few go on with the
+//! copy that is put in place. Threads of their own do these, so that the others go on with the
 //! entries of other groups.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_io::{Clock, start_thread};
+use forebay_io::Clock;
 use parking_lot::{Condvar, Mutex};
-use tracing::warn;
 
 /// Between two tries of what had no room.
 const RETRY: Duration = Duration::from_millis(50);
 
 /// Whose state is changed.
 pub(crate) trait StateKeeper: Debug + Send + Sync {
-    /// Does what waits, if need be on a thread of its own (`is_apart`).
-    fn work(self: Arc<Self>, is_apart: bool) -> Worked;
+    /// Does what waits; what takes long only where that is said.
+    fn work(self: Arc<Self>, may_take_long: bool) -> Worked;
 }
 
 /// What came of it.
@@ -29,7 +27,7 @@ pub(crate) enum Worked {
     All,
     /// It is to be tried again soon.
     NoRoom,
-    /// What comes next wants a thread of its own.
+    /// What comes next is for those who may take long.
     TakesLong,
 }
 
@@ -38,12 +36,14 @@ pub(crate) struct Crew {
     clock: Arc<dyn Clock>,
     due: Mutex<Due>,
     came: Condvar,
-    apart: Mutex<Vec<JoinHandle<()>>>,
+    long_came: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Due {
     groups: VecDeque<Arc<dyn StateKeeper>>,
+    /// Of which the next step takes long.
+    long: VecDeque<Arc<dyn StateKeeper>>,
     /// What had no room, and waits for the next try.
     short: Vec<Arc<dyn StateKeeper>>,
     /// A thread sleeps until that is due. The others go on with what has room.
@@ -57,7 +57,7 @@ impl Crew {
             clock,
             due: Mutex::default(),
             came: Condvar::new(),
-            apart: Mutex::default(),
+            long_came: Condvar::new(),
         }
     }
 
@@ -77,10 +77,12 @@ impl Crew {
         due.is_closed = true;
         let left = (
             std::mem::take(&mut due.groups),
+            std::mem::take(&mut due.long),
             std::mem::take(&mut due.short),
         );
         drop(due);
         self.came.notify_all();
+        self.long_came.notify_all();
         // Without the lock: the last of them closes its log, whose thread may line up others.
         drop(left);
     }
@@ -90,51 +92,48 @@ impl Crew {
     }
 
     /// What one of its threads does.
-    pub fn run(self: &Arc<Self>) {
-        while let Some(group) = self.take() {
+    pub fn run(&self) {
+        while let Some(group) = self.take(|due| &mut due.groups, &self.came) {
             self.see_to(group, false);
         }
     }
 
-    fn see_to(self: &Arc<Self>, group: Arc<dyn StateKeeper>, is_apart: bool) {
-        match Arc::clone(&group).work(is_apart) {
+    /// What one of its threads does that are for steps which take long.
+    pub fn run_long(&self) {
+        while let Some(group) = self.take(|due| &mut due.long, &self.long_came) {
+            self.see_to(group, true);
+        }
+    }
+
+    fn see_to(&self, group: Arc<dyn StateKeeper>, may_take_long: bool) {
+        match Arc::clone(&group).work(may_take_long) {
             Worked::All => (),
             Worked::NoRoom => self.try_later(group),
-            Worked::TakesLong => self.set_apart(group),
-        }
-    }
-
-    /// Where no thread can be started, it is done here.
-    fn set_apart(self: &Arc<Self>, group: Arc<dyn StateKeeper>) {
-        let (crew, its) = (Arc::clone(self), Arc::clone(&group));
-        match start_thread("forebay-change", move || crew.see_to(its, true)) {
-            Ok(thread) => {
-                let mut apart = self.apart.lock();
-                apart.retain(|thread| !thread.is_finished());
-                apart.push(thread);
-            }
-            Err(error) => {
-                warn!(%error, "no thread for what takes long: others wait for it");
-                self.see_to(group, true);
+            Worked::TakesLong => {
+                let mut due = self.due.lock();
+                if !due.is_closed {
+                    due.long.push_back(group);
+                    drop(due);
+                    self.long_came.notify_one();
+                }
             }
         }
     }
 
-    /// The threads that were started for single steps.
-    pub fn take_apart(&self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut *self.apart.lock())
-    }
-
-    fn take(&self) -> Option<Arc<dyn StateKeeper>> {
+    fn take(
+        &self,
+        line: impl Fn(&mut Due) -> &mut VecDeque<Arc<dyn StateKeeper>>,
+        came: &Condvar,
+    ) -> Option<Arc<dyn StateKeeper>> {
         let mut due = self.due.lock();
         loop {
             if due.is_closed {
                 return None;
             }
-            if let Some(group) = due.groups.pop_front() {
+            if let Some(group) = line(&mut due).pop_front() {
                 return Some(group);
             }
-            self.came.wait(&mut due);
+            came.wait(&mut due);
         }
     }
 
@@ -167,7 +166,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    use forebay_io::SystemClock;
+    use forebay_io::{SystemClock, start_thread};
 
     use super::*;
 
@@ -198,8 +197,8 @@ mod tests {
     }
 
     impl StateKeeper for Long {
-        fn work(self: Arc<Self>, is_apart: bool) -> Worked {
-            if !is_apart {
+        fn work(self: Arc<Self>, may_take_long: bool) -> Worked {
+            if !may_take_long {
                 return Worked::TakesLong;
             }
             self.goes_on.lock().recv().unwrap();
@@ -211,10 +210,10 @@ mod tests {
     #[test]
     fn what_takes_long_holds_up_no_others() {
         let crew = Arc::new(Crew::new(Arc::new(SystemClock)));
-        let runs = {
+        let runs = [Crew::run, Crew::run_long].map(|run| {
             let crew = Arc::clone(&crew);
-            start_thread("crew", move || crew.run()).unwrap()
-        };
+            start_thread("crew", move || run(&crew)).unwrap()
+        });
         let ((done, is_done), (go, goes_on)) = (channel(), channel());
         let (long_done, is_long_done) = channel();
         crew.line_up(Arc::new(Long {
@@ -231,10 +230,7 @@ mod tests {
         go.send(()).unwrap();
         is_long_done.recv().unwrap();
         crew.close();
-        runs.join().unwrap();
-        let apart = crew.take_apart();
-        assert_eq!(apart.len(), 1);
-        apart.into_iter().for_each(|thread| thread.join().unwrap());
+        runs.into_iter().for_each(|run| run.join().unwrap());
     }
 
     #[test]

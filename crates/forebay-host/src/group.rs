@@ -429,8 +429,8 @@ impl LogUser for HostedGroup {
 }
 
 impl StateKeeper for HostedGroup {
-    fn work(self: Arc<Self>, is_apart: bool) -> Worked {
-        self.do_work(is_apart)
+    fn work(self: Arc<Self>, may_take_long: bool) -> Worked {
+        self.do_work(may_take_long)
     }
 }
 

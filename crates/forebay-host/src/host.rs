@@ -37,7 +37,7 @@ pub struct HostParts {
     pub post: Arc<dyn Post>,
     /// How fast peers that are behind are sent what is in logs.
     pub pace: Arc<dyn ReadPace>,
-    /// Threads that apply; at least 1.
+    /// Threads that apply, and as many for steps that take long; at least 1.
     pub appliers: usize,
     /// Requests are numbered from here on: another number in each process.
     pub first_request: u64,
@@ -134,6 +134,11 @@ impl ReplicaHost {
             let crew = Arc::clone(&core.crew);
             let applies = move || crew.run();
             begin("forebay-apply", Box::new(applies))?;
+        }
+        for _ in 0..parts.appliers.max(1) {
+            let crew = Arc::clone(&core.crew);
+            let applies = move || crew.run_long();
+            begin("forebay-change", Box::new(applies))?;
         }
         let (reader, pace) = (Arc::clone(&core.reader), parts.pace);
         let reads = move || reader.run(&*pace);
@@ -330,9 +335,7 @@ impl ReplicaHost {
         self.shared.core.outbox.close();
         self.shared.core.crew.close();
         self.shared.core.reader.close();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        let apart = self.shared.core.crew.take_apart();
-        for thread in threads.into_iter().chain(apart) {
+        for thread in std::mem::take(&mut *self.threads.lock()) {
             if thread.join().is_err() {
                 warn!("a thread of the replicas ended by a panic");
             }

@@ -97,7 +97,9 @@ fn quota_of(groups: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<f64>
         let path = Path::new(path.trim_start_matches('/'));
         // A container may see its own group as the root, whatever it is called outside.
         let quotas = path.ancestors().filter_map(|group| match controllers {
-            "" => quota_2(&read(&Path::new("/sys/fs/cgroup").join(group).join("cpu.max"))?),
+            "" => quota_2(&read(
+                &Path::new("/sys/fs/cgroup").join(group).join("cpu.max"),
+            )?),
             of if of.split(',').any(|one| one == "cpu") => {
                 let group = Path::new("/sys/fs/cgroup/cpu").join(group);
                 quota_1(

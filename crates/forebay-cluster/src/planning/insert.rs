@@ -178,7 +178,11 @@ impl<'m, 'b> InsertPool<'m, 'b> {
             let place = self.machines.iter().position(|machine| machine.id == *node);
             place.unwrap_or_default() as u32
         };
-        let names: Vec<&str> = self.tables.iter().map(|table| table.rows.table.as_str()).collect();
+        let names: Vec<&str> = self
+            .tables
+            .iter()
+            .map(|table| table.rows.table.as_str())
+            .collect();
         let rows: u64 = self.bulk.into.iter().map(|rows| rows.rows).sum();
         let specs = self.tables.iter().map(|table| table.spec(number));
         Request {
@@ -204,7 +208,10 @@ impl<'m, 'b> InsertPool<'m, 'b> {
             if let (Some((table, _)), Some(at)) = (table, at) {
                 let name = table.rows.table;
                 let table = name.clone();
-                splits.entry(name).or_default().push(SplitChange { table, at });
+                splits
+                    .entry(name)
+                    .or_default()
+                    .push(SplitChange { table, at });
             }
         }
         let splits: Vec<SplitChange> = splits.into_values().flat_map(by_halves).collect();
@@ -246,12 +253,14 @@ impl<'m, 'b> InsertPool<'m, 'b> {
                 let groups = table.groups.iter();
                 groups.map(|(group, list)| (table.rows.table, *group, *list))
             });
-            let whole = groups.enumerate().map(|(at, (table, group, list))| PlacedPiece {
-                table,
-                bounds: group.bounds.clone(),
-                old: list,
-                new: dest(at),
-            });
+            let whole = groups
+                .enumerate()
+                .map(|(at, (table, group, list))| PlacedPiece {
+                    table,
+                    bounds: group.bounds.clone(),
+                    old: list,
+                    new: dest(at),
+                });
             return whole.collect();
         }
         let piece = |piece: &PieceReport| {

@@ -178,7 +178,10 @@ mod tests {
             },
         ];
         MovePlan {
-            wish: Wish::Insert { table: carts(), with: [].into() },
+            wish: Wish::Insert {
+                table: carts(),
+                with: [].into(),
+            },
             batches,
             copies: BTreeMap::new(),
         }
@@ -327,7 +330,10 @@ mod tests {
             let made = submit(
                 &mut world,
                 MovePlan {
-                    wish: Wish::Insert { table: carts(), with: [].into() },
+                    wish: Wish::Insert {
+                        table: carts(),
+                        with: [].into(),
+                    },
                     batches: vec![MoveBatch {
                         splits: vec![split],
                         ..MoveBatch::default()

@@ -26,7 +26,9 @@ pub struct PooledLoad {
 /// NAME=TEMPLATE.
 pub fn parse_index(text: &str) -> Result<IndexArg, String> {
     let (name, template) = text.split_once('=').ok_or_else(|| {
-        format!("'{text}' is no index: write its table and its key, as in by_city='{{city}}/{{id}}'")
+        format!(
+            "'{text}' is no index: write its table and its key, as in by_city='{{city}}/{{id}}'"
+        )
     })?;
     let table = TableName::new(name).map_err(|error| error.to_string())?;
     let key = template.parse::<KeyTemplate>();
@@ -50,7 +52,10 @@ fn check(indexes: &[IndexArg], of: &LoadRequest) -> anyhow::Result<()> {
     names.push(&of.table);
     names.sort();
     if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        wrong!("--index: {} is named twice, or is the table itself", twice[0]);
+        wrong!(
+            "--index: {} is named twice, or is the table itself",
+            twice[0]
+        );
     }
     if indexes.is_empty() {
         return Ok(());

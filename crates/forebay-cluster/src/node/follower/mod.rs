@@ -488,7 +488,10 @@ impl Follower {
 
     /// Whether what replicas here did is told at once: a plan waits for them.
     fn replicas_are_news(&self, now: Now, sent: Duration) -> bool {
-        let plan = self.known.as_ref().and_then(|(_, model)| model.work.moving());
+        let plan = self
+            .known
+            .as_ref()
+            .and_then(|(_, model)| model.work.moving());
         plan.is_some() && now.since(sent) >= NEWS_PAUSE && self.replicas.reporting.has_news()
     }
 
