@@ -82,6 +82,14 @@ fn thread_time() -> Duration {
     Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
 }
 
+/// From now on memory comes in small pages to this process: a large one is cleared at once when it
+/// is first touched, by each new thread several, which takes more of a small quota than what the
+/// threads do. Nothing where the system has no such choice.
+pub fn avoid_large_pages() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
+}
+
 /// How many processors' time this process may use by the quotas of its control groups; `None`:
 /// there is no quota.
 pub fn processor_quota() -> Option<f64> {

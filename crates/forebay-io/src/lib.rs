@@ -31,7 +31,7 @@ pub use disk::{
     Disk, Lock, LogFile, ReadFile, WriteFile, dir_of, is_bad_device, is_out_of_files,
     is_out_of_space, may_pass, out_of_files, put_file, replace_file,
 };
-pub use give_way::{give_way, limit_behind, processor_quota};
+pub use give_way::{avoid_large_pages, give_way, limit_behind, processor_quota};
 pub use memory::MemoryDisk;
 pub use net::{Arrival, Connecting, Listener, Net, NetStream};
 pub use os::OsDisk;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use forebay_io::{limit_behind, processor_quota};
+use forebay_io::{avoid_large_pages, limit_behind, processor_quota};
 
 use crate::shared::Shared;
 
@@ -19,6 +19,7 @@ const PART: f64 = 0.125;
 pub struct WorkBehind {
     looked_at: Duration,
     commands: u64,
+    has_small_pages: bool,
 }
 
 impl WorkBehind {
@@ -32,7 +33,12 @@ impl WorkBehind {
         let commands = shared.metrics.latency_counts().iter().sum();
         let seen = commands - std::mem::replace(&mut self.commands, commands).min(commands);
         self.looked_at = now;
-        limit_behind(share(seen, elapsed, processor_quota));
+        let share = share(seen, elapsed, processor_quota);
+        if share.is_some_and(|share| share < PART) && !self.has_small_pages {
+            avoid_large_pages();
+            self.has_small_pages = true;
+        }
+        limit_behind(share);
     }
 }
 
