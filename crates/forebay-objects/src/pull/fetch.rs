@@ -21,13 +21,11 @@ use tokio::runtime::Runtime;
 use tracing::warn;
 
 use super::PullError;
-use super::origin::Origin;
+use super::origin::{Origin, PIECE_BYTES};
 use super::throttle::PullThrottle;
 
 pub const RANGE_BYTES: u64 = 4 << 20;
 const RANGES_AT_ONCE: usize = 4;
-/// What is read or written of a range before others are given way.
-pub const PIECE_BYTES: usize = 128 << 10;
 /// How long an origin has for a range while there is another one to ask.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two notes of what has come.

@@ -16,7 +16,9 @@ use crate::address::Address;
 use crate::backend::Patience;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
-use crate::pull::fetch::PIECE_BYTES;
+
+/// What is read or written of a range before others are given way.
+pub const PIECE_BYTES: usize = 128 << 10;
 
 /// A place that has files of a store, by their names in it (`tables/T/runs/ID.run`). What comes
 /// from it is verified by whoever asked, so that it need not be trusted.

@@ -80,15 +80,7 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         pool.push((request.table, sampled));
     }
     context.stop_drawing(drawing);
-    let advice =
-        "--bad-rows skip plans without them, and forebay load says what is wrong with each";
-    if sampled.rejected > 0 && matches!(request.bad_rows, BadRows::Fail) {
-        let bad = human::counted(sampled.rejected, "bad row");
-        bail!("{bad} among those that were read, which a load would stop at: {advice}");
-    }
-    if sampled.rows == 0 {
-        bail!("the sources have no rows that could be loaded: there is nothing to plan");
-    }
+    check_sample(&sampled, &request)?;
     let search = Search { mode, time };
     let (_, made) = plan_insert(&cluster, &pool, &planning, search, context)?;
     if let Some(path) = output {
@@ -117,6 +109,20 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         format!("{seen}\n{figures}\n{}", drawn.join("\n"))
     })?;
     Ok(Outcome::Done)
+}
+
+/// Refuses what a load would refuse.
+fn check_sample(sampled: &LoadSample, request: &LoadRequest) -> anyhow::Result<()> {
+    let advice =
+        "--bad-rows skip plans without them, and forebay load says what is wrong with each";
+    if sampled.rejected > 0 && matches!(request.bad_rows, BadRows::Fail) {
+        let bad = human::counted(sampled.rejected, "bad row");
+        bail!("{bad} among those that were read, which a load would stop at: {advice}");
+    }
+    if sampled.rows == 0 {
+        bail!("the sources have no rows that could be loaded: there is nothing to plan");
+    }
+    Ok(())
 }
 
 fn request(
