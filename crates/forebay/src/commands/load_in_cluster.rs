@@ -116,13 +116,20 @@ impl LoadInCluster {
         let table = &request.table;
         let mut groups = self.groups(table)?;
         let load = store.stage_load(table, options, ranges(&groups))?;
+        let mut is_of_others = false;
         let repartition = |sample: LoadSample| -> anyhow::Result<_> {
             sampled.push((table.clone(), sample));
-            self.load_within(others, sampled, with, reports)?;
+            let others = self.load_within(others, sampled, with, reports);
+            is_of_others = others.is_err();
+            others?;
             groups = self.groups(table)?;
             Ok(Some(ranges(&groups)))
         };
-        let built = build_load(request, store, load, &***drawing, repartition)?;
+        let built = build_load(request, store, load, &***drawing, repartition);
+        let built = built.map_err(|error| match others.is_empty() || is_of_others {
+            true => error,
+            false => error.context(format!("index {table}")),
+        })?;
         let has = reports.iter().map(|report| report.table.to_string());
         let has: Vec<String> = has.collect();
         let added = self.add(built, &groups);

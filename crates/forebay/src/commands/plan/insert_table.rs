@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use forebay_engine::TableName;
 use forebay_load::encode::Verb;
 use forebay_load::load::{LoadRequest, LoadSample, Sampler, sample};
@@ -76,7 +76,10 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
     let sampled = sample(&request, &live.options, sampler, machine, &**drawing)?;
     let mut pool = vec![(table.clone(), sampled.clone())];
     for PooledLoad { request, options } in pooled(&indexes, &request, &model)? {
-        let sampled = sample(&request, &options, sampler, machine, &**drawing)?;
+        let sampled = sample(&request, &options, sampler, machine, &**drawing)
+            .map_err(anyhow::Error::from)
+            .and_then(|sampled| check_sample(&sampled, &request).map(|()| sampled))
+            .with_context(|| format!("index {}", request.table))?;
         pool.push((request.table, sampled));
     }
     context.stop_drawing(drawing);
