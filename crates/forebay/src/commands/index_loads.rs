@@ -1,6 +1,7 @@
 //! Secondary indexes of a live table: tables of their own, with a row for each row of the table,
 //! which come in with it (docs/papers/planned-bulk-insertion.md, 5.1).
 
+use clap::Args;
 use forebay_cluster::model::Model;
 use forebay_engine::live::LiveOptions;
 use forebay_engine::{TableName, ValueKind};
@@ -8,6 +9,22 @@ use forebay_load::encode::Verb;
 use forebay_load::key::KeyTemplate;
 use forebay_load::load::LoadRequest;
 use forebay_load::sources::Input;
+
+/// Which indexes take in rows with a table.
+#[derive(Debug, Clone, Default, Args)]
+pub struct IndexArgs {
+    /// In a cluster: a secondary index, a live table of its own that gets a row for each row, as
+    /// by_city='{city}/{id}': its key, which has to tell rows apart. Of a table of rows the columns
+    /// that the sources have; else the value is the column of --key. May be given several times;
+    /// each reads the sources once more
+    #[arg(
+        long = "index",
+        value_name = "TABLE=TEMPLATE",
+        value_parser = parse_index,
+        help_heading = "Rows"
+    )]
+    pub indexes: Vec<IndexArg>,
+}
 
 /// An index, and the keys that it has.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ use forebay_load::sort::Duplicates;
 use forebay_load::sources::{Batches, Input};
 
 use super::cluster::read_plan;
-use super::index_loads::{IndexArg, parse_index};
+use super::index_loads::{IndexArg, IndexArgs};
 use super::insert_planning::{PlanningArgs, check_for};
 use super::load_in_cluster::{LoadInCluster, LoadPlan};
 use super::load_rows::{self, RowsArgs};
@@ -101,17 +101,8 @@ pub struct Load {
     )]
     pub ttl_column: Option<String>,
 
-    /// In a cluster: a secondary index, a live table of its own that gets a row for each row, as
-    /// by_city='{city}/{id}': its key, which has to tell rows apart. Of a table of rows the columns
-    /// that the sources have; else the value is the column of --key. May be given several times;
-    /// each reads the sources once more
-    #[arg(
-        long = "index",
-        value_name = "TABLE=TEMPLATE",
-        value_parser = parse_index,
-        help_heading = "Cluster"
-    )]
-    pub indexes: Vec<IndexArg>,
+    #[command(flatten)]
+    pub of_indexes: IndexArgs,
 
     /// In a cluster, what is done before rows come: auto cuts and moves the table's partitions so
     /// that all nodes take part alike, by the rows that were read (forebay plan insert); FILE is
@@ -235,7 +226,7 @@ impl Load {
             deadline: self.deadline,
             plan: self.load_plan(context)?,
             rows: self.rows.clone(),
-            indexes: self.indexes.clone(),
+            indexes: self.of_indexes.indexes.clone(),
         })
     }
 

@@ -10,7 +10,7 @@ use forebay_load::load::Sampler;
 use forebay_plan::insert::Mode;
 
 use crate::choices::SAMPLERS;
-use crate::commands::index_loads::{IndexArg, parse_index};
+use crate::commands::index_loads::IndexArgs;
 use crate::commands::insert_planning::PlanningArgs;
 use crate::commands::reading::{SourceArgs, WorkArgs};
 
@@ -84,14 +84,8 @@ pub struct TableArgs {
     #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
     pub value: Option<String>,
 
-    /// A secondary index that takes in rows with the table, as of forebay load
-    #[arg(
-        long = "index",
-        value_name = "TABLE=TEMPLATE",
-        value_parser = parse_index,
-        help_heading = "Rows"
-    )]
-    pub indexes: Vec<IndexArg>,
+    #[command(flatten)]
+    pub of_indexes: IndexArgs,
 
     /// Which keys are drawn: split, the first rows of many parts of the sources, in ten seconds at
     /// most; random or interval, of all rows, which are read [default: split]
@@ -118,7 +112,7 @@ impl TableArgs {
         let given = [
             (self.key.is_some(), "--key"),
             (self.value.is_some(), "--value"),
-            (!self.indexes.is_empty(), "--index"),
+            (!self.of_indexes.indexes.is_empty(), "--index"),
             (self.sampler.is_some(), "--sampler"),
             (self.output.is_some(), "--output"),
         ];

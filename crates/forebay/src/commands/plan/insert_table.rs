@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use forebay_engine::TableName;
+use forebay_engine::live::LiveOptions;
 use forebay_load::encode::Verb;
 use forebay_load::load::{LoadRequest, LoadSample, Sampler, sample};
 use forebay_load::push::BadRows;
@@ -62,7 +63,7 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         wrong!("the cluster has no live table {table}");
     };
     let planning = args.of_table.planning.clone();
-    let indexes = args.of_table.indexes.clone();
+    let indexes = std::mem::take(&mut args.of_table.of_indexes.indexes);
     let (mode, time) = (args.mode, args.seconds.unwrap_or(POLISH));
     let (draw, sources) = (args.draw.take(), std::mem::take(&mut args.sources));
     let sampler = args.of_table.sampler.unwrap_or(Sampler::Split);
@@ -72,18 +73,16 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
             "--bad-rows FILE is for forebay load: a plan writes no rows; skip leaves them out here"
         );
     }
-    let machine = (&context.clock, &*context.random);
-    let sampled = sample(&request, &live.options, sampler, machine, &**drawing)?;
-    let mut pool = vec![(table.clone(), sampled.clone())];
-    for PooledLoad { request, options } in pooled(&indexes, &request, &model)? {
-        let sampled = sample(&request, &options, sampler, machine, &**drawing)
-            .map_err(anyhow::Error::from)
-            .and_then(|sampled| check_sample(&sampled, &request).map(|()| sampled))
-            .with_context(|| format!("index {}", request.table))?;
-        pool.push((request.table, sampled));
-    }
+    let of_indexes = pooled(&indexes, &request, &model)?;
+    let pool = sample_pool(
+        &request,
+        &live.options,
+        &of_indexes,
+        (sampler, &drawing),
+        context,
+    )?;
     context.stop_drawing(drawing);
-    check_sample(&sampled, &request)?;
+    let (_, sampled) = &pool[0];
     let search = Search { mode, time };
     let (_, made) = plan_insert(&cluster, &pool, &planning, search, context)?;
     if let Some(path) = output {
@@ -108,10 +107,32 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         let pictures = made.insert.pictures();
         let drawn = pictures.iter().map(|picture| text(picture, super::WIDTH));
         let drawn: Vec<String> = drawn.collect();
-        let (seen, figures) = (seen(&sampled), insert_figures(&made));
+        let (seen, figures) = (seen(sampled), insert_figures(&made));
         format!("{seen}\n{figures}\n{}", drawn.join("\n"))
     })?;
     Ok(Outcome::Done)
+}
+
+/// The rows of the table and of its indexes, as a load would see them.
+fn sample_pool(
+    request: &LoadRequest,
+    options: &LiveOptions,
+    of_indexes: &[PooledLoad],
+    (sampler, drawing): (Sampler, &Drawing),
+    context: &Context,
+) -> anyhow::Result<Vec<(TableName, LoadSample)>> {
+    let machine = (&context.clock, &*context.random);
+    let sampled = |request: &LoadRequest, options: &LiveOptions| -> anyhow::Result<_> {
+        let sampled = sample(request, options, sampler, machine, &***drawing)?;
+        check_sample(&sampled, request)?;
+        Ok((request.table.clone(), sampled))
+    };
+    let mut pool = vec![sampled(request, options)?];
+    for PooledLoad { request, options } in of_indexes {
+        let of_index = sampled(request, options);
+        pool.push(of_index.with_context(|| format!("index {}", request.table))?);
+    }
+    Ok(pool)
 }
 
 /// Refuses what a load would refuse.
