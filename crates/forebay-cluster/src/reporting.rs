@@ -83,6 +83,14 @@ impl<R: Report> Reporting<R> {
         (reports, news.saturating_sub(MOST_REPORTS))
     }
 
+    /// Whether there is something that no heartbeat has told.
+    pub fn has_news(&self) -> bool {
+        let under_way = self.under_way.as_ref().map(|(_, places)| &places[..]);
+        let is_told = |place: &R::Place| under_way.is_some_and(|places| places.contains(place));
+        let mut untold = self.all.iter().filter(|(_, told)| told.told.is_none());
+        untold.any(|(place, _)| !is_told(place))
+    }
+
     /// A coordinator of this term took notice of the heartbeat. One of another term knows nothing.
     pub fn noticed(&mut self, now: Now, seq: u64, term: u64) {
         if term != self.term {
@@ -132,7 +140,9 @@ mod tests {
     fn what_changed_is_told_until_it_was_noticed() {
         let mut reporting = Reporting::default();
         reporting.replace(vec![report(1, 5), report(2, 5)]);
+        assert!(reporting.has_news());
         assert_eq!(reporting.next(now(1), 10).0.len(), 2);
+        assert!(!reporting.has_news(), "it is under way");
         // It got lost.
         assert_eq!(reporting.next(now(2), 11).0.len(), 2);
         reporting.noticed(now(2), 11, 7);
@@ -141,6 +151,7 @@ mod tests {
         assert_eq!(reporting.next(now(4), 13).0, [report(2, 6)]);
         // It changed again while it was under way.
         reporting.replace(vec![report(1, 5), report(2, 7)]);
+        assert!(reporting.has_news());
         reporting.noticed(now(4), 13, 7);
         let (again, _) = reporting.next(now(5), 14);
         assert_eq!(again, [report(2, 7)]);

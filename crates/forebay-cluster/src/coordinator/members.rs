@@ -166,9 +166,12 @@ impl Coordinator {
         });
         let is_restarted =
             (before.as_ref()).is_none_or(|before| before.incarnation != beat.who.incarnation);
-        // The node does not wait for the one before any more.
-        if let Some((waiting, _)) = before.and_then(|before| before.waiting) {
+        // The node does not wait for the one before any more, whose time goes on: who has news
+        // without an end is answered, too.
+        let mut since = now.monotonic;
+        if let Some((waiting, before)) = before.and_then(|before| before.waiting) {
             reply(actions, waiting, nothing());
+            since = if is_restarted { since } else { before };
         }
         if is_restarted {
             self.groups.restarted(id);
@@ -194,7 +197,7 @@ impl Coordinator {
             told: beat.suspects,
             groups_left: beat.groups_left,
             leaders_known: beat.leaders_known,
-            waiting: Some((token, now.monotonic)),
+            waiting: Some((token, since)),
         };
         self.heard.insert(id, heard);
     }

@@ -120,11 +120,22 @@ impl World {
         left.is_some_and(|left| !left.is_damaged)
     }
 
-    /// Whether a replica is not here as the one that it comes from has not been cut yet.
-    pub fn comes_of_a_cut(&self, host: usize, order: &ReplicaOrder) -> bool {
+    /// Whether a replica is not here as the one that it comes from has not been cut yet, or is
+    /// itself to come of a cut.
+    pub fn comes_of_a_cut(
+        &self,
+        host: usize,
+        order: &ReplicaOrder,
+        orders: &[ReplicaOrder],
+    ) -> bool {
         let place = (order.group, order.peer);
         let has_missed = self.checks.missed.contains(&place);
         let is_to_come = has_missed || !self.checks.cut_off.contains(&place);
-        !order.is_new && is_to_come && self.comes_from_here(host, order)
+        let is_here = self.hosts[host].disk.replicas.contains_key(&place);
+        let is_left = |left: &&ReplicaOrder| order.comes_from == Some((left.group, left.peer));
+        let mut lefts = orders.iter().filter(is_left);
+        let comes = self.comes_from_here(host, order)
+            || lefts.any(|left| self.comes_of_a_cut(host, left, orders));
+        !order.is_new && !is_here && is_to_come && comes
     }
 }

@@ -433,7 +433,7 @@ impl World {
             let on_disk = self.hosts[by.host].disk.replicas.get(&place);
             let ails = on_disk.is_some_and(|replica| replica.ails);
             let problem = match on_disk {
-                None if self.comes_of_a_cut(by.host, order) => continue,
+                None if self.comes_of_a_cut(by.host, order, orders) => continue,
                 None => Some(ReplicaProblem::Forgot),
                 Some(replica) if replica.is_damaged => Some(ReplicaProblem::Damaged),
                 Some(replica) if replica.has_missed => Some(ReplicaProblem::Missed),

@@ -324,13 +324,28 @@ impl ReplicaKeeper {
     /// Whether a partition here is still to be cut, so that an ordered replica comes of it.
     fn awaits_cut(&self, name: &TableName, list: &TableOrders<'_>) -> bool {
         let mut old = list.iter().filter(|order| !order.is_new);
-        old.any(|order| self.comes_of_another(name, order))
+        old.any(|order| self.comes_of_another(name, list, order))
     }
 
-    fn comes_of_another(&self, name: &TableName, order: &ReplicaOrder) -> bool {
+    /// Whether an ordered replica is not here as one that is, or is to come, is still to be cut.
+    fn comes_of_another(
+        &self,
+        name: &TableName,
+        list: &TableOrders<'_>,
+        order: &ReplicaOrder,
+    ) -> bool {
         let held = self.tables.get(name);
-        let held = held.filter(|held| !held.note.has(order));
-        held.is_some_and(|held| covers(held, order) || held.note.get().never_had(order))
+        let Some(held) = held.filter(|held| !held.note.has(order)) else {
+            return false;
+        };
+        let is_left = |left: &&&ReplicaOrder| {
+            let is_whole = !left.is_new && !self.problems.contains_key(&place(left));
+            order.comes_from == Some(place(left)) && is_whole
+        };
+        let mut lefts = list.iter().filter(is_left);
+        covers(held, order)
+            || held.note.get().never_had(order)
+            || lefts.any(|left| self.comes_of_another(name, list, left))
     }
 
     /// How the replicas of a table stand. Nothing is known of those of a table that could not be
@@ -357,7 +372,7 @@ impl ReplicaKeeper {
                     Some(ReplicaStanding::Made { term })
                 }
                 None if order.is_new || !is_known => None,
-                None if self.comes_of_another(name, order) => None,
+                None if self.comes_of_another(name, list, order) => None,
                 None => Some(ReplicaStanding::Ails(ReplicaProblem::Forgot)),
             }
         };

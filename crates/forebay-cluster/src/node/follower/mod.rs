@@ -29,6 +29,8 @@ use replicas::Replicas;
 
 /// A node that hears of no catalog at all serves what it served before, after so long.
 const REMEMBER_AFTER: Duration = Duration::from_secs(30);
+/// Between two heartbeats for what replicas did, while a plan waits for them.
+const NEWS_PAUSE: Duration = Duration::from_millis(100);
 /// After a failure here.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -449,7 +451,7 @@ impl Follower {
         let is_due = match &self.waiting {
             None => now.monotonic >= self.next_beat && !self.left,
             // Progress alone waits for the next one.
-            Some((_, _, before)) => is_news(before, &said),
+            Some((_, sent, before)) => is_news(before, &said) || self.replicas_are_news(now, *sent),
         };
         if !is_due {
             return;
@@ -482,6 +484,15 @@ impl Follower {
             to: coordinator,
             beat: Box::new(beat),
         });
+    }
+
+    /// Whether what replicas here did is told at once: a plan waits for them.
+    fn replicas_are_news(&self, now: Now, sent: Duration) -> bool {
+        let plan = self
+            .known
+            .as_ref()
+            .and_then(|(_, model)| model.work.moving());
+        plan.is_some() && now.since(sent) >= NEWS_PAUSE && self.replicas.reporting.has_news()
     }
 
     fn said(&self) -> Said {
