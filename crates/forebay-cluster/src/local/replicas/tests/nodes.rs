@@ -154,15 +154,23 @@ impl StagedFiles for TestStaged {
 
 /// Steers always.
 #[derive(Debug, Default)]
-pub(super) struct Steers(Mutex<Vec<GroupReport>>);
+pub(super) struct Steers {
+    reports: Mutex<Vec<GroupReport>>,
+    /// All that was ever told of replicas with a problem.
+    ailing: Mutex<Vec<GroupReport>>,
+    troubles: Mutex<Vec<String>>,
+}
 
 impl ReplicaWatch for Steers {
     fn may_steer(&self) -> bool {
         true
     }
 
-    fn replicas_stand(&self, reports: Vec<GroupReport>, _: Vec<String>) {
-        *self.0.lock() = reports;
+    fn replicas_stand(&self, reports: Vec<GroupReport>, troubles: Vec<String>) {
+        let ailing = reports.iter().filter(|report| report.problem.is_some());
+        self.ailing.lock().extend(ailing.cloned());
+        *self.reports.lock() = reports;
+        *self.troubles.lock() = troubles;
     }
 }
 
@@ -263,7 +271,7 @@ impl TestNodes {
         wait_for("its end", || {
             weak.as_ref().is_none_or(|weak| weak.strong_count() == 0)
         });
-        self.nodes[at].watch.0.lock().clear();
+        self.nodes[at].watch.reports.lock().clear();
     }
 
     pub fn replicas(&self, at: usize) -> &LocalReplicas {
@@ -324,7 +332,22 @@ impl TestNodes {
     }
 
     pub fn report(&self, at: usize) -> Option<GroupReport> {
-        self.nodes[at].watch.0.lock().first().cloned()
+        self.nodes[at].watch.reports.lock().first().cloned()
+    }
+
+    /// What keeps tables of a node from being as they are to be.
+    pub fn troubles(&self, at: usize) -> Vec<String> {
+        self.nodes[at].watch.troubles.lock().clone()
+    }
+
+    /// How many replicas a node told of last.
+    pub fn told(&self, at: usize) -> usize {
+        self.nodes[at].watch.reports.lock().len()
+    }
+
+    /// What a node ever told of replicas with a problem.
+    pub fn ailing(&self, at: usize) -> Vec<GroupReport> {
+        self.nodes[at].watch.ailing.lock().clone()
     }
 
     /// Waits until a node says that of its replica.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_engine::TableName;
 use forebay_engine::live::{Budget, Durability, LiveDraft};
+use forebay_engine::{Bound, Bounds, PartitionId, TableName};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, replace_file};
-use forebay_replica::PeerId;
+use forebay_replica::{GroupId, PeerId};
 
 use super::nodes::{FAILS_ON_2, GROUP, TestNodes, table_name, wait_for};
 use crate::ids::NodeId;
-use crate::live::ReplicaOrders;
+use crate::live::{ReplicaOrder, ReplicaOrders};
 use crate::reports::ReplicaProblem;
 
 const RUN: [(usize, u64, bool); 3] = [(0, 1, false), (1, 2, false), (2, 3, false)];
@@ -270,4 +270,43 @@ fn a_log_that_breaks_while_it_is_used_has_its_replicas_forget() {
     nodes.order(&[(0, 1, false), (1, 2, false), (2, 4, false)]);
     nodes.set(b"b", b"three");
     nodes.wait_value(2, b"b", b"three");
+}
+
+#[test]
+fn a_replica_cut_off_one_that_is_to_be_cut_off_itself_has_not_forgotten() {
+    let nodes = TestNodes::new(Durability::Os);
+    let slots = |lower, upper: Option<u16>| Bounds {
+        lower: Bound::Slot(lower),
+        upper: upper.map(Bound::Slot),
+    };
+    let order = |is_new| {
+        let mut orders = nodes.orders(0, &[(0, 1, is_new)], &[1]);
+        orders.replicas[0].bounds = slots(0, Some(8000));
+        orders
+    };
+    nodes.replicas(0).carry_out(order(true));
+    nodes.wait_report(0, 1, None);
+    // It had both cuts by a copy: neither of the others was ever here, and the second has no room.
+    let mut orders = order(false);
+    let cut_off = |(group, peer), partition, bounds, comes_from| ReplicaOrder {
+        partition: PartitionId(partition),
+        bounds,
+        group: GroupId(group),
+        peer: PeerId(peer),
+        founders: None,
+        comes_from: Some(comes_from),
+        ..orders.replicas[0].clone()
+    };
+    let place = (GROUP, PeerId(1));
+    let second = |at| cut_off((70, 21), at, slots(8000, Some(12_000)), place);
+    let third = cut_off((71, 31), 2, slots(12_000, None), (GroupId(70), PeerId(21)));
+    let (no_room, second) = (second(0), second(1));
+    orders.replicas.extend([no_room, third]);
+    nodes.replicas(0).carry_out(orders.clone());
+    wait_for("the trouble", || !nodes.troubles(0).is_empty());
+    assert_eq!(nodes.ailing(0), []);
+    orders.replicas[1] = second;
+    nodes.replicas(0).carry_out(orders);
+    wait_for("all three", || nodes.told(0) == 3);
+    assert_eq!(nodes.ailing(0), []);
 }
