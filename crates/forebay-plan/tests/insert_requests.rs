@@ -172,6 +172,7 @@ fn wrong_requests_are_refused_at_the_field() {
             "tables[0].sample_fraction",
         ),
         (tables("new_fraction", json!(1.5)), "tables[0].new_fraction"),
+        (tables("record_bytes", json!(0)), "tables[0].record_bytes"),
         (
             tables("home", json!([[0, 1], [0, 2]])),
             "tables[0].home[1][1]",
@@ -336,6 +337,32 @@ fn tables_and_their_indexes_are_one_pool() {
     ]}));
     assert_eq!(out.own.dest.len(), 4);
     assert_eq!(out.own.s_max, 2.0);
+}
+
+#[test]
+fn a_limit_in_bytes_is_of_each_tables_own_records() {
+    let keys: Vec<u32> = (0..1000).collect();
+    let table = |bytes: u32| {
+        json!({"boundaries": [], "home": [0], "existing": [0], "new_samples": keys,
+               "new_records": 1000, "record_bytes": bytes})
+    };
+    let plan = |record_bytes, tables: Value| {
+        good(
+            &json!({"machines": 1, "tables": tables, "pi_bytes": 50_000, "record_bytes": record_bytes}),
+        )
+    };
+    let of = |plan: &InsertPlan, table: &str| {
+        let pieces = plan.partitions.iter();
+        pieces
+            .filter(|piece| piece.table.as_deref() == Some(table))
+            .count()
+    };
+    // 10 kB and 190 kB; of mean records both would have 100 kB.
+    let pool = plan(100, json!([table(10), table(190)]));
+    assert_eq!(of(&pool, "table 0"), 1);
+    assert!((4..=8).contains(&of(&pool, "table 1")));
+    let alone = plan(1, json!([table(190)]));
+    assert_eq!(of(&alone, "table 0"), of(&pool, "table 1"));
 }
 
 #[test]

@@ -147,13 +147,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
 
     /// What there is and what comes, in bytes and in records.
     fn after(&self) -> (u64, u64) {
-        let each = self.tables.iter().map(|table| {
-            let sizes = table.sizes.values();
-            let had = sizes.fold((0, 0), |(bytes, records), size| {
-                (bytes + size.bytes, records + size.records)
-            });
-            (had.0 + table.rows.bytes, had.1 + table.rows.rows)
-        });
+        let each = self.tables.iter().map(KnownTable::after);
         each.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
     }
 
@@ -188,7 +182,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         Request {
             name: Some(format!("bulk insert into {}", names.join(", "))),
             pi_bytes: Some(self.partition_bytes() as f64),
-            record_bytes: (bytes as f64 / records.max(1) as f64).max(1.0),
+            record_bytes: mean_bytes(bytes, records),
             move_price: self.bulk.move_price,
             handover_price: rows as f64 / self.machines.len().max(1) as f64 * HANDOVER_SHARE,
             ..Request::of_tables(machines, specs.collect())
@@ -344,6 +338,15 @@ impl<'m, 'b> KnownTable<'m, 'b> {
         }
     }
 
+    /// What there is and what comes, in bytes and in records.
+    fn after(&self) -> (u64, u64) {
+        let sizes = self.sizes.values();
+        let had = sizes.fold((0, 0), |(bytes, records), size| {
+            (bytes + size.bytes, records + size.records)
+        });
+        (had.0 + self.rows.bytes, had.1 + self.rows.rows)
+    }
+
     /// As the planner is to see it; `number` says which machine a node is.
     fn spec(&self, number: impl Fn(&NodeId) -> u32) -> TableSpec {
         let rows = self.rows;
@@ -357,8 +360,10 @@ impl<'m, 'b> KnownTable<'m, 'b> {
         let homes = homes.map(|(_, list)| Holders::Each(list.iter().map(&number).collect()));
         let existing = self.groups.iter();
         let existing = existing.map(|(group, _)| self.sizes[&group.partition].records as f64);
+        let (bytes, records) = self.after();
         TableSpec {
             name: Some(rows.table.to_string()),
+            record_bytes: Some(mean_bytes(bytes, records)),
             boundaries: self.groups[1..]
                 .iter()
                 .map(|(group, _)| key_of(&group.bounds.lower))
@@ -383,6 +388,11 @@ impl<'m, 'b> KnownTable<'m, 'b> {
         let first = (!marks.is_empty()).then_some(&group.bounds.lower);
         first.into_iter().chain(marks).map(key_of).collect()
     }
+}
+
+/// Of a record.
+fn mean_bytes(bytes: u64, records: u64) -> f64 {
+    (bytes as f64 / records.max(1) as f64).max(1.0)
 }
 
 /// Cuts in such an order that what one cuts off can be cut while the rest is: the middle first,

@@ -6,14 +6,15 @@ use super::outcome::Move;
 use super::pieces::{Original, Pieces};
 use super::problem::Problem;
 use super::region::Region;
-use super::request::Request;
 use crate::{Action, Node, NodePrice, Partition, PartitionMap, Step};
 
 /// The partitions as they are before the plan.
-pub fn map(request: &Request, region: &Region, pieces: &Pieces, nodes: Vec<Node>) -> PartitionMap {
-    let mut records = vec![0.0; pieces.originals.len()];
+pub fn map(region: &Region, pieces: &Pieces, nodes: Vec<Node>) -> PartitionMap {
+    let mut held = vec![(0.0, 0.0); pieces.originals.len()];
     for piece in &pieces.pieces {
-        records[piece.of as usize] += piece.existing;
+        let (records, bytes) = &mut held[piece.of as usize];
+        *records += piece.existing;
+        *bytes += piece.existing * piece.record_bytes;
     }
     let partition = |(index, original): (usize, &Original)| Partition {
         table: original
@@ -21,8 +22,8 @@ pub fn map(request: &Request, region: &Region, pieces: &Pieces, nodes: Vec<Node>
             .map(|table| pieces.tables[table as usize].clone()),
         low: original.low.clone(),
         high: original.high.clone(),
-        records: records[index],
-        bytes: records[index] * request.record_bytes,
+        records: held[index].0,
+        bytes: held[index].1,
         replicas: region.homes[index].machines().to_vec(),
     };
     let replicas = region.homes.iter().map(|home| home.machines().len());
@@ -61,27 +62,18 @@ pub fn moves(region: &Region, homes: &[u32], dest: &[u32]) -> Vec<Move> {
 
 /// The splits, then the moves: the largest first so that none is left alone at the end, as far as
 /// there is room.
-pub fn steps(
-    request: &Request,
-    region: &Region,
-    pieces: &Pieces,
-    problem: &Problem,
-    dest: &[u32],
-) -> Vec<Step> {
+pub fn steps(region: &Region, pieces: &Pieces, problem: &Problem, dest: &[u32]) -> Vec<Step> {
     let mut steps = pieces.steps.clone();
-    for step in &mut steps {
-        step.bytes = step.records * request.record_bytes;
-    }
     let splits = steps.len() as u32;
     let step_of = |at: OrderedMove| {
         let partition = region.siblings.piece(at.item);
-        let records = pieces.pieces[partition as usize].existing;
+        let piece = &pieces.pieces[partition as usize];
         let action = Action::Move {
             partition,
             from: problem.items[at.item as usize].home,
             to: dest[at.item as usize],
         };
-        let mut step = Step::new(action, records, records * request.record_bytes);
+        let mut step = Step::new(action, piece.existing, piece.existing * piece.record_bytes);
         step.after = pieces.split_of[partition as usize].into_iter().collect();
         step.after
             .extend(at.after.iter().map(|place| splits + place));

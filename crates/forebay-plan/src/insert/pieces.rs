@@ -20,6 +20,7 @@ pub struct Piece {
     pub new: f64,
     pub running: f64,
     pub pinned: bool,
+    pub record_bytes: f64,
 }
 
 /// The partitions as given, numbered through all tables.
@@ -68,7 +69,7 @@ pub fn pieces(request: &Request, machines: usize, fineness: usize) -> Result<Pie
     };
     if let (Some(limit), Operation::Insert) = (limit, request.operation) {
         let rule = SplitRule {
-            limit,
+            limit: limit.records(request.record_bytes),
             fill: fill.unwrap_or(FILL_COUNTED),
             machines,
             fineness,
@@ -77,19 +78,38 @@ pub fn pieces(request: &Request, machines: usize, fineness: usize) -> Result<Pie
                 pieces.map(|piece| piece.new + piece.running).sum()
             },
         };
-        split_all(&samples, rule, fill, &mut out)?;
+        split_all(&samples, (limit, rule), fill, &mut out)?;
     }
     out.split_of.resize(out.pieces.len(), None);
     Ok(out)
 }
 
-fn limit(request: &Request) -> Result<Option<f64>, InputError> {
-    let record_bytes = positive(request.record_bytes, || "record_bytes".into())?;
+/// What a partition may hold.
+#[derive(Debug, Clone, Copy)]
+enum PieceLimit {
+    Records(f64),
+    Bytes(f64),
+}
+
+impl PieceLimit {
+    /// Of records of this size.
+    fn records(self, record_bytes: f64) -> f64 {
+        match self {
+            Self::Records(records) => records,
+            Self::Bytes(bytes) => bytes / record_bytes,
+        }
+    }
+}
+
+fn limit(request: &Request) -> Result<Option<PieceLimit>, InputError> {
+    positive(request.record_bytes, || "record_bytes".into())?;
     match (request.pi, request.pi_bytes) {
         (None, None) => Ok(None),
-        (Some(pi), None) => positive(pi, || "pi".into()).map(Some),
+        (Some(pi), None) => {
+            positive(pi, || "pi".into()).map(|records| Some(PieceLimit::Records(records)))
+        }
         (None, Some(bytes)) => {
-            positive(bytes, || "pi_bytes".into()).map(|bytes| Some(bytes / record_bytes))
+            positive(bytes, || "pi_bytes".into()).map(|bytes| Some(PieceLimit::Bytes(bytes)))
         }
         _ => Err(InputError::new(
             "pi_bytes",
@@ -115,6 +135,7 @@ fn from_partitions<'a>(
             new: amount(spec.n, || path("n"))?,
             running: amount(spec.running, || path("running"))?,
             pinned: spec.pinned,
+            record_bytes: request.record_bytes,
         };
         if request.operation == Operation::Delete && piece.new > piece.existing {
             let problem = format!("{} records to delete of {}", piece.new, piece.existing);
@@ -142,6 +163,9 @@ fn from_tables<'a>(
         let name = table.name.clone();
         out.tables
             .push(name.unwrap_or_else(|| format!("table {index}")));
+        let record_bytes = table.record_bytes.unwrap_or(request.record_bytes);
+        let path = || format!("tables[{index}].record_bytes");
+        positive(record_bytes, path)?;
         let samples = TableSamples::new(index, table)?;
         let ranges = ranges(index, table)?;
         for (place, ((low, high), home)) in ranges.into_iter().zip(&table.home).enumerate() {
@@ -161,6 +185,7 @@ fn from_tables<'a>(
                 new: changed,
                 running: 0.0,
                 pinned: false,
+                record_bytes,
             });
             out.originals.push(Original {
                 table,
@@ -208,7 +233,7 @@ fn ranges(index: usize, table: &TableSpec) -> Result<Vec<Range>, InputError> {
 
 fn split_all(
     samples: &[TableSamples],
-    rule: SplitRule,
+    (limit, rule): (PieceLimit, SplitRule),
     fill: Option<f64>,
     out: &mut Pieces,
 ) -> Result<(), InputError> {
@@ -220,6 +245,8 @@ fn split_all(
         let of_table = |original: &&Original| original.table == Some(table as u32);
         let partitions = out.originals[first..].iter().take_while(of_table).count();
         for place in 0..partitions {
+            let limit = limit.records(out.pieces[first + place].record_bytes);
+            let rule = SplitRule { limit, ..rule };
             split_sampled(samples, (first + place, place), rule, fill, out)?;
         }
         first += partitions;
@@ -345,7 +372,7 @@ fn add_pieces(out: &mut Pieces, index: usize, rights: Vec<(Option<Key>, Piece)>)
                 right,
             },
             rest,
-            0.0,
+            rest * piece.record_bytes,
         );
         step.after = out.split_of[cut_from as usize].into_iter().collect();
         rest = (rest - piece.existing).max(0.0);

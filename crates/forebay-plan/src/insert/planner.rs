@@ -172,7 +172,7 @@ fn region_plan(
 ) -> RegionPlan {
     let homes = problem.homes();
     let nodes = region.nodes(request);
-    let steps = steps(request, region, pieces, problem, &solution.dest);
+    let steps = steps(region, pieces, problem, &solution.dest);
     let loads = problem.loads(&solution.dest);
     let records = region.problem_in_records(pieces).loads(&solution.dest);
     let mut plan = Plan {
@@ -193,7 +193,7 @@ fn region_plan(
         .zip(inserting)
         .map(|(a, b)| a + b)
         .filter(|seconds| seconds.is_finite());
-    let map = map(request, region, pieces, nodes);
+    let map = map(region, pieces, nodes);
     RegionPlan {
         timeline: timeline(request, region, &plan, &map, pieces),
         name: region.name.map(str::to_owned),

@@ -163,7 +163,7 @@ impl<'a> Region<'a> {
         let each = |of: &dyn Fn(&Piece) -> f64| {
             let replicas = self.replicas(pieces);
             replicas
-                .map(|(piece, _)| of(piece) * request.record_bytes)
+                .map(|(piece, _)| of(piece) * piece.record_bytes)
                 .collect::<Vec<f64>>()
         };
         Some(Limits {

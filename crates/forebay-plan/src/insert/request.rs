@@ -155,6 +155,9 @@ pub struct TableSpec {
     /// Records in each partition, which its existing samples share evenly.
     #[serde(default)]
     pub existing: Option<Vec<f64>>,
+    /// Of this table's records; as of the request's if it is not given.
+    #[serde(default)]
+    pub record_bytes: Option<f64>,
     /// All new records, which the new samples share evenly.
     #[serde(default)]
     pub new_records: Option<f64>,

@@ -11,7 +11,8 @@
 //!    most. Then 1 again, as often as copies are allowed and the hottest node is above what is
 //!    wanted.
 //!
-//! Of the states after each copy the first is taken whose hottest node is within 0.5% of the best.
+//! Of the states after each copy the first is taken whose hottest node is within 0.5% of the best. If
+//! that is hardly cooler than before, all stays as it is.
 
 mod state;
 
@@ -20,6 +21,9 @@ mod tests;
 
 use super::load_plan::{LoadLimits, LoadPlan, coolest};
 use state::LedState;
+
+/// The hottest node is to have no more than this share of what it has, or nothing is changed.
+const WORTH: f64 = 0.98;
 
 /// A node, by its number.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -57,6 +61,7 @@ pub fn place_leaders(cluster: &LedCluster, limits: LoadLimits) -> LoadPlan {
     let mut state = LedState::of(cluster);
     let (before, mean) = (state.loads().to_vec(), state.mean());
     let bound = bound(cluster, mean);
+    let as_it_is = state.clone();
     state.hand_over();
     let mut found = vec![state.clone()];
     let wanted = bound / limits.share.max(f64::MIN_POSITIVE);
@@ -64,7 +69,9 @@ pub fn place_leaders(cluster: &LedCluster, limits: LoadLimits) -> LoadPlan {
         state.hand_over();
         found.push(state.clone());
     }
-    let chosen = coolest(&found, LedState::hottest);
+    let coolest = coolest(&found, LedState::hottest);
+    let is_worth_it = coolest.hottest() <= WORTH * as_it_is.hottest();
+    let chosen = if is_worth_it { coolest } else { &as_it_is };
     let lists = chosen.lists().to_vec();
     let partitions = cluster.partitions.iter();
     let known: Vec<_> = partitions

@@ -71,6 +71,28 @@ fn check(cluster: &LedCluster, plan: &LoadPlan, most_copies: usize) {
 }
 
 #[test]
+fn nothing_is_handed_over_for_a_percent() {
+    // The first node has one partition that is too hot for any, and a small one.
+    let partition = |leader_load, first: u32| LedPartition {
+        holders: vec![first, (first + 1) % 3],
+        leader_load,
+        ..LedPartition::default()
+    };
+    let cluster = |small| LedCluster {
+        partitions: vec![
+            partition(1000.0, 0),
+            partition(small, 0),
+            partition(100.0, 1),
+        ],
+        nodes: (0..3).map(node).collect(),
+    };
+    let plan = |small| place_leaders(&cluster(small), limits(5));
+    assert_eq!((plan(10.0).handed_over, plan(10.0).copies), (0, 0));
+    assert_eq!(plan(10.0).before, plan(10.0).after);
+    assert_eq!(plan(50.0).hottest(), (1050.0, 1000.0));
+}
+
+#[test]
 fn leaders_alone_make_skewed_reads_even() {
     // Reads only, and all of it on one node: each partition has a replica on every node.
     let partition = |at: u32| LedPartition {
