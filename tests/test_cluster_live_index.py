@@ -63,10 +63,17 @@ def test_an_index_takes_in_rows_with_its_table(made, tmp_path):
     with made["n1"].through_gateway() as client:
         _, found = client.execute_command("KV.RANGE", "[by_city:c010/", "(by_city:c0100", "KEYS")
     assert found == sorted(f"by_city:c010/k{n:06}" for n in range(COUNT) if city(n) == "c010")
-    # A plan that was written before is for both.
+    # A plan that was written before is for both, and for nothing else.
     output = tmp_path / "plan.json"
-    made.store.run("plan", "insert", "people", *words(made, *plan), "--output", output)
+    plan = ["--partition-bytes", "64K"]
+    planned = made.store.json("plan", "insert", "people", *words(made, *plan), "--output", output)
     assert json.loads(output.read_text())["wish"]["insert"]["with"] == ["by_city"]
+    shown = made.store.json("cluster", "apply", output, code=2)["plan"]
+    assert shown["cuts"] == len(planned["splits"])
+    assert shown["copied_bytes"] == planned["copied_bytes"]
+    alone = [made.source, "--key", "{id}", "--plan", output]
+    told = made.store.refuse("load", "people", *alone, code=2)
+    assert "with index by_city, and the load is without an index" in told
 
 
 def test_what_no_index_can_take_is_refused(made):
@@ -80,4 +87,18 @@ def test_what_no_index_can_take_is_refused(made):
     several = ["load", "people", made.source, "--key", "{city}-{id}", *INDEX]
     assert "has several" in refused(*several, code=2)
     assert "with runs" in refused(*load, *INDEX, "--insert", "rows", code=2)
+    made.store.run("push", "served", made.source, "--key", "{id}")
+    assert "is a batch table" in refused(*load, "--index", "served={city}/{id}", code=2)
     assert answered(made["n1"], ["k000001"], "people") == [None]
+
+
+def test_a_row_that_its_index_cannot_take_names_the_index(made, tmp_path):
+    source = tmp_path / "gaps.parquet"
+    rows = {"id": ["k000001", "k000002"], "city": ["oslo", None], "v": [1, 2]}
+    pyarrow.parquet.write_table(pyarrow.table(rows), source)
+    for command in ["load"], ["plan", "insert"]:
+        told = made.store.refuse(*command, "people", source, "--key", "{id}", *INDEX)
+        assert "index by_city" in told and "people" not in told, told
+    assert answered(made["n1"], ["k000001"], "people") == [None]
+    done = made.store.json("load", "people", source, "--key", "{id}", *INDEX, "--bad-rows", "skip")
+    assert (done["rows"], done["indexes"][0]["rejected"]) == (2, 1)

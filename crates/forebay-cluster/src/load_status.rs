@@ -19,6 +19,9 @@ pub struct LoadStatus {
     /// Replicas that have come to where the load is, and all; partitions of which a majority has,
     /// and all that it adds to. None where the coordinator does not tell.
     pub progress: Option<ReplicaCounts>,
+    /// The nodes that are down and have replicas of partitions of which no majority has come there.
+    #[serde(default)]
+    pub waits_for: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,22 +43,24 @@ impl LoadStatus {
     }
 
     fn of(load: &TableLoad, model: &Model, coordinator: Option<&Coordinator>) -> Self {
-        let progress = coordinator.map(|coordinator| {
-            let progress = LoadProgress::of(model, coordinator.groups(), load);
-            ReplicaCounts {
-                there: progress.there,
-                replicas: progress.replicas,
-                settled: progress.settled,
-                partitions: progress.partitions,
-            }
-        });
+        let of = |coordinator: &Coordinator| LoadProgress::of(model, coordinator.groups(), load);
+        let progress = coordinator.map(of);
+        let down = progress.iter().flat_map(|progress| &progress.down);
+        let waits_for = down.map(|node| model.node_name(*node)).collect();
+        let counts = |progress: LoadProgress| ReplicaCounts {
+            there: progress.there,
+            replicas: progress.replicas,
+            settled: progress.settled,
+            partitions: progress.partitions,
+        };
         Self {
             request: load.request.to_string(),
             table: load.table.clone(),
             stage: load.stage,
             rows: load.draft.rows,
             bytes: load.draft.bytes,
-            progress,
+            progress: progress.map(counts),
+            waits_for,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What kind of error it is: for exit codes, and for programs.
 
+use forebay_cluster::client::ClientError;
+use forebay_cluster::planning::PlanningError;
 use forebay_engine::live::{CheckpointError, LiveError, LoadError as EngineLoadError, LogError};
 use forebay_engine::{PushError as EngineError, ReadError, SourceError as TableError, StoreError};
 use forebay_load::distributed::DistributedError;
@@ -76,6 +78,8 @@ impl ErrorKind {
             .or_else(|| error.downcast_ref().map(of_pull))
             .or_else(|| error.downcast_ref().map(of_problem))
             .or_else(|| error.downcast_ref().map(of_insert))
+            .or_else(|| error.downcast_ref().map(of_client))
+            .or_else(|| error.downcast_ref().map(of_planning))
             .or_else(|| error.is::<WrongLine>().then_some(Self::Usage))
             .or_else(|| match error.downcast_ref()? {
                 TableError::Batch(error) => Some(of_read(error)),
@@ -127,6 +131,31 @@ fn of_push(error: &PushError) -> ErrorKind {
         PushError::Engine(error) => of_engine(error),
         PushError::Mismatch { .. } => ErrorKind::Damaged,
         PushError::Rejects { .. } | PushError::Sort(SortError::Scratch { .. }) => ErrorKind::Other,
+    }
+}
+
+fn of_client(error: &ClientError) -> ErrorKind {
+    match error {
+        ClientError::Busy(_) => ErrorKind::Busy,
+        ClientError::Catalog(_)
+        | ClientError::Refused(_)
+        | ClientError::NobodyHome { .. }
+        | ClientError::Deserted { .. } => ErrorKind::Other,
+    }
+}
+
+fn of_planning(error: &PlanningError) -> ErrorKind {
+    match error {
+        PlanningError::Moving(_) => ErrorKind::Busy,
+        PlanningError::NoTable(_) | PlanningError::NoLiveTable(_) => ErrorKind::Missing,
+        PlanningError::NoTables
+        | PlanningError::HoldsAlready(_)
+        | PlanningError::HoldsNothing(_)
+        | PlanningError::NobodyLeft
+        | PlanningError::Unsurveyed { .. }
+        | PlanningError::SameReplicas { .. }
+        | PlanningError::Replicas(_)
+        | PlanningError::Planner(_) => ErrorKind::Other,
     }
 }
 

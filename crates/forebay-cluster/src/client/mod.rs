@@ -261,7 +261,8 @@ impl ClusterClient {
     }
 
     /// The cluster and what these tables of it hold, to plan for. Leaders tell within seconds of
-    /// their election, or of that of a coordinator: those that have not told are waited for.
+    /// their election, or of that of a coordinator: those that have not told are waited for. While
+    /// a plan is carried out nobody is.
     pub fn survey_to_plan(
         &self,
         tables: &BTreeSet<TableName>,
@@ -277,7 +278,8 @@ impl ClusterClient {
                 groups
                     .all(|(group, _)| told.is_some_and(|told| told.contains_key(&group.partition)))
             };
-            if tables.iter().all(is_told) || self.clock.monotonic() >= until {
+            let is_over = self.clock.monotonic() >= until || model.work.moving().is_some();
+            if is_over || tables.iter().all(is_told) {
                 return Ok((model, survey));
             }
             self.clock.sleep(ASK);

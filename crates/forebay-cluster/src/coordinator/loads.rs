@@ -7,7 +7,7 @@
 //! expected to: the store need not keep the runs any longer. Whoever did not get its run by then
 //! says so, and is replaced by a new peer once a majority is well without it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_engine::{PartitionId, TableName};
@@ -44,6 +44,8 @@ pub struct LoadProgress {
     pub coming_bytes: u64,
     /// Whether a replica is missing that can be expected to come.
     waits: bool,
+    /// Nodes that are down and have replicas of partitions that are not settled.
+    pub down: BTreeSet<NodeId>,
     /// What a node says that stands in its way.
     failed: Option<String>,
 }
@@ -94,7 +96,11 @@ impl LoadProgress {
         self.there += replicas_there;
         self.replicas += replicas;
         self.partitions += 1;
-        self.settled += usize::from(2 * there > voters);
+        let is_settled = 2 * there > voters;
+        self.settled += usize::from(is_settled);
+        let nodes = group.staying().map(|peer| peer.node);
+        self.down
+            .extend(nodes.filter(|node| !is_settled && !is_up(model, *node)));
     }
 
     fn is_settled(&self, waited: Duration) -> bool {
@@ -248,9 +254,15 @@ impl Step<'_> {
                 progress.replicas
             );
         }
+        let down = progress.down.iter().map(|node| self.model.node_name(*node));
+        let down: Vec<String> = down.collect();
+        let down = match down.is_empty() {
+            true => String::new(),
+            false => format!(", and of their nodes {} are down", down.join(", ")),
+        };
         format!(
             "nothing came for {seconds} s: {} of {} partitions have no leader, or have it on no majority of their \
-             replicas{first}: look at forebay cluster status and the logs of the nodes",
+             replicas{first}{down}: look at forebay cluster status and the logs of the nodes",
             progress.partitions - progress.settled,
             progress.partitions
         )

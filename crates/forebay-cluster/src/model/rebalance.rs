@@ -28,6 +28,11 @@ impl MovePlan {
     pub fn has_own(&self) -> bool {
         self.batches.iter().any(|batch| !batch.own.is_empty())
     }
+
+    /// How many partitions it cuts in two.
+    pub fn cuts(&self) -> usize {
+        self.batches.iter().map(|batch| batch.splits.len()).sum()
+    }
 }
 
 impl MoveBatch {

@@ -48,13 +48,21 @@ impl Proposal {
 
     /// What it costs, in a few words.
     pub fn figures(&self) -> String {
-        let batches = self.plan.batches.len();
+        let (batches, cuts) = (self.plan.batches.len(), self.plan.cuts());
+        if batches == 0 {
+            return "nothing is to be changed".to_owned();
+        }
+        let cut = match cuts {
+            0 => String::new(),
+            1 => "1 cut; ".to_owned(),
+            cuts => format!("{cuts} cuts; "),
+        };
         let copied = size(self.copied_bytes() as f64);
         let es = if batches == 1 { "" } else { "es" };
         let time = self.expected.map_or_else(String::new, |time| {
             format!(", about {:.0} s", time.as_secs_f64())
         });
-        format!("{copied} are copied, in {batches} batch{es}{time}")
+        format!("{cut}{copied} are copied, in {batches} batch{es}{time}")
     }
 
     /// The copies, each batch after the one before.

@@ -120,10 +120,11 @@ impl InsertPlan {
         };
         let mut lines = vec![
             format!(
-                "{partitions} partitions{replicas} on {} machines, {} splits, {} moves ({} records)",
-                region.machines,
-                self.splits.len(),
-                region.moves.len(),
+                "{}{replicas} on {}, {}, {} ({} records)",
+                counted(partitions, "partition"),
+                counted(region.machines, "machine"),
+                counted(self.splits.len(), "split"),
+                counted(region.moves.len(), "move"),
                 short(moved)
             ),
             format!(
@@ -144,11 +145,18 @@ impl InsertPlan {
         }
         if !self.oversize.is_empty() {
             lines.push(format!(
-                "{} partitions will exceed the limit: their samples have too few distinct keys",
-                self.oversize.len()
+                "{} will exceed the limit: there are too few distinct keys among the samples",
+                counted(self.oversize.len(), "partition")
             ));
         }
         lines
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
     }
 }
 

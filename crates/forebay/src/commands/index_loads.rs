@@ -2,6 +2,7 @@
 //! which come in with it (docs/papers/planned-bulk-insertion.md, 5.1).
 
 use clap::Args;
+use forebay_cluster::coordinator::is_under_way;
 use forebay_cluster::model::Model;
 use forebay_engine::live::LiveOptions;
 use forebay_engine::{TableName, ValueKind};
@@ -9,6 +10,8 @@ use forebay_load::encode::Verb;
 use forebay_load::key::KeyTemplate;
 use forebay_load::load::LoadRequest;
 use forebay_load::sources::Input;
+
+use super::insert_planning::busy;
 
 /// Which indexes take in rows with a table.
 #[derive(Debug, Clone, Default, Args)]
@@ -99,12 +102,22 @@ fn check(indexes: &[IndexArg], of: &LoadRequest) -> anyhow::Result<()> {
 impl IndexArg {
     fn pooled(&self, of: &LoadRequest, model: &Model) -> anyhow::Result<PooledLoad> {
         let table = &self.table;
-        let Some(live) = model.table(table).and_then(|entry| entry.live()) else {
+        let entry = model.table(table);
+        let Some(live) = entry.and_then(|entry| entry.live()) else {
+            if entry.is_some() {
+                wrong!(
+                    "--index: {table} is a batch table, whose versions come by push: name a live table, or one that \
+                     is not there yet and make it (forebay create)"
+                );
+            }
             wrong!(
                 "--index: the cluster has no live table {table}: make it first (forebay create {table} --mode live \
                  --order ordered ...)"
             );
         };
+        if let Some(load) = model.work.load_of(table) {
+            return Err(busy(is_under_way(load)));
+        }
         let columns: Vec<&str> = of.key.columns().collect();
         let value_column = match (&live.options.value, &columns[..]) {
             (ValueKind::Row, _) => None,

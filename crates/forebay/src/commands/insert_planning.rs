@@ -109,7 +109,6 @@ pub fn insert_figures(made: &InsertProposal) -> String {
     let InsertProposal {
         insert, proposal, ..
     } = made;
-    let splits = human::counted(insert.splits.len() as u64, "cut");
     let own = &insert.own;
     let gain = match own.cost_no_moves > 0.0 {
         true => format!(
@@ -118,7 +117,7 @@ pub fn insert_figures(made: &InsertProposal) -> String {
         ),
         false => String::new(),
     };
-    format!("{splits}; {}{gain}", proposal.figures())
+    format!("{}{gain}", proposal.figures())
 }
 
 /// Has the cluster carry a plan out; returns when all is cut and moved. Then rows can come: who
@@ -131,10 +130,6 @@ pub fn carry_out(cluster: &ClusterPointers, plan: MovePlan) -> anyhow::Result<()
     let moved = match asked.and_then(|id| client.wait_until_moved(&id)) {
         Ok(Ended::Rebalance(moved)) => moved,
         Ok(_) => bail!("the plan was taken for another request"),
-        Err(forebay_cluster::client::ClientError::Busy(problem)) => {
-            let is_busy = true;
-            return Err(StoreError::Refused { problem, is_busy }.into());
-        }
         Err(error) => return Err(error.into()),
     };
     if moved.stage != MoveStage::Stopped {
@@ -151,13 +146,45 @@ pub fn carry_out(cluster: &ClusterPointers, plan: MovePlan) -> anyhow::Result<()
     Err(StoreError::Refused { problem, is_busy }.into())
 }
 
-/// Refuses a plan that is about something else than inserting into a table.
-pub fn check_for(plan: &MovePlan, table: &TableName) -> Result<(), String> {
-    match &plan.wish {
-        wish if wish.inserts_into(table) => Ok(()),
-        Wish::Insert { table: planned, .. } => Err(format!(
+/// Something else is at work: try again.
+pub fn busy(problem: String) -> anyhow::Error {
+    let is_busy = true;
+    StoreError::Refused { problem, is_busy }.into()
+}
+
+/// Refuses a plan that is about something else than inserting into a table and these indexes.
+pub fn check_for(
+    plan: &MovePlan,
+    table: &TableName,
+    indexes: &BTreeSet<&TableName>,
+) -> Result<(), String> {
+    let Wish::Insert {
+        table: planned,
+        with,
+    } = &plan.wish
+    else {
+        return Err("it is no plan of forebay plan insert".to_owned());
+    };
+    if planned != table {
+        return Err(format!(
             "it is a plan for an insert into {planned}, not into {table}"
+        ));
+    }
+    let planned: BTreeSet<&TableName> = with.iter().collect();
+    match planned == *indexes {
+        true => Ok(()),
+        false => Err(format!(
+            "it is a plan for an insert into {table} {}, and the load is {}: give plan insert and load the same --index",
+            with_indexes(&planned),
+            with_indexes(indexes)
         )),
-        _ => Err("it is no plan of forebay plan insert".to_owned()),
+    }
+}
+
+fn with_indexes(indexes: &BTreeSet<&TableName>) -> String {
+    let names: Vec<&str> = indexes.iter().map(|index| index.as_str()).collect();
+    match names.is_empty() {
+        true => "without an index".to_owned(),
+        false => format!("with index {}", names.join(", ")),
     }
 }

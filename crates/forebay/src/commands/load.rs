@@ -40,7 +40,8 @@ use crate::rollout_args::parse_deadline;
 ///   forebay load clicks counts.csv --key '{page}' --value n --as delta
 ///
 /// With --json one object {table, rows, bytes, updates, inserts, deletes, deltas, rejected, lossy,
-/// duplicates, seconds}; rows counts keys. With --index it has indexes, a list of such objects.
+/// duplicates, seconds}; rows counts keys. With --index it has indexes, a list of such objects;
+/// seconds is of all together.
 #[derive(Debug, Args)]
 pub struct Load {
     /// The live table, made by forebay create
@@ -241,7 +242,9 @@ impl Load {
             "auto" => LoadPlan::Auto(self.planning.clone()),
             path => {
                 let plan = read_plan(Path::new(path), context)?;
-                if let Err(problem) = check_for(&plan, &self.table) {
+                let indexes = self.of_indexes.indexes.iter();
+                let indexes = indexes.map(|index| &index.table).collect();
+                if let Err(problem) = check_for(&plan, &self.table, &indexes) {
                     wrong!("--plan {path}: {problem}");
                 }
                 LoadPlan::Made(Box::new(plan))

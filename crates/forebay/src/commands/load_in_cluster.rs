@@ -17,7 +17,7 @@ use forebay_load::load::{BuiltLoad, LoadReport, LoadRequest, LoadSample, build_l
 use forebay_plan::insert::Mode;
 
 use super::index_loads::{IndexArg, PooledLoad, pooled};
-use super::insert_planning::{PlanningArgs, Search, carry_out, insert_figures, plan_insert};
+use super::insert_planning::{PlanningArgs, Search, busy, carry_out, insert_figures, plan_insert};
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
 
@@ -93,6 +93,8 @@ impl LoadInCluster {
         let mut reports = Vec::new();
         let with = (&store, context, drawing);
         self.load_within(&loads, &mut Vec::new(), with, &mut reports)?;
+        // The innermost was done first.
+        reports[1..].reverse();
         for report in &mut reports {
             report.took(context.clock.monotonic() - started);
         }
@@ -198,7 +200,7 @@ impl LoadInCluster {
                     time: Duration::ZERO,
                 };
                 let (_, made) = plan_insert(&self.cluster, sampled, args, search, context)?;
-                drawing.message(&insert_figures(&made));
+                drawing.message(&format!("plan: {}", insert_figures(&made)));
                 made.proposal.plan
             }
         };
@@ -274,11 +276,6 @@ fn outcome(load: &TableLoad) -> Result<(), LoadError> {
 fn not_added(table: &TableName, why: String) -> LoadError {
     let table = table.clone();
     LoadError::Refused { table, why }
-}
-
-fn busy(problem: String) -> anyhow::Error {
-    let is_busy = true;
-    StoreError::Refused { problem, is_busy }.into()
 }
 
 /// The partitions that groups are of.

@@ -11,8 +11,8 @@
 //!    most. Then 1 again, as often as copies are allowed and the hottest node is above what is
 //!    wanted.
 //!
-//! Of the states after each copy the first is taken whose hottest node is within 0.5% of the best. If
-//! that is hardly cooler than before, all stays as it is.
+//! Of the states after each copy the first is taken whose hottest node is within 0.5% of the best.
+//! If that is hardly cooler than before, all stays as it is.
 
 mod state;
 

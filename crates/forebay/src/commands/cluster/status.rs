@@ -266,16 +266,18 @@ pub fn loading(load: &LoadStatus) -> String {
     let (rows, bytes) = (human::counted(load.rows, "row"), human::bytes(load.bytes));
     let (table, request) = (&load.table, &load.request);
     let text = format!("{rows} of {table}, {bytes} ({request}), {to} its partitions");
-    match load.progress {
-        None => text,
+    let counts = match load.progress {
+        None => return text,
         Some(counts) if load.stage == LoadStage::Adding => {
-            format!("{text}: {} of {} {what}", counts.settled, counts.partitions)
+            format!("{} of {}", counts.settled, counts.partitions)
         }
-        Some(counts) => format!(
-            "{text}: {} of {} replicas {what}",
-            counts.there, counts.replicas
-        ),
-    }
+        Some(counts) => format!("{} of {} replicas", counts.there, counts.replicas),
+    };
+    let down = match load.waits_for.is_empty() {
+        true => String::new(),
+        false => format!("; it waits for {}, down", load.waits_for.join(", ")),
+    };
+    format!("{text}: {counts} {what}{down}")
 }
 
 fn replicas(table: &TableStatus) -> String {

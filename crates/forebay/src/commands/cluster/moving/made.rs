@@ -109,6 +109,7 @@ impl Made {
         });
         json!({
             "wish": self.what(),
+            "cuts": self.proposal.plan.cuts(),
             "batches": self.proposal.plan.batches.len(),
             "copied_bytes": self.proposal.copied_bytes(),
             "expected_s": self.proposal.expected.map(|time| time.as_secs_f64()),
