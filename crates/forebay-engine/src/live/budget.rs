@@ -383,8 +383,12 @@ impl Member {
     /// The generation was frozen; returns what it takes. REQUIRES: nothing grows meanwhile.
     pub fn freeze(&self) -> usize {
         self.has_nothing();
+        self.freeze_some(self.memtable_bytes())
+    }
+
+    /// A part of the generation was frozen, which takes so much; returns that.
+    pub fn freeze_some(&self, bytes: usize) -> usize {
         // Counted twice for a moment rather than not at all.
-        let bytes = self.memtable_bytes();
         for sum in [&self.budget.frozen_bytes, &self.usage.frozen_bytes] {
             sum.fetch_add(bytes, Ordering::Relaxed);
         }

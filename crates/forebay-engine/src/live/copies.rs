@@ -113,7 +113,8 @@ impl LiveTable {
 
 impl LiveShared {
     fn copy_of(&self, id: PartitionId) -> Result<PartitionContent, LiveError> {
-        self.flush()?;
+        let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
+        self.flush_of(&[place])?;
         if let Err(error) = self.part_from_others(id) {
             debug!(table = %self.shape.table, %id, %error, "a copy has files of which others have a part");
         }
@@ -168,7 +169,7 @@ impl LiveShared {
         let room = self.parts.check_room();
         room.map_err(|problem| self.not_taken_in(copy.range.id, &problem))?;
         let runs = self.open_adopted(&copy.range, &copy.runs)?;
-        self.flush()?;
+        self.flush_of(&[place])?;
         let _no_merges = self.hold_merges();
         let paused = Pause::new(self, vec![place]);
         paused.flush()?;

@@ -66,7 +66,7 @@ impl LiveShared {
         let opened = self.open_ingested(&runs.collect::<Vec<_>>())?;
         let opened: Vec<Arc<LiveRun>> = opened.into_iter().map(|(_, run)| run).collect();
         if self.parts.at(slot).lock().has_memory() {
-            self.flush()?;
+            self.flush_of(&[slot])?;
         }
         let place = {
             let part = self.parts.at(slot).lock();

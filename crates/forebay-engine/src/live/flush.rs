@@ -3,7 +3,7 @@
 //! A *generation* is what was written between two freezes: a part of each partition's memory and
 //! one segment of the log. It is written in four steps, each of which a crash may follow:
 //!
-//! 1. [`LiveShared::freeze`] lets a new generation, and a new segment, take the writes.
+//! 1. [`LiveShared::freeze`](LiveShared::freeze) lets a new generation, and a new segment, take the writes.
 //! 2. [`LiveShared::flush_oldest`] writes a run for each partition that has records, and syncs
 //!    them.
 //! 3. The manifest is replaced by one that names the new runs and the new first segment: from here
@@ -31,16 +31,13 @@ use tracing::warn;
 
 use crate::cleanup::remove_if_there;
 use crate::error::{At, StoreError};
-use crate::live::applied::AppliedPlace;
 use crate::live::background::RETRY;
 use crate::live::cursor::SourceCursor;
-use crate::live::entry::MOVED_PROPOSALS;
 use crate::live::error::LiveError;
 use crate::live::expiry::earliest;
-use crate::live::log::Log;
 use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::mini::MiniRun;
-use crate::live::part::{LivePart, Minis, PartView, mini_cursors};
+use crate::live::part::{Minis, PartView, mini_cursors};
 use crate::live::removed::Removed;
 use crate::live::run::LiveRun;
 use crate::live::shape::PartTime;
@@ -55,66 +52,23 @@ const SPARE_FILES_A_TABLE: u64 = 2;
 const OPEN_RETRY: Duration = Duration::from_millis(100);
 
 impl LiveShared {
-    /// Ends the generation that takes writes. Returns its number, or that of the last one frozen
-    /// when there is nothing new.
-    pub fn freeze(&self) -> u64 {
-        self.freeze_moved(MOVED_PROPOSALS)
-    }
-
-    /// The same where places that have moved so far without a write are something new.
-    fn freeze_moved(&self, least_moved: u64) -> u64 {
-        let mut frozen = self.frozen.lock();
-        let mut parts = self.parts.lock_all();
-        for part in &mut parts {
-            part.seal(&self.memory);
-        }
-        let last = self.progress.lock().frozen;
-        let has_moved = |part: &LivePart| {
-            let applied = part.applied.as_ref();
-            applied.is_some_and(|applied| applied.unwritten >= least_moved)
-        };
-        let is_new = |part: &LivePart| !part.view.minis.is_empty() || has_moved(part);
-        if !parts.iter().any(|part| is_new(part)) {
-            self.memory.has_nothing();
-            return last;
-        }
-        let log_from = self.log.as_ref().map_or(0, Log::roll);
-        for part in &mut parts {
-            part.freeze(&self.memory);
-        }
-        let applied = self.applied_of(&mut parts);
-        let memory_bytes = self.memory.freeze();
-        self.counts.memory_is_read.store(false, Ordering::Relaxed);
-        drop(parts);
-        let number = last + 1;
-        frozen.push_back(Frozen {
-            number,
-            log_from,
-            memory_bytes,
-            applied,
-        });
-        self.tell(|progress| progress.frozen = number);
-        number
-    }
-
-    /// The places of replicated partitions, which a generation takes along.
-    fn applied_of(&self, parts: &mut [MutexGuard<'_, LivePart>]) -> Arc<[Option<AppliedPlace>]> {
-        if self.options.replication.is_none() {
-            return Arc::default();
-        }
-        let taken = parts.iter_mut().map(|part| {
-            let applied = part.applied.as_mut()?;
-            applied.unwritten = 0;
-            Some(applied.place.clone())
-        });
-        taken.collect()
-    }
-
     /// Writes everything that is in memory now, and waits until it is on the disk. Of a replicated
     /// table the manifest names the places of now then, or later ones.
     pub fn flush(&self) -> Result<(), LiveError> {
+        self.flush_frozen(|shared| shared.freeze_moved(None, 1))
+    }
+
+    /// The same of the partitions at these places. The log of a table that has one is common to all
+    /// partitions, so there all of them are written.
+    pub fn flush_of(&self, places: &[usize]) -> Result<(), LiveError> {
+        let only = self.options.replication.is_some().then_some(places);
+        self.flush_frozen(|shared| shared.freeze_moved(only, 1))
+    }
+
+    /// Waits until a generation, and those before it, are written.
+    fn flush_frozen(&self, freeze: impl FnOnce(&Self) -> u64) -> Result<(), LiveError> {
         let failures = self.progress.lock().flushes.failures;
-        let number = self.freeze_moved(1);
+        let number = freeze(self);
         if self.budget().is_by_hand() {
             return self.flush_by_hand(number);
         }

@@ -22,7 +22,7 @@ impl LiveShared {
     pub fn release(&self, id: PartitionId) -> Result<(), LiveError> {
         let _one_at_a_time = self.ingesting.lock();
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
-        self.flush()?;
+        self.flush_of(&[place])?;
         let _no_merges = self.hold_merges();
         let paused = Pause::new(self, vec![place]);
         paused.flush()?;

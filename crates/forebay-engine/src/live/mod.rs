@@ -68,6 +68,7 @@ mod entry_load;
 mod error;
 mod expiry;
 mod flush;
+mod freeze;
 mod holding;
 mod ingest;
 mod levels;

@@ -219,10 +219,12 @@ impl LivePart {
     }
 
     /// Ends the generation: what takes writes waits to be written from now on, and the buffer gives
-    /// its memory back. REQUIRES: the buffer is sealed.
-    pub fn freeze(&mut self, memory: &Member) {
+    /// its memory back. Returns how many bytes wait. REQUIRES: the buffer is sealed.
+    pub fn freeze(&mut self, memory: &Member) -> usize {
         self.memtable = self.memtable.renewed();
         memory.regrow(std::mem::take(&mut self.counted_bytes), 0);
+        let minis = self.view.minis.iter();
+        let bytes = minis.map(|mini| mini.memory_bytes()).sum();
         let frozen = self
             .view
             .frozen
@@ -233,6 +235,16 @@ impl LivePart {
             frozen: frozen.collect(),
             minis: Minis::default(),
             runs: Arc::clone(&self.view.runs),
+        });
+        bytes
+    }
+
+    /// Others end the generation without this one: it has nothing in it, and goes on.
+    pub fn sit_out(&mut self) {
+        let frozen = self.view.frozen.iter().cloned().chain([Minis::default()]);
+        self.view = Arc::new(PartView {
+            frozen: frozen.collect(),
+            ..(*self.view).clone()
         });
     }
 

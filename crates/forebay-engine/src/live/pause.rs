@@ -42,7 +42,7 @@ impl<'a> Pause<'a> {
             .iter()
             .any(|place| parts.at(*place).lock().has_memory())
         {
-            true => self.shared.flush(),
+            true => self.shared.flush_of(&self.places),
             false => Ok(()),
         }
     }

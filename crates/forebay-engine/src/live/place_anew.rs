@@ -23,7 +23,7 @@ impl LiveShared {
     fn place_anew(&self, id: PartitionId, place: AppliedPlace) -> Result<(), LiveError> {
         let _one_at_a_time = self.ingesting.lock();
         let slot = self.slot_of(id)?;
-        self.flush()?;
+        self.flush_of(&[slot])?;
         let _no_merges = self.hold_merges();
         let paused = Pause::new(self, vec![slot]);
         paused.flush()?;

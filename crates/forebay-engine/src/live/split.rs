@@ -117,9 +117,9 @@ impl LiveShared {
             .map_err(|why| self.uncut(id, &why))?;
         // Before anything is written for it.
         self.halves_of(&self.structure.lock(), cut)?;
-        self.flush()?;
-        let _no_merges = self.hold_merges();
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
+        self.flush_of(&[place])?;
+        let _no_merges = self.hold_merges();
         let paused = Pause::new(self, vec![place]);
         paused.flush()?;
         self.closing(self.cut(cut, place))

@@ -163,6 +163,72 @@ fn an_entry_cuts_a_partition_in_two_or_it_is_applied_again() {
 }
 
 #[test]
+fn a_cut_leaves_what_other_partitions_have_in_memory() {
+    const OTHER: PartitionId = PartitionId(1);
+    let disk = SimDisk::new();
+    let draft = LiveDraft::hashed().partitions(2).delta(DeltaKind::Append);
+    let draft = draft.replicated(Replication::Leader);
+    let table = store_on(&disk, 1).create_live(&name("t"), draft, &budget());
+    let table = table.unwrap();
+    let keys_of = |id| {
+        let keys = (0..100).map(key_of_hundred);
+        keys.filter(|key| table.partition_of(key) == Some(id))
+            .collect::<Vec<_>>()
+    };
+    let (mine, others) = (keys_of(LEFT), keys_of(OTHER));
+    let append_all = |table: &LiveTable, id, keys: &[Vec<u8>]| {
+        for key in keys {
+            let next = table.applied(id).unwrap().index + 1;
+            append(table, id, next, key).unwrap();
+        }
+    };
+    append_all(&table, OTHER, &others);
+    table.flush().unwrap();
+    let in_runs = table.applied(OTHER).unwrap().index;
+    append_all(&table, LEFT, &mine);
+    append_all(&table, OTHER, &others);
+    let memory_bytes = table.stats().memtable_bytes;
+    let cut = DecidedCut {
+        at: Bound::Slot(4000),
+        ..cut_at(Order::Hashed)
+    };
+    let at = table.applied(LEFT).unwrap().index + 1;
+    assert!(table.split_by(LEFT, &entry(at, 0), &cut).unwrap());
+    let stats = table.stats();
+    assert!(stats.memtable_bytes > 0 && stats.memtable_bytes < memory_bytes);
+    assert_eq!(stats.frozen_bytes, 0);
+    // Once more, by what it has in memory since.
+    let half = keys_of(LEFT);
+    append_all(&table, LEFT, &half);
+    let copy = table.copy_of(LEFT).unwrap();
+    assert_eq!(
+        copy.content().applied.as_ref().unwrap().index,
+        at + half.len() as u64
+    );
+    drop((copy, table));
+    let again = open_on(&disk.after_kill()).unwrap();
+    assert_eq!(again.applied(OTHER).unwrap().index, in_runs);
+    append_all(&again, OTHER, &others);
+    let times = |keys: &[Vec<u8>], times| {
+        keys.iter()
+            .map(move |key| (key.clone(), vec![b'x'; times]))
+            .collect::<Vec<_>>()
+    };
+    let mut wanted: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    wanted.extend(times(&mine, 1));
+    wanted.extend(times(&half, 2));
+    wanted.extend(times(&others, 2));
+    assert_eq!(all(&again), wanted);
+    again.flush().unwrap();
+    assert_eq!(again.stats().memtable_bytes, 0);
+    assert!(again.verify(&mut |_| ()).unwrap().1.is_empty());
+}
+
+fn key_of_hundred(number: u64) -> Vec<u8> {
+    format!("n{number}").into_bytes()
+}
+
+#[test]
 fn a_cut_elsewhere_moves_the_place_alone() {
     let table = open_on(&base(Order::Ordered)).unwrap();
     apply_cut(&table, Order::Ordered).unwrap();
