@@ -22,7 +22,7 @@ class Progress:
     total: int | None
     """How much there is, where that is known."""
     unit: str
-    """`rows`, `bytes` or `pages`."""
+    """`rows`, `bytes`, `pages` or `partitions`."""
     seconds: float
     """Since the stage began."""
 

@@ -106,6 +106,7 @@ impl Progress for Listener {
             Unit::Rows => "rows",
             Unit::Bytes => "bytes",
             Unit::Pages => "pages",
+            Unit::Partitions => "partitions",
         };
         self.tell(|object| object.call_method1("stage", (name, total, unit)).map(drop));
         self.look_for_signals();

@@ -33,6 +33,9 @@ pub struct LiveStatus {
     /// They are being cut in two.
     #[serde(default)]
     pub cut: Partitions,
+    /// A plan has just cut them off, and no leader was heard of yet.
+    #[serde(default)]
+    pub halves: Partitions,
     #[serde(default)]
     pub tables: BTreeMap<TableName, LiveTableStatus>,
     /// The first of those without a majority, and what is left of each.
@@ -100,7 +103,10 @@ impl LiveStatus {
                 };
                 status.partitions += 1;
                 looked.count(status.tables.entry(table.clone()).or_default(), now);
-                if group.term == 0 {
+                let is_half = group.cut_from.is_some() && model.work.moving().is_some();
+                if group.term == 0 && is_half {
+                    status.halves.add(table, group);
+                } else if group.term == 0 {
                     status.unfounded.add(table, group);
                 } else if now.since(looked.led()) >= LEADERLESS {
                     status.without_leader.add(table, group);
@@ -165,13 +171,17 @@ impl LiveStatus {
                 "not all replicas are where they are wanted yet",
             ),
             (&self.cut, "it is being cut in two: wait"),
+            (
+                &self.halves,
+                "it was cut off just now, and elects its leader: wait",
+            ),
         ] {
             if partitions.count > 0 {
                 notes.push(format!("{}: {words}", partitions.words()));
             }
         }
         for (table, status) in &self.tables {
-            let joining = by_node(table, &status.joining, "replicas come to be there: wait");
+            let joining = by_node(table, &status.joining, "replicas on their way there: wait");
             notes.extend(joining);
         }
         notes
@@ -212,7 +222,7 @@ impl LiveStatus {
 
 impl LiveTableStatus {
     fn problems(&self, table: &TableName, problems: &mut Vec<String>) {
-        let silent = "replicas do not answer their leaders (right after a start that is so): wait; if that lasts, look at the node's log and its disk";
+        let silent = "replicas without an answer to their leaders (right after a start that is so): wait; if that lasts, look at the node's log and its disk";
         let lost = "replicas forgot or were damaged, and others take their place: wait";
         let ailing = "replicas met damage, and others take their place once there is a majority without them: wait; if \
                       that lasts, start the nodes that are down (a table with one replica has no other)";

@@ -332,7 +332,10 @@ impl RolloutStatus {
 
 impl PlanStatus {
     fn of(plan: &Rebalance, model: &Model, coordinator: Option<(&Coordinator, Now)>) -> Self {
-        let mut done_bytes = plan.done_bytes;
+        // Once lists have changed, the batch has been copied.
+        let is_copied = matches!(plan.stage, MoveStage::Changed { .. });
+        let of_batch = || model.batch_of(plan).map_or(0, |batch| batch.copied_bytes);
+        let mut done_bytes = plan.done_bytes + if is_copied { of_batch() } else { 0 };
         let mut waits_for = BTreeSet::new();
         let mut live = LiveLeft::default();
         let mut cuts_left = 0;

@@ -11,6 +11,8 @@ pub enum Unit {
     Bytes,
     /// Pages of runs.
     Pages,
+    /// Partitions of a table.
+    Partitions,
 }
 
 /// Receives the progress of one operation, from any of its threads.

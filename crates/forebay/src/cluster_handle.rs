@@ -7,7 +7,7 @@ use forebay_cluster::HostPort;
 use forebay_cluster::catalog::CatalogError;
 use forebay_cluster::client::{ClusterPointers, UnderWay, Watcher};
 use forebay_cluster::model::{LoadStage, Phase, Rebalance, Rollout, TableLoad, Wish};
-use forebay_cluster::status::Status;
+use forebay_cluster::status::{PlanStatus, Status};
 use forebay_engine::StoreError;
 use forebay_load::progress::{Progress, Unit};
 use forebay_objects::page;
@@ -63,6 +63,8 @@ struct ToldSteps {
     preparing: Option<(String, u64, u64)>,
     /// A plan, by the request for it, and its bytes that are copied.
     moved: Option<(String, u64)>,
+    /// How many partitions it cuts, and how many of them were told of, while it cuts.
+    cut: Option<(u64, u64)>,
     /// A load, by the request for it, its stage, and its bytes that were told of.
     loaded: Option<(String, LoadStage, u64)>,
 }
@@ -175,12 +177,32 @@ impl ToldSteps {
         }
     }
 
+    /// Partitions that a plan cuts, before it moves anything.
+    fn cut_so_far(&mut self, plan: &PlanStatus, drawing: &Drawing) {
+        let left = plan.cuts_left as u64;
+        let (all, before) = match self.cut {
+            Some(cut) => cut,
+            None if left == 0 => return,
+            None => {
+                drawing.stage("cutting partitions", Some(left), Unit::Partitions);
+                (left, 0)
+            }
+        };
+        let done = all.saturating_sub(left).max(before);
+        drawing.advance(done - before);
+        self.cut = (left > 0).then_some((all, done));
+        if left == 0 {
+            drawing.stage("moving partitions", Some(plan.copied_bytes), Unit::Bytes);
+        }
+    }
+
     /// How much has come, which the catalog does not say.
     fn status(&mut self, status: &Status, drawing: &Drawing) {
         self.loaded_so_far(status, drawing);
         if let (Some(plan), Some((request, _))) = (&status.plan, &self.moved)
             && plan.request == *request
         {
+            self.cut_so_far(plan, drawing);
             self.moved_so_far(plan.done_bytes, drawing);
         }
         let Some((request, most, come)) = &mut self.preparing else {

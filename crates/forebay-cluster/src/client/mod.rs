@@ -14,12 +14,13 @@ use forebay_io::{Clock, Random};
 use thiserror::Error;
 
 use crate::catalog::{Catalog, CatalogError, Documented};
+use crate::coordinator::splits_left;
 use crate::formats::{cannot_upgrade, has_own_layouts, has_plans};
 use crate::ids::HostPort;
 use crate::live_status::LiveStatus;
 use crate::model::{
-    DocRef, Head, Identity, Model, Outcome, Rebalance, RequestId, Rollout, Survey, TableLoad,
-    WorkPage, parsed, written,
+    DocRef, Head, Identity, Model, Outcome, Rebalance, RequestId, Rollout, Survey, TableGroups,
+    TableLoad, WorkPage, parsed, written,
 };
 use crate::reads::BatchReads;
 use crate::request::Request;
@@ -238,6 +239,36 @@ impl ClusterClient {
     /// still wait for commands that are on their way.
     pub fn wait_until_moved(&self, id: &RequestId) -> Result<Ended, ClientError> {
         self.wait(id, Rebalance::has_moved)
+    }
+
+    /// Waits until nothing that is carried out has still to cut a table. `waits` is called first
+    /// where something has.
+    pub fn wait_for_cuts(
+        &self,
+        table: &TableName,
+        waits: impl FnOnce(),
+    ) -> Result<(), CatalogError> {
+        let mut waits = Some(waits);
+        while self.is_being_cut(table)? {
+            if let Some(waits) = waits.take() {
+                waits();
+            }
+            self.clock.sleep(ASK);
+        }
+        Ok(())
+    }
+
+    fn is_being_cut(&self, table: &TableName) -> Result<bool, CatalogError> {
+        let (_, model) = self.model()?;
+        let batch = model.work.moving().and_then(|plan| model.batch_of(plan));
+        let left = batch.map_or_else(Vec::new, |batch| splits_left(&model, &batch));
+        let mut groups = model
+            .groups
+            .get(table)
+            .into_iter()
+            .flat_map(TableGroups::all);
+        Ok(left.iter().any(|split| split.table == *table)
+            || groups.any(|group| group.splits_off.is_some()))
     }
 
     /// About how much live tables hold, as the coordinator has heard. Nothing is changed.

@@ -82,6 +82,10 @@ impl GroupWatch {
             }
             let said = self.said.entry(report.group).or_default();
             let known = said.get(&report.peer);
+            // It led until just now, whenever it said so.
+            if known.is_some_and(|known| known.report.leads.is_some()) {
+                self.led.insert(report.group, now.monotonic);
+            }
             is_news |= known.is_none_or(|known| known.node != node || known.report != *report);
             let report = report.clone();
             said.insert(report.peer, PeerSaid { node, report });

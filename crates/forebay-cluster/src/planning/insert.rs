@@ -10,7 +10,7 @@ use forebay_engine::live::PartitionSize;
 use forebay_engine::{Bound, Bounds, PartitionId, TableName};
 use forebay_plan::Key;
 use forebay_plan::insert::{
-    Holders, InsertPlan, MachineSpec, Mode, PieceReport, Request, TableSpec, plan,
+    Holders, InsertPlan, MachineList, MachineSpec, Mode, PieceReport, Request, TableSpec, plan,
 };
 use forebay_run::hash::KeyHasher;
 
@@ -29,6 +29,8 @@ const MOST_BYTES: u64 = 1 << 30;
 /// cutting and handing over take their time, and who writes waits meanwhile. Without it partitions
 /// that are nearly empty would be cut up for the last percent.
 const HANDOVER_SHARE: f64 = 0.02;
+/// Moves are to bring the cost to no more than this share of what it is without any.
+const WORTH: f64 = 0.98;
 
 /// What is to be inserted into one table.
 #[derive(Debug, Clone, Copy)]
@@ -73,9 +75,7 @@ pub fn propose_insert(
     over: &mut dyn FnMut() -> bool,
 ) -> Result<InsertProposal, PlanningError> {
     let pool = InsertPool::of(model, survey, bulk)?;
-    let request = pool.request();
-    let insert = plan(&request, bulk.mode, over);
-    let insert = insert.map_err(|error| PlanningError::Planner(error.to_string()))?;
+    let insert = pool.plan(bulk.mode, over)?;
     let batches = pool.batches(model, &insert);
     let mut known = surveyed(model, survey, &batches);
     known.extend(summaries.clone());
@@ -156,6 +156,34 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         let chosen = bytes / (PIECES_A_NODE * self.machines.len().max(1) as u64);
         let chosen = chosen.clamp(LEAST_BYTES, MOST_BYTES);
         self.bulk.partition_bytes.unwrap_or(chosen)
+    }
+
+    /// Without moves where they gain hardly anything.
+    fn plan(
+        &self,
+        mode: Mode,
+        over: &mut dyn FnMut() -> bool,
+    ) -> Result<InsertPlan, PlanningError> {
+        let plan = |request: &Request, over: &mut dyn FnMut() -> bool| {
+            plan(request, mode, over).map_err(|error| match error.path.as_str() {
+                "pi" => PlanningError::Planner(format!(
+                    "{}: give --partition-bytes more",
+                    error.problem
+                )),
+                _ => PlanningError::Planner(error.to_string()),
+            })
+        };
+        let mut request = self.request();
+        let made = plan(&request, over)?;
+        if made.own.moves.is_empty() || made.own.cost <= WORTH * made.own.cost_no_moves {
+            return Ok(made);
+        }
+        if let MachineList::Each(machines) = &mut request.machines {
+            machines
+                .iter_mut()
+                .for_each(|machine| machine.gives = false);
+        }
+        plan(&request, over)
     }
 
     fn request(&self) -> Request {

@@ -8,7 +8,7 @@ use crate::ids::{HostPort, NodeName};
 use crate::model::{
     EndedLoad, Layout, LiveEntry, NodeState, RangeEntry, Replication, TableEntry, TableGroups,
 };
-use crate::planning::{carry_out, fits};
+use crate::planning::{NodeBytes, carry_out, fits};
 use crate::traffic::ReplicaTraffic;
 
 const PARTITIONS: u32 = 16;
@@ -177,7 +177,7 @@ fn a_node_that_has_nothing_gets_replicas_and_their_bytes_are_told() {
 
 #[test]
 fn a_partition_that_is_too_hot_for_any_node_is_to_be_cut() {
-    let (model, survey) = cluster(4, 4, |at| if at == 5 { 60_000 } else { 100 });
+    let (model, survey) = cluster(4, 4, |at| if at == 5 { 60_000 } else { 1000 });
     let made = placed(&model, &survey).unwrap();
     let partitions = made.partitions.iter();
     let cuts: Vec<&Bound> = partitions.filter_map(|one| one.cut_at.as_ref()).collect();
@@ -237,4 +237,24 @@ fn what_a_coordinator_of_the_version_before_tells_is_read() {
     let (_, survey) = cluster(4, 4, |_| 10);
     let text = serde_json::to_string(&survey).unwrap();
     assert_eq!(serde_json::from_str::<Survey>(&text).unwrap(), survey);
+}
+
+#[test]
+fn a_node_that_comes_takes_bytes_from_those_that_have_most() {
+    let (model, mut survey) = cluster(5, 6, |_| 1);
+    // Large ones side by side: by their number alone the new node could get none of them.
+    for (partition, told) in survey.get_mut(&carts()).unwrap() {
+        told.size.bytes = if partition.0 < 4 { 100 << 20 } else { 1 << 20 };
+    }
+    let summaries = surveyed(&model, &survey, &[]);
+    let wish = Wish::Add([NodeId(5)].into());
+    let made = crate::planning::propose(&model, &summaries, &wish, 1 << 30).unwrap();
+    let held = |of: fn(&NodeBytes) -> u64| made.nodes.values().map(of).collect::<Vec<u64>>();
+    let (before, after) = (held(|node| node.before), held(|node| node.after));
+    let mean = after.iter().sum::<u64>() / 6;
+    let most = |held: &[u64]| held.iter().copied().max().unwrap();
+    assert!(most(&after) < most(&before), "{before:?} {after:?}");
+    assert!(after[5] > mean / 2, "{before:?} {after:?}");
+    let poorest = (0..5).min_by_key(|node| before[*node]).unwrap();
+    assert!(after[poorest] > before[poorest] / 2, "{before:?} {after:?}");
 }

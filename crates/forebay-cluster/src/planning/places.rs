@@ -52,15 +52,26 @@ impl Places {
         }
     }
 
-    /// Of a live table partitions are moved whole, and one counts as much as another.
+    /// Of a live table partitions are moved whole. Half of what one counts is its bytes, and half
+    /// is that it is one: each takes requests, and may come to have rows.
     fn live(layout: &Layout, groups: &TableGroups, summary: Option<&VersionSummary>) -> Self {
         let partitions = groups.all().map(|group| &group.bounds.lower);
         let ranges = layout.ranges().map(|range| &range.lower);
         let bounds: BTreeSet<&Bound> = partitions.chain(ranges).collect();
-        let bytes = summary.map_or(0, whole_bytes);
+        let mean_bytes = summary.map_or(0, whole_bytes) / bounds.len().max(1) as u64;
+        let mut weights: BTreeMap<&Bound, u64> = bounds
+            .iter()
+            .map(|bound| (*bound, mean_bytes.max(1)))
+            .collect();
+        for partition in summary.into_iter().flat_map(|summary| &summary.partitions) {
+            let mut before = weights.range_mut::<Bound, _>(..=&partition.bounds.lower);
+            if let Some((_, weight)) = before.next_back() {
+                *weight += partition.file_bytes;
+            }
+        }
         Self {
-            line: Line::Weighed(vec![1; bounds.len()]),
-            bytes_per_weight: bytes as f64 / bounds.len().max(1) as f64,
+            line: Line::Weighed(weights.into_values().collect()),
+            bytes_per_weight: 0.5,
             bounds: bounds.into_iter().cloned().collect(),
         }
     }

@@ -406,7 +406,7 @@ fn a_group_whose_voters_are_down_is_told() {
     assert!(
         problems
             .iter()
-            .any(|problem| problem.contains("do not answer their leaders"))
+            .any(|problem| problem.contains("without an answer to their leaders"))
     );
     world.kill(1);
     world.go_on_for_s(15);

@@ -3,7 +3,7 @@
 //! A *generation* is what was written between two freezes: a part of each partition's memory and
 //! one segment of the log. It is written in four steps, each of which a crash may follow:
 //!
-//! 1. [`LiveShared::freeze`](LiveShared::freeze) lets a new generation, and a new segment, take the writes.
+//! 1. [`LiveShared::freeze`] lets a new generation, and a new segment, take the writes.
 //! 2. [`LiveShared::flush_oldest`] writes a run for each partition that has records, and syncs
 //!    them.
 //! 3. The manifest is replaced by one that names the new runs and the new first segment: from here

@@ -19,9 +19,8 @@
 //! | `removal`, `removed` | deleting ranges of keys by one record                         |
 //! | `snapshot`, `many`, `scan`, `routing` | reading, and where keys lie |
 //! | `watch`, `traffic` | hearing of writes; counting both |
-//! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
-//! | `pause`          | holding up the writes to some partitions                                |
-//! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
+//! | `memory_compaction`, `freeze`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
+//! | `pause`, `ingest`, `load` | holding up the writes to some partitions; adding runs that were built elsewhere, by another process too       |
 //! | `checkpoint`     | a moment of a table as a store of its own, for other processes too  |
 //! | `budget`, `turns`, `pace`, `sweep`, `room` | memory, keeping writers within it, room to write it |
 //!

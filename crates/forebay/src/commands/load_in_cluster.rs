@@ -10,6 +10,7 @@ use forebay_cluster::coordinator::is_under_way;
 use forebay_cluster::model::{
     GroupEntry, LoadDraft, LoadStage, LoadedPartition, MovePlan, RolloutOptions, TableLoad,
 };
+use forebay_cluster::planning::PlanningError;
 use forebay_cluster::request::Request;
 use forebay_engine::live::{LiveOptions, Load, LoadError};
 use forebay_engine::{PartitionRange, Store, StoreError, TableName};
@@ -59,6 +60,10 @@ impl LoadInCluster {
         };
         if let Some(load) = model.work.load_of(table) {
             return Err(busy(is_under_way(load)));
+        }
+        let moving = model.work.moving().filter(|moving| !moving.has_moved());
+        if let (Some(moving), LoadPlan::Auto(_) | LoadPlan::Made(_)) = (moving, plan) {
+            return Err(PlanningError::Moving(moving.request.clone()).into());
         }
         Ok(Some(Self {
             options: live.options.clone(),
@@ -189,7 +194,7 @@ impl LoadInCluster {
         drawing: &Drawing,
     ) -> anyhow::Result<()> {
         let plan = match &self.plan {
-            LoadPlan::Nothing => return Ok(()),
+            LoadPlan::Nothing => return self.wait_for_cuts(sampled, drawing),
             LoadPlan::Made(plan) => MovePlan::clone(plan),
             LoadPlan::Auto(_) if sampled.iter().all(|(_, sample)| sample.rows == 0) => {
                 return Ok(());
@@ -208,6 +213,24 @@ impl LoadInCluster {
             true => Ok(()),
             false => carry_out(&self.cluster, plan),
         }
+    }
+
+    /// What others have cut is to be cut before runs are built: those of the whole would be none of
+    /// the halves.
+    fn wait_for_cuts(
+        &self,
+        sampled: &[(TableName, LoadSample)],
+        drawing: &Drawing,
+    ) -> anyhow::Result<()> {
+        for (table, _) in sampled {
+            let waits = || {
+                drawing.message(&format!(
+                    "partitions of {table} are being cut (forebay cluster watch): the load goes on once that is done"
+                ));
+            };
+            self.cluster.client().wait_for_cuts(table, waits)?;
+        }
+        Ok(())
     }
 
     fn groups(&self, table: &TableName) -> anyhow::Result<Vec<GroupEntry>> {

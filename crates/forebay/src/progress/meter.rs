@@ -98,6 +98,7 @@ pub fn unit_name(unit: Unit) -> &'static str {
         Unit::Rows => "rows",
         Unit::Bytes => "bytes",
         Unit::Pages => "pages",
+        Unit::Partitions => "partitions",
     }
 }
 

@@ -220,7 +220,7 @@ pub fn moving(plan: &PlanStatus) -> String {
         MoveStage::Copying { .. } if plan.waits_for.is_empty() => "copies".to_owned(),
         MoveStage::Copying { .. } => {
             let nodes: Vec<&str> = plan.waits_for.iter().map(String::as_str).collect();
-            format!("{} copy", nodes.join(", "))
+            format!("copies come to {}", nodes.join(", "))
         }
         MoveStage::Changed { .. } => "all hear of it".to_owned(),
         MoveStage::Releasing { .. } => "nodes give up what they hold no longer".to_owned(),

@@ -94,8 +94,16 @@ impl Made {
 
     /// What to know before it is carried out.
     pub fn note(&self) -> Option<String> {
-        let thinned = self.proposal.thinned.as_ref()?;
-        Some(thinned.words(&self.model))
+        let moving = self.model.work.moving().map(|moving| {
+            format!(
+                "plan {} is carried out, and this one may be another once that has ended",
+                moving.request
+            )
+        });
+        let thinned = self.proposal.thinned.as_ref();
+        let thinned = thinned.map(|thinned| thinned.words(&self.model));
+        let notes: Vec<String> = moving.into_iter().chain(thinned).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     pub fn object(&self) -> Value {
