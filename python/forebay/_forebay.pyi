@@ -7,10 +7,20 @@ from typing import Any, Self, TypeVar, overload
 from ._progress import Drawing
 
 _Key = str | bytes | int
+_Keys = Iterable[_Key] | Iterable[Any]
 _Ttl = float | timedelta | str
 _Default = TypeVar("_Default")
 
 version: str
+
+def is_forked() -> None:
+    """Told in each child of a fork."""
+
+def key_bytes(key: _Key) -> bytes:
+    """What a key is in a table."""
+
+def all_key_bytes(keys: _Keys) -> list[bytes]:
+    """The same of many, as `RawTable.get_many` takes them."""
 
 def command(
     words: list[str],
@@ -25,6 +35,13 @@ class RawStore:
     @property
     def url(self) -> str:
         """The store's directory or URL."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """What its live tables may use for what is not written yet, as it was asked for."""
+
+    def open_url(self) -> str:
+        """The store's directory or URL; an error once it is closed."""
 
     def is_live(self, name: str) -> bool:
         """Whether a table is live."""
@@ -69,8 +86,18 @@ class RawTable:
     def get(self, key: _Key, default: _Default) -> Any | _Default: ...
     def __getitem__(self, key: _Key) -> Any: ...
     def __contains__(self, key: _Key) -> bool: ...
-    def get_many(self, keys: Iterable[_Key]) -> list[Any]:
-        """The values of many keys, in their order; None for one that is absent."""
+    @overload
+    def get_many(self, keys: _Keys, default: None = None) -> list[Any]:
+        """The values of many keys, in their order; `default` for one that is absent.
+
+        The keys are a list, or whatever else can be looped over, or a column of NumPy, pandas,
+        pyarrow or polars.
+        """
+
+    @overload
+    def get_many(self, keys: _Keys, default: _Default) -> list[Any | _Default]: ...
+    def count(self) -> int:
+        """How many records there are now, by a look at each where that is not known."""
 
     def scan(
         self,
@@ -134,6 +161,19 @@ class RawScan:
     It is an Arrow stream (`pyarrow.table(scan)`, `polars.DataFrame(scan)`), and pairs of key and
     value to loop over.
     """
+
+    @property
+    def schema(self) -> Any:
+        """Its columns, as a schema of pyarrow."""
+
+    def to_arrow(self) -> Any:
+        """All of it as a table of pyarrow."""
+
+    def to_pandas(self) -> Any:
+        """All of it as a data frame of pandas, by pyarrow."""
+
+    def to_polars(self) -> Any:
+        """All of it as a data frame of polars."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def __iter__(self) -> Iterator[tuple[str, Any]]: ...

@@ -31,12 +31,14 @@ class LoadResult:
     seconds: float
     insert: Mapping[str, Any] | None = None
     """How rows were sent, with `insert="rows"`."""
+    indexes: tuple[LoadResult, ...] = ()
+    """What was done of each secondary index."""
 
     def __str__(self) -> str:
         return (
             f"{self.table}: {count(self.rows, 'row')} loaded, {size(self.bytes)}, "
             f"in {self.seconds:.2f} s"
-        ) + "".join(f"; {loss}" for loss in self.lossy)
+        ) + "".join(f"; {loss}" for loss in (*self.lossy, *self.indexes))
 
     def __repr__(self) -> str:
         return f"<forebay load: {self}>"
@@ -60,8 +62,14 @@ def load(data: Data, table: str, *, key: str, **options: Unpack[LoadOptions]) ->
 
     The options are those of `forebay load`; `as_` is `--as`. The table may be served meanwhile,
     or be open in this process or another one; where nobody has it open, it is opened for the load.
+
+    In a cluster `index={"by_city": "{city}/{id}"}` loads secondary indexes with the table; the
+    sources are files then.
     """
     given: dict[str, Any] = {"key": key, **options}
+    index = options.get("index")
+    if isinstance(index, Mapping):
+        given["index"] = [f"{name}={template}" for name, template in index.items()]
     progress = given.pop("progress", None)
     _, text, _ = run_with("load", table, data, given, progress)
     return outcome(text)
@@ -69,7 +77,11 @@ def load(data: Data, table: str, *, key: str, **options: Unpack[LoadOptions]) ->
 
 def outcome(text: str) -> LoadResult:
     """What the extension module tells of a load."""
-    answer = json.loads(text)
+    return _of(json.loads(text))
+
+
+def _of(answer: dict[str, Any]) -> LoadResult:
     applied = Applied(*(answer.pop(n) for n in ("updates", "inserts", "deletes", "deltas")))
     lossy = losses(answer.pop("lossy"))
-    return LoadResult(**answer, applied=applied, lossy=lossy)
+    indexes = tuple(_of(index) for index in answer.pop("indexes", ()))
+    return LoadResult(**answer, applied=applied, lossy=lossy, indexes=indexes)

@@ -111,6 +111,7 @@ class LoadOptions(ReadingOptions, IntoLiveOptions, total=False):
     tls_ca: Path | None
     tls_cert: Path | None
     tls_key: Path | None
+    index: Mapping[str, str] | Sequence[str] | None
 
 
 class TaskLoadOptions(RowOptions, IntoLiveOptions, total=False):

@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
 
 from ._errors import UsageError
+from ._forebay import key_bytes
+from ._mapping import Items, Keys, Values
 from ._remote_reads import Range, Reader
-from ._remote_values import Key, key_bytes, key_text, milliseconds
+from ._remote_values import Key, key_text, milliseconds
 from ._servers import Servers
 from ._wire import Command, Place
 
@@ -111,15 +113,16 @@ class RemoteTable:
 
     # Reads.
 
-    def get_many(self, keys: Iterable[Key]) -> list[Any]:
-        """The values of many keys, in their order; None for one that is absent.
+    def get_many(self, keys: Iterable[Any], default: Any = None) -> list[Any]:
+        """The values of many keys, in their order; `default` for one that is absent.
 
-        Of a batch table all are of one version."""
-        wire_keys = [self._reader.wire_key(key) for key in keys]
+        The keys are a list, or a column of NumPy, pandas, pyarrow or polars. Of a batch table all
+        values are of one version."""
+        wire_keys = self._reader.wire_keys(keys)
         if not wire_keys:
             return []
         shape, values = self._reader.read("MGET", wire_keys)
-        return [shape.decode(value) for value in values]
+        return [default if value is None else shape.decode(value) for value in values]
 
     def get(self, key: Key, default: Any = None) -> Any:
         """The value of a key; `default` where it is absent."""
@@ -157,16 +160,27 @@ class RemoteTable:
         low, high = (None if key is None else key_bytes(key) for key in (start, end))
         return RemoteScan(self._reader, Range(low, high, limit, reverse), binary)
 
-    def keys(self) -> Iterator[str]:
+    def keys(self) -> Keys:
         """The keys, in the table's order."""
-        return (key for key, _ in self.scan())
+        return Keys(cast(Any, self))
 
-    def items(self) -> Iterator[tuple[str, Any]]:
+    def values(self) -> Values:
+        """The values, in the order of their keys."""
+        return Values(cast(Any, self))
+
+    def items(self) -> Items:
         """Keys and values, in the table's order."""
-        return iter(self.scan())
+        return Items(cast(Any, self))
 
     def __iter__(self) -> Iterator[str]:
-        return self.keys()
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        """How many records there are: all of them are read for that."""
+        return sum(1 for _ in self.scan(binary=True))
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self.scan(limit=1, binary=True))
 
     # Writes.
 

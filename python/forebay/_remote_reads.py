@@ -6,11 +6,12 @@ the schema that it tells, so values are never read with the types of another ver
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ._errors import BusyError, Error, MissingError, UsageError
-from ._remote_values import Key, Shape, key_bytes
+from ._forebay import all_key_bytes, key_bytes
+from ._remote_values import Key, Shape
 from ._servers import Again, Class, Servers
 from ._wire import Address, Broken, Command, Unreached, failure
 
@@ -51,6 +52,9 @@ class Reader:
 
     def wire_key(self, key: Key) -> bytes:
         return self.prefix + key_bytes(key)
+
+    def wire_keys(self, keys: Iterable[Any]) -> list[bytes]:
+        return [self.prefix + key for key in all_key_bytes(keys)]
 
     def shape(self) -> Shape:
         """What was known last."""

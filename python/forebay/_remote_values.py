@@ -19,12 +19,6 @@ _FORMS = ("be", "hex", "uuid")
 _TEMPLATE_RE = re.compile(r"\{\{|\}\}|\{([^}]*)\}")
 
 
-def key_bytes(key: Key) -> bytes:
-    if isinstance(key, bool) or not isinstance(key, str | bytes | int):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"a key is text, bytes or a whole number, not {type(key).__name__}")
-    return key if isinstance(key, bytes) else str(key).encode()
-
-
 def key_text(key: bytes) -> str:
     try:
         return key.decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
@@ -13,8 +14,9 @@ from ._command import Path, boundary_options, run
 from ._data import Data
 from ._dry_run import DryRun
 from ._errors import DamagedError, UsageError
-from ._forebay import RawScan, RawStore, RawTable
+from ._forebay import RawScan, RawStore, RawTable, is_forked
 from ._load import LoadResult, load
+from ._mapping import Items, Keys, Values
 from ._options import CreateOptions, LoadOptions, PushOptions, takes
 from ._progress import ProgressOption, drawing
 from ._push import PushResult, carry_out
@@ -30,6 +32,9 @@ from ._results import (
     VersionInfo,
 )
 from ._text import between, html_table
+
+# Threads do not come along: what was open is the parent's.
+os.register_at_fork(after_in_child=is_forked)
 
 Key = str | bytes | int
 Ttl = float | timedelta | str
@@ -54,7 +59,9 @@ class Store(RawStore):
     """An open store: `store["people"]` is a table, `store["people@3"]` a version of it.
 
     Live tables are opened when they are asked for, for this process alone, until they or the store
-    are closed. A store is a context manager, and may be used by several threads.
+    are closed. A store is a context manager, and may be used by several threads. Pickled, it is
+    opened again by its address; in a forked process its batch tables can be read, and its live ones
+    are the parent's.
     """
 
     def __getitem__(self, target: str) -> Table:
@@ -71,7 +78,7 @@ class Store(RawStore):
 
     def tables(self) -> Listing[TableInfo]:
         """The tables of the store."""
-        rows = run("tables", store=self.url)
+        rows = run("tables", store=self.open_url())
         items = [TableInfo(**row) for row in rows]
         title = f"Tables of {self.url}"
         return Listing(items, title, TABLES)
@@ -104,7 +111,7 @@ class Store(RawStore):
         **options: Unpack[PushOptions],
     ) -> PushResult | DryRun:
         """`forebay.push` into this store, with the same options."""
-        return carry_out(data, table, dry_run, {"store": self.url, **options})
+        return carry_out(data, table, dry_run, {"store": self.open_url(), **options})
 
     @overload
     def create(self, table: str, **options: Unpack[CreateOptions]) -> Table: ...
@@ -128,13 +135,16 @@ class Store(RawStore):
         it.
         """
         given = {**options, "replicas": replicas, **boundary_options(options.get("boundary"))}
-        made = run("create", [table], given, store=self.url)
+        made = run("create", [table], given, store=self.open_url())
         return None if "replicas" in made else self[table]
 
     def drop(self, table: str) -> None:
         """Removes a table with all its versions, or a live table."""
         self.close_table(table)
-        run("drop", [table], store=self.url)
+        run("drop", [table], store=self.open_url())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_store_again, (self.url, self.memory_bytes))
 
     def __enter__(self) -> Self:
         return self
@@ -169,6 +179,13 @@ class Table(RawTable):
         self._store = store
         self._target = target
 
+    @classmethod
+    def of_version(cls, store: Store, target: str, version: int) -> Self:
+        """A version of a batch table, which `refresh` takes to what the target names."""
+        table = cls(store, f"{target.split('@')[0]}@{version}")
+        table._target = target
+        return table
+
     @property
     def store(self) -> Store:
         return self._store
@@ -181,22 +198,67 @@ class Table(RawTable):
         """Goes on to the version that serves now; gives whether that is another one."""
         return self.go_to(self._store, self._target)
 
-    def keys(self) -> Iterator[str]:
-        """The keys, in the table's order."""
-        return (key for key, _ in self.scan())
+    # As a mapping.
 
-    def items(self) -> Iterator[tuple[str, Any]]:
+    def keys(self) -> Keys:
+        """The keys, in the table's order."""
+        return Keys(cast(Any, self))
+
+    def values(self) -> Values:
+        """The values, in the order of their keys."""
+        return Values(cast(Any, self))
+
+    def items(self) -> Items:
         """Keys and values, in the table's order."""
-        return iter(self.scan())
+        return Items(cast(Any, self))
 
     def __iter__(self) -> Iterator[str]:
-        return self.keys()
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        """How many records there are.
+
+        Of a version whose count is known that is at once; of others, and of live tables, all are
+        looked at.
+        """
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self.scan(limit=1))
+
+    # As a whole.
+
+    @property
+    def schema(self) -> Any:
+        """The columns of a scan, as a schema of pyarrow."""
+        return self.scan().schema
+
+    def to_arrow(self) -> Any:
+        """All records as a table of pyarrow, in the table's order: `scan` with its columns.
+
+        >>> import pyarrow as pa
+        >>> with forebay.open(store, create=True) as opened:
+        ...     data = pa.table({"id": [1, 2], "name": ["Ada", "Bob"]})
+        ...     version = opened.push(data, "people", key="{id}", order="ordered").version
+        ...     people = opened["people"]
+        ...     people.to_arrow()["name"].to_pylist(), len(people), people.schema.names
+        (['Ada', 'Bob'], 2, ['id', 'name'])
+        """
+        return self.scan().to_arrow()
+
+    def to_pandas(self) -> Any:
+        """All records as a data frame of pandas, by pyarrow."""
+        return self.scan().to_pandas()
+
+    def to_polars(self) -> Any:
+        """All records as a data frame of polars."""
+        return self.scan().to_polars()
 
     # Versions.
 
     def versions(self) -> Listing[VersionInfo]:
         """The versions of a batch table, oldest first."""
-        rows = run("versions", [self.name], store=self._store.url)
+        rows = run("versions", [self.name], store=self._store.open_url())
         items = [VersionInfo(**row) for row in rows]
         return Listing(items, f"Versions of {self.name}", VERSIONS)
 
@@ -218,17 +280,17 @@ class Table(RawTable):
     ) -> PushResult | DryRun:
         """`forebay.push` to this table. Goes on to the version that serves then."""
         try:
-            return carry_out(data, self.name, dry_run, {"store": self._store.url, **options})
+            return carry_out(data, self.name, dry_run, {"store": self._store.open_url(), **options})
         finally:
             self.refresh()
 
     def swap(self, version: int) -> Swapped:
         """Lets a version serve, for everybody, and goes on to it."""
-        return self._moved(run("swap", [self.name, str(version)], store=self._store.url))
+        return self._moved(run("swap", [self.name, str(version)], store=self._store.open_url()))
 
     def rollback(self) -> Swapped:
         """Back to the version that served before, for everybody; goes on to it."""
-        return self._moved(run("rollback", [self.name], store=self._store.url))
+        return self._moved(run("rollback", [self.name], store=self._store.open_url()))
 
     def _moved(self, answer: dict[str, Any]) -> Swapped:
         self.refresh()
@@ -237,7 +299,7 @@ class Table(RawTable):
     def diff(self, before: int, after: int, *, limit: int = 10) -> Diff:
         """What changed between two versions; `limit` differences of each kind are shown."""
         arguments = [self.name, str(before), str(after)]
-        answer = run("diff", arguments, {"limit": limit}, store=self._store.url)
+        answer = run("diff", arguments, {"limit": limit}, store=self._store.open_url())
         schema = answer["schema"]
         return Diff(
             table=answer["table"],
@@ -276,7 +338,7 @@ class Table(RawTable):
         draws = drawing(progress, self.name)
         try:
             target = f"{self.name}@{self.version}"
-            answer = run("verify", [target], store=self._store.url, draws=draws)
+            answer = run("verify", [target], store=self._store.open_url(), draws=draws)
         finally:
             if draws is not None:
                 draws.close()
@@ -284,7 +346,7 @@ class Table(RawTable):
 
     def compact(self, *, threads: int | None = None) -> dict[str, Any]:
         """Merges the runs of the serving version."""
-        answer = run("compact", [self.name], {"threads": threads}, store=self._store.url)
+        answer = run("compact", [self.name], {"threads": threads}, store=self._store.open_url())
         self.refresh()
         return answer
 
@@ -313,7 +375,7 @@ class Table(RawTable):
         ...     loaded.rows, clicks.get_many(["a", "b"])
         (2, [11, 20])
         """
-        options["store"] = self._store.url
+        options["store"] = self._store.open_url()
         return load(data, self.name, key=key, **options)
 
     def batch(self) -> Batch:
@@ -330,6 +392,9 @@ class Table(RawTable):
         [b'2', None]
         """
         return Batch(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_table_again, (self._store, self._target, self.version))
 
     def __enter__(self) -> Self:
         return self
@@ -364,6 +429,18 @@ class Table(RawTable):
 
     def _repr_html_(self) -> str:
         return html_table(f"Table {self.name}", ("", " "), self._facts())
+
+
+def _store_again(url: str, memory_bytes: int | None) -> Store:
+    """What a pickled store is made of again."""
+    return open(url, memory_bytes=memory_bytes)
+
+
+def _table_again(store: Store, target: str, version: int | None) -> Table:
+    """What a pickled table is made of again: it reads the version that it read before."""
+    if version is None:
+        return Table(store, target)
+    return Table.of_version(store, target, version)
 
 
 class Batch:

@@ -8,6 +8,7 @@ mod command;
 mod distributed;
 mod errors;
 mod expiry;
+mod forks;
 mod keys;
 mod listener;
 mod operations;
@@ -24,6 +25,9 @@ use pyo3::prelude::*;
 fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     forebay_io::raw::raise_open_files_limit();
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
+    module.add_function(wrap_pyfunction!(forks::is_forked, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::key_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::all_key_bytes, module)?)?;
     module.add_class::<store::RawStore>()?;
     module.add_class::<table::RawTable>()?;
     module.add_class::<scan::RawScan>()?;

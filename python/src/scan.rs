@@ -12,10 +12,12 @@ use forebay_load::export::ScanBatches;
 use forebay_run::Order;
 use forebay_run::scan::{Direction, ScanRange};
 use parking_lot::Mutex;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyString, PyTuple};
 
 use crate::errors::{exception, of_error};
+use crate::forks::{OpenedIn, of_parent};
 use crate::shape::Shape;
 use crate::values::to_python;
 
@@ -44,6 +46,7 @@ pub struct RawScan {
     walk: Walk,
     shape: Arc<Shape>,
     range: Range,
+    opened_in: OpenedIn,
 }
 
 impl RawScan {
@@ -61,10 +64,27 @@ impl RawScan {
                 }
             });
         }
-        Ok(Self { walk, shape, range })
+        Ok(Self {
+            walk,
+            shape,
+            range,
+            opened_in: OpenedIn::this_process(),
+        })
     }
 
-    fn begin(&self) -> Result<Scan, SourceError> {
+    fn begin(&self, py: Python<'_>) -> PyResult<Scan> {
+        match &self.walk {
+            Walk::Live(_, table) if self.opened_in.is_parent() => {
+                Err(of_parent(py, table.as_str()))
+            }
+            _ => {
+                let scan = py.detach(|| self.scan());
+                scan.map_err(|error| of_error(py, error))
+            }
+        }
+    }
+
+    fn scan(&self) -> Result<Scan, SourceError> {
         let whole = self.range.start.is_none() && self.range.end.is_none();
         let from = self
             .range
@@ -93,9 +113,7 @@ impl RawScan {
     }
 
     fn batches(&self, py: Python<'_>) -> PyResult<ScanBatches> {
-        let scan = py
-            .detach(|| self.begin())
-            .map_err(|error| of_error(py, error))?;
+        let scan = self.begin(py)?;
         let values = self.shape.export_values();
         let key = match self.walk {
             Walk::Batch(_) => Some(self.shape.key.as_str()),
@@ -111,8 +129,59 @@ impl RawScan {
     }
 }
 
+impl RawScan {
+    /// How many records it has.
+    pub fn count(&self, py: Python<'_>) -> PyResult<u64> {
+        let mut scan = self.begin(py)?;
+        let counted = py.detach(|| {
+            let mut count = 0;
+            while count < self.range.limit && scan.advance()? {
+                count += 1;
+            }
+            Ok::<u64, SourceError>(count)
+        });
+        counted.map_err(|error| of_error(py, error))
+    }
+}
+
 #[pymethods]
 impl RawScan {
+    /// Its columns, as a schema of pyarrow.
+    #[getter]
+    fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        by_package(slf, "pyarrow", "schema")
+    }
+
+    /// All of it as a table of pyarrow.
+    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        by_package(slf, "pyarrow", "table")
+    }
+
+    /// All of it as a data frame of pandas, by pyarrow.
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let table = by_package(slf, "pyarrow", "table")?;
+        import(slf.py(), "pandas")?;
+        table.call_method0("to_pandas")
+    }
+
+    /// All of it as a data frame of polars.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        by_package(slf, "polars", "DataFrame")
+    }
+
+    /// pandas and NumPy would make objects of keys and rows, in silence.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __array__(
+        &self,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        _ = (args, kwargs);
+        Err(PyTypeError::new_err(
+            "a scan is no array: scan.to_pandas() is a data frame, scan.to_arrow() and scan.to_polars() others",
+        ))
+    }
+
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -133,9 +202,7 @@ impl RawScan {
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<RawRecords> {
-        let scan = py
-            .detach(|| self.begin())
-            .map_err(|error| of_error(py, error))?;
+        let scan = self.begin(py)?;
         Ok(RawRecords {
             binary: self.range.binary,
             shape: Arc::clone(&self.shape),
@@ -182,6 +249,23 @@ impl State {
         self.ahead = ahead.into_iter();
         Ok(self.ahead.next())
     }
+}
+
+fn import<'py>(py: Python<'py>, package: &str) -> PyResult<Bound<'py, PyModule>> {
+    py.import(package).map_err(|error| {
+        let message = format!("it takes the package {package} (pip install {package}): {error}");
+        exception(py, "UsageError", message)
+    })
+}
+
+/// A package's function, with the scan as its argument.
+fn by_package<'py>(
+    scan: &Bound<'py, RawScan>,
+    package: &str,
+    function: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let function = import(scan.py(), package)?.getattr(function)?;
+    function.call1((scan,))
 }
 
 #[pymethods]

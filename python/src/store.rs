@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use forebay::command_line::{Context, Taker, Target};
@@ -10,7 +11,8 @@ use forebay_engine::{Store, StoreError, TableName, Version};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
-use crate::errors::{of_anyhow, of_error, usage};
+use crate::errors::{exception, of_anyhow, of_error, usage};
+use crate::forks::{OpenedIn, of_parent};
 use crate::shape::Shape;
 
 /// A store on this machine. Live tables are opened once, and shared by all who ask for them.
@@ -19,15 +21,21 @@ pub struct RawStore {
     #[pyo3(get)]
     url: String,
     store: Store,
+    /// As it was asked for.
+    #[pyo3(get)]
+    memory_bytes: Option<usize>,
     budget: Arc<Budget>,
     live: Mutex<HashMap<TableName, Arc<Live>>>,
+    is_closed: AtomicBool,
+    opened_in: OpenedIn,
 }
 
 /// A live table, until it is closed.
 pub struct Live {
     pub shape: Arc<Shape>,
+    pub opened_in: OpenedIn,
     table: Mutex<Option<LiveTable>>,
-    pub taker: Taker,
+    taker: Taker,
 }
 
 /// What a table was found to be.
@@ -50,16 +58,50 @@ impl Live {
 
     /// Waits for what is under way on its threads; the last handle closes the table.
     pub fn close(&self) {
+        if self.opened_in.is_parent() {
+            return;
+        }
         self.taker.stop();
         let table = self.table.lock().take();
         drop(table);
     }
 }
 
+impl Drop for Live {
+    fn drop(&mut self) {
+        if self.opened_in.is_parent() {
+            std::mem::forget(self.table.get_mut().take());
+            std::mem::forget(std::mem::take(&mut self.taker));
+        }
+    }
+}
+
+impl Drop for RawStore {
+    fn drop(&mut self) {
+        if self.opened_in.is_parent() {
+            std::mem::forget(Arc::clone(&self.budget));
+        }
+    }
+}
+
 impl RawStore {
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        match self.is_closed.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => {
+                let message = format!("the store {} is closed: open it again", self.url);
+                Err(exception(py, "Error", message))
+            }
+        }
+    }
+
     /// What a target (`table` or `table@version`) names.
     pub fn find(&self, py: Python<'_>, target: &str) -> PyResult<Found> {
+        self.check_open(py)?;
         let target: Target = target.parse().map_err(|error: String| usage(py, error))?;
+        if self.opened_in.is_parent() && self.is_live(py, target.table.as_str())? {
+            return Err(of_parent(py, target.table.as_str()));
+        }
         py.detach(|| self.find_target(&target))
             .map_err(|error| of_anyhow(py, &error))
     }
@@ -87,6 +129,7 @@ impl RawStore {
         let table = self.store.live_table(name, &self.budget)?;
         let live = Arc::new(Live {
             shape: Arc::new(Shape::of(forebay_engine::Source::Live(&table))),
+            opened_in: OpenedIn::this_process(),
             table: Mutex::new(Some(table)),
             taker: Taker::default(),
         });
@@ -115,6 +158,9 @@ impl RawStore {
         Ok(Self {
             url: url.to_owned(),
             store,
+            memory_bytes,
+            is_closed: AtomicBool::new(false),
+            opened_in: OpenedIn::this_process(),
             budget: memory_bytes.map_or_else(|| context.live_budget(), Budget::new),
             live: Mutex::default(),
         })
@@ -129,13 +175,25 @@ impl RawStore {
             .map_err(|error| of_error(py, error))
     }
 
+    /// The store's directory or URL; an error once it is closed.
+    fn open_url(&self, py: Python<'_>) -> PyResult<&str> {
+        self.check_open(py).map(|()| self.url.as_str())
+    }
+
     /// Closes the live table of that name, if it is open here.
     fn close_table(&self, py: Python<'_>, name: &str) {
+        if self.opened_in.is_parent() {
+            return;
+        }
         let live = self.live.lock().remove(name);
         py.detach(|| live.map(|live| live.close()));
     }
 
     fn close(&self, py: Python<'_>) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        if self.opened_in.is_parent() {
+            return;
+        }
         let live = std::mem::take(&mut *self.live.lock());
         py.detach(|| live.values().for_each(|live| live.close()));
     }

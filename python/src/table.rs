@@ -12,7 +12,8 @@ use pyo3::types::PyList;
 
 use crate::errors::{exception, of_error, usage};
 use crate::expiry::{expires_ms, seconds_left};
-use crate::keys::key_of;
+use crate::forks::of_parent;
+use crate::keys::{TURN_OBJECTS, key_of, keys_of};
 use crate::operations::{self, Verb, Write};
 use crate::scan::{Range, RawScan, Walk};
 use crate::shape::Shape;
@@ -111,6 +112,9 @@ fn parts<'py>(write: &Bound<'py, PyAny>) -> PyResult<Parts<'py>> {
 
 /// The table of a slot; an error once it is closed.
 pub fn open(py: Python<'_>, name: &str, live: &Live) -> PyResult<LiveTable> {
+    if live.opened_in.is_parent() {
+        return Err(of_parent(py, name));
+    }
     live.table().ok_or_else(|| {
         let message = format!("table {name} is closed: take it from its store again");
         exception(py, "Error", message)
@@ -263,16 +267,15 @@ impl RawTable {
         }
     }
 
-    /// The values of keys, in their order; None for one that is absent.
+    /// The values of keys, in their order; the default for one that is absent.
+    #[pyo3(signature = (keys, default=None))]
     fn get_many<'py>(
         &self,
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let mut wanted: Vec<Vec<u8>> = Vec::new();
-        for key in keys.try_iter()? {
-            wanted.push(key_of(&key?)?.into_owned());
-        }
+        let wanted = keys_of(keys)?;
         let opened = self.opened();
         let values = match &opened {
             Opened::Batch(version, _) => py
@@ -290,14 +293,34 @@ impl RawTable {
                     .map_err(|error| of_error(py, error))?
             }
         };
+        let default = default.unwrap_or_else(|| py.None().into_bound(py));
         let out = PyList::empty(py);
-        for value in values {
+        py.detach(move || drop(wanted));
+        for (at, value) in values.into_iter().enumerate() {
             match value {
                 Some(value) => out.append(to_python(py, opened.shape(), &value)?)?,
-                None => out.append(py.None())?,
+                None => out.append(&default)?,
+            }
+            if at % TURN_OBJECTS == TURN_OBJECTS - 1 {
+                py.detach(|| ());
             }
         }
         Ok(out)
+    }
+
+    /// How many records there are now, by a look at each where that is not known.
+    fn count(&self, py: Python<'_>) -> PyResult<u64> {
+        match self.opened() {
+            Opened::Batch(version, _) => {
+                let (least, most) = version.manifest().rows_between();
+                if least == most {
+                    return Ok(most);
+                }
+            }
+            Opened::Live(live) => drop(open(py, &self.name, &live)?),
+        }
+        let all = self.scan(py, None, None, None, false, true)?;
+        all.count(py)
     }
 
     #[pyo3(signature = (start=None, end=None, *, limit=None, reverse=false, binary=false))]

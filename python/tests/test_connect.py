@@ -64,7 +64,10 @@ def test_reads_are_those_of_a_store(files, connection):
             keys = ["0007", 7, b"990", "none", "0990", 10]
             assert other.get_many(keys) == mine.get_many(keys)
             assert (other.kind, other.order, other.version) == ("row", mine.order, 1)
-            assert dict(other.items()) == dict(mine.items())
+            assert other.get_many(pa.array([990, 5000]), "?") == [mine.get(990, "?"), "?"]
+            assert dict(other.items()) == dict(mine.items()) == dict(other)
+            assert len(other) == len(mine) == len(other.keys()) and bool(other)
+            assert list(other.values())[:3] == list(mine.values())[:3]
             assert pa.table(other.scan()).schema == pa.table(mine.scan()).schema
         table = connection["birds"]
         assert table[10] == {"id": 10, "name": "bird 10", "weight": None, "colour": "red"}

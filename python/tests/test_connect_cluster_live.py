@@ -3,6 +3,7 @@
 import threading
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from cluster import Cluster
 from harness import Store as Files
@@ -51,6 +52,23 @@ def test_a_table_is_made_from_python(cluster, connection):
     rows = pa.table({"id": ["a", "b"], "v": [b"1", b"2"]})
     loaded = forebay.load(rows, "made", key="{id}", store=cluster.store.path, deadline="1m")
     assert loaded.rows == 2 and connection["made"]["b"] == b"2"
+
+
+def test_an_index_is_loaded_with_its_table(cluster, connection, tmp_path):
+    with forebay.open(cluster.store.path) as store:
+        for table in "people", "by_city":
+            store.create(table, replicas=1, partitions=2)
+    source = tmp_path / "people.parquet"
+    rows = pa.table({"id": ["a", "b"], "city": ["oslo", "rome"]})
+    pq.write_table(rows, source)
+    options = {"key": "{id}", "store": cluster.store.path, "index": {"by_city": "{city}/{id}"}}
+    loaded = forebay.load(source, "people", value="city", **options)
+    assert loaded.rows == 2 and [(i.table, i.rows) for i in loaded.indexes] == [("by_city", 2)]
+    assert "by_city: 2 rows loaded" in str(loaded)
+    assert dict(connection["people"]) == {"a": b"oslo", "b": b"rome"}
+    assert dict(connection["by_city"]) == {"oslo/a": b"a", "rome/b": b"b"}
+    with pytest.raises(forebay.UsageError, match="can be read once"):
+        forebay.load(rows, "people", value="city", **options)
 
 
 @pytest.mark.parametrize("order", ["hashed", "ordered"])

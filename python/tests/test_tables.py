@@ -31,7 +31,7 @@ def test_reads_by_key(opened):
     names = [row and row["name"] for row in table.get_many(["bird/0002", "x", b"bird/0001"])]
     assert names == ["bird 2", None, "bird 1"]
     for wrong in [1.5, None, True, ["a"]]:
-        with pytest.raises(TypeError, match="a key is str or bytes"):
+        with pytest.raises(TypeError, match="a key is str, bytes or a whole number"):
             table.get(wrong)
     assert (table.name, table.version, table.order, table.kind) == ("birds", 1, "ordered", "row")
     assert table.rows_between == (1000, 1000) and table.key_template == "bird/{id:04}"
