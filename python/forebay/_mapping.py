@@ -37,5 +37,27 @@ class Items(ItemsView[str, Any]):
         return iter(_walked(self).scan())
 
 
+class Mapped:
+    """The views of a table that has a scan and a length."""
+
+    def keys(self) -> Keys:
+        """The keys, in the table's order."""
+        return Keys(cast(Any, self))
+
+    def values(self) -> Values:
+        """The values, in the order of their keys."""
+        return Values(cast(Any, self))
+
+    def items(self) -> Items:
+        """Keys and values, in the table's order."""
+        return Items(cast(Any, self))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __bool__(self) -> bool:
+        return any(True for _ in cast(Any, self).scan(limit=1, binary=True))
+
+
 def _walked(view: Any) -> Walked:
     return cast(Walked, view._mapping)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, cast
 
 from ._errors import UsageError
 from ._forebay import key_bytes
-from ._mapping import Items, Keys, Values
+from ._mapping import Mapped
 from ._remote_reads import Range, Reader
 from ._remote_values import Key, key_text, milliseconds
 from ._servers import Servers
@@ -77,7 +77,7 @@ class Connection:
         self.close()
 
 
-class RemoteTable:
+class RemoteTable(Mapped):
     """A table that a server has. Each call reads what serves then, or writes a live table.
 
     Values and keys are those of `forebay.Table`.
@@ -160,27 +160,9 @@ class RemoteTable:
         low, high = (None if key is None else key_bytes(key) for key in (start, end))
         return RemoteScan(self._reader, Range(low, high, limit, reverse), binary)
 
-    def keys(self) -> Keys:
-        """The keys, in the table's order."""
-        return Keys(cast(Any, self))
-
-    def values(self) -> Values:
-        """The values, in the order of their keys."""
-        return Values(cast(Any, self))
-
-    def items(self) -> Items:
-        """Keys and values, in the table's order."""
-        return Items(cast(Any, self))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
     def __len__(self) -> int:
         """How many records there are: all of them are read for that."""
         return sum(1 for _ in self.scan(binary=True))
-
-    def __bool__(self) -> bool:
-        return any(True for _ in self.scan(limit=1, binary=True))
 
     # Writes.
 

@@ -16,7 +16,7 @@ from ._dry_run import DryRun
 from ._errors import DamagedError, UsageError
 from ._forebay import RawScan, RawStore, RawTable, is_forked
 from ._load import LoadResult, load
-from ._mapping import Items, Keys, Values
+from ._mapping import Mapped
 from ._options import CreateOptions, LoadOptions, PushOptions, takes
 from ._progress import ProgressOption, drawing
 from ._push import PushResult, carry_out
@@ -164,7 +164,7 @@ class Store(RawStore):
         return self.tables()._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
 
-class Table(RawTable):
+class Table(Mapped, RawTable):
     """A table of a store, read by key, and written where it is live.
 
     Of a batch table this is one version, the serving one when it was taken from its store, so that
@@ -198,23 +198,6 @@ class Table(RawTable):
         """Goes on to the version that serves now; gives whether that is another one."""
         return self.go_to(self._store, self._target)
 
-    # As a mapping.
-
-    def keys(self) -> Keys:
-        """The keys, in the table's order."""
-        return Keys(cast(Any, self))
-
-    def values(self) -> Values:
-        """The values, in the order of their keys."""
-        return Values(cast(Any, self))
-
-    def items(self) -> Items:
-        """Keys and values, in the table's order."""
-        return Items(cast(Any, self))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
     def __len__(self) -> int:
         """How many records there are.
 
@@ -223,8 +206,12 @@ class Table(RawTable):
         """
         return self.count()
 
-    def __bool__(self) -> bool:
-        return any(True for _ in self.scan(limit=1))
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        # pandas and NumPy would make one of keys alone, in silence.
+        raise TypeError(
+            "a table is no array: table.to_pandas() is a data frame, table.to_arrow() and "
+            "table.to_polars() others"
+        )
 
     # As a whole.
 
