@@ -2,6 +2,7 @@
 //! which come in with it (docs/papers/planned-bulk-insertion.md, 5.1).
 
 use clap::Args;
+use forebay_cluster::client::ClientError;
 use forebay_cluster::coordinator::is_under_way;
 use forebay_cluster::model::Model;
 use forebay_engine::live::LiveOptions;
@@ -10,8 +11,6 @@ use forebay_load::encode::Verb;
 use forebay_load::key::KeyTemplate;
 use forebay_load::load::LoadRequest;
 use forebay_load::sources::Input;
-
-use super::insert_planning::busy;
 
 /// Which indexes take in rows with a table.
 #[derive(Debug, Clone, Default, Args)]
@@ -116,7 +115,7 @@ impl IndexArg {
             );
         };
         if let Some(load) = model.work.load_of(table) {
-            return Err(busy(is_under_way(load)));
+            return Err(ClientError::Busy(is_under_way(load)).into());
         }
         let columns: Vec<&str> = of.key.columns().collect();
         let value_column = match (&live.options.value, &columns[..]) {

@@ -146,12 +146,6 @@ pub fn carry_out(cluster: &ClusterPointers, plan: MovePlan) -> anyhow::Result<()
     Err(StoreError::Refused { problem, is_busy }.into())
 }
 
-/// Something else is at work: try again.
-pub fn busy(problem: String) -> anyhow::Error {
-    let is_busy = true;
-    StoreError::Refused { problem, is_busy }.into()
-}
-
 /// Refuses a plan that is about something else than inserting into a table and these indexes.
 pub fn check_for(
     plan: &MovePlan,

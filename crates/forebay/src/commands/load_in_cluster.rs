@@ -18,7 +18,7 @@ use forebay_load::load::{BuiltLoad, LoadReport, LoadRequest, LoadSample, build_l
 use forebay_plan::insert::Mode;
 
 use super::index_loads::{IndexArg, PooledLoad, pooled};
-use super::insert_planning::{PlanningArgs, Search, busy, carry_out, insert_figures, plan_insert};
+use super::insert_planning::{PlanningArgs, Search, carry_out, insert_figures, plan_insert};
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
 
@@ -59,7 +59,7 @@ impl LoadInCluster {
             return Ok(None);
         };
         if let Some(load) = model.work.load_of(table) {
-            return Err(busy(is_under_way(load)));
+            return Err(ClientError::Busy(is_under_way(load)).into());
         }
         let moving = model.work.moving().filter(|moving| !moving.has_moved());
         if let (Some(moving), LoadPlan::Auto(_) | LoadPlan::Made(_)) = (moving, plan) {
@@ -280,7 +280,7 @@ impl LoadInCluster {
                 );
                 Err(StoreError::Unheard { problem }.into())
             }
-            Err(ClientError::Busy(words)) => Err(busy(words)),
+            Err(error @ ClientError::Busy(_)) => Err(error.into()),
             Err(error) => Err(not_added(table, error.to_string()).into()),
         }
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use forebay_cluster::client::{ClientError, ClusterClient};
+use forebay_cluster::client::ClusterClient;
 use forebay_cluster::request::Request;
-use forebay_engine::{Bound, PartitionId, StoreError, TableName};
+use forebay_engine::{Bound, PartitionId, TableName};
 use forebay_run::hash::SLOTS;
 use serde_json::json;
 
@@ -50,15 +50,6 @@ fn parse_slot(text: &str) -> Result<u16, String> {
     slot.ok_or_else(|| format!("slots to cut at go from 1 to {}", SLOTS - 1))
 }
 
-/// A load or another cut that is under way is a reason to ask again.
-fn refused(error: ClientError) -> anyhow::Error {
-    let is_busy = true;
-    match error {
-        ClientError::Busy(problem) => StoreError::Refused { problem, is_busy }.into(),
-        error => error.into(),
-    }
-}
-
 pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
     let table = &args.table;
     let at = match (&args.at, args.slot) {
@@ -71,7 +62,7 @@ pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
         table: table.clone(),
         at: at.clone(),
     });
-    cut.map_err(refused)?;
+    cut?;
     let (partition, led) = wait_for_half(client, context, table, &at)?;
     let Some(partition) = partition else {
         bail!(
