@@ -106,6 +106,8 @@ lint: ## Formatting, clippy, licences and sources of dependencies, house rules, 
 	.venv-lint/bin/ruff check --quiet scripts tests python
 	.venv-lint/bin/ruff format --check --quiet python
 	.venv-lint/bin/pyright --pythonpath $(PYTHON) --project python
+	MYPYPATH=python .venv-lint/bin/mypy --python-executable $(PYTHON) --strict --follow-imports silent \
+	  --ignore-missing-imports --cache-dir target/mypy python/tests/typed
 	scripts/house-rules
 	@$(MAKE) --no-print-directory check-deploy
 

@@ -27,12 +27,14 @@ from ._errors import (
     UsageError,
 )
 from ._forebay import version as __version__
-from ._load import LoadResult, load
+from ._load import LoadResult, RowsSent, load
 from ._progress import Progress
 from ._push import PushResult, push
 from ._remote import Connection, RemoteScan, RemoteTable, Versioned, connect
 from ._results import (
     Applied,
+    BadRow,
+    Compacted,
     Diff,
     Difference,
     Finding,
@@ -47,8 +49,10 @@ from ._store import Batch, Scan, Store, Table, open
 
 __all__ = [
     "Applied",
+    "BadRow",
     "Batch",
     "BusyError",
+    "Compacted",
     "Connection",
     "DamagedError",
     "DataError",
@@ -66,6 +70,7 @@ __all__ = [
     "PushResult",
     "RemoteScan",
     "RemoteTable",
+    "RowsSent",
     "Scan",
     "Store",
     "Swapped",

@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from ._data import Data, Input
+from ._errors import Error
 from ._forebay import command as call
 from ._progress import Drawing, ProgressOption, drawing
 
@@ -31,7 +32,7 @@ def words(options: Mapping[str, Any]) -> list[str]:
             case PathLike():
                 out.append(f"{flag}={fspath(value)}")  # pyright: ignore[reportUnknownArgumentType]
             case Mapping():
-                items: Any = value.items()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                items: Any = value.items()  # pyright: ignore[reportUnknownVariableType]
                 out += [f"{flag}={key}:{kind}" for key, kind in items]
             case Iterable():
                 items = value  # pyright: ignore[reportUnknownVariableType]
@@ -44,7 +45,7 @@ def words(options: Mapping[str, Any]) -> list[str]:
 def boundaries_word(boundaries: Boundaries | None) -> Path | None:
     """What `--boundaries` takes: a list as JSON, a path or a text of JSON as it is."""
     if boundaries is None or isinstance(boundaries, str | PathLike):
-        return boundaries  # pyright: ignore[reportUnknownVariableType]
+        return boundaries
     places = [{"key_hex": at.hex()} if isinstance(at, bytes) else at for at in boundaries]
     return json.dumps(places)
 
@@ -72,6 +73,10 @@ def run_with(
     line = [command, *words(options), "--", table, *sources]
     try:
         return call(line, data=source.arrow, name=source.name, rows=source.rows, listener=draws)
+    except Error:
+        if source.raised is not None:
+            raise source.raised from None
+        raise
     finally:
         if draws is not None:
             draws.close()

@@ -1,12 +1,15 @@
-"""What can be pushed: files, and all that speaks Arrow."""
+"""What can be pushed: files, all that speaks Arrow, and Python's own lists and dicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Protocol, cast, runtime_checkable
 
+from ._iterated import Iterated
 from ._lake import lake
+from ._objects import of_columns, of_frame, of_rows
 
 
 @runtime_checkable
@@ -47,7 +50,28 @@ class LakeScan(Protocol):
     def to_arrow_batch_reader(self) -> Any: ...
 
 
-Data = ArrowStream | ArrowArray | ArrowDataset | LakeTable | LakeScan | Paths
+@runtime_checkable
+class LazyFrame(Protocol):
+    """A lazy frame of polars, which is computed batch by batch."""
+
+    def collect_batches(self, *, maintain_order: bool = True) -> Iterator[Any]: ...
+
+
+Rows = Sequence[Mapping[str, Any]]
+Columns = Mapping[str, Any]
+Batch = ArrowStream | ArrowArray | Rows
+Data = (
+    ArrowStream
+    | ArrowArray
+    | ArrowDataset
+    | LakeTable
+    | LakeScan
+    | LazyFrame
+    | Paths
+    | Rows
+    | Columns
+    | Iterator[Batch]
+)
 
 
 class Input:
@@ -58,15 +82,72 @@ class Input:
         self.arrow: object | None = None
         self.name = "data"
         self.rows: int | None = None
+        self._iterated: Iterated | None = None
         table = lake(data)
         if table is not None:
             self.arrow, self.name = table
             return
         self.paths = _paths(data)
         if self.paths is None:
-            self.name = f"{type(data).__module__.split('.')[0]}.{type(data).__name__}"
-            self.rows = _rows(data)
-            self.arrow = _arrow(data, self.name)
+            self.name = _name(data)
+            self.arrow = self._arrow(data)
+            self.rows = _rows(self.arrow)
+
+    @property
+    def raised(self) -> BaseException | None:
+        """What the generator raised that was read, if it did."""
+        return None if self._iterated is None else self._iterated.raised
+
+    def _arrow(self, data: Any) -> object:
+        """An object that speaks Arrow, of whatever has rows."""
+        if isinstance(data, LazyFrame):
+            # Batches come in the order of the rows, which `duplicates="first"` looks at.
+            return self._of_iterator(iter(data.collect_batches(maintain_order=True)))
+        if isinstance(data, Iterator) and not isinstance(data, ArrowStream):
+            return self._of_iterator(cast("Iterator[Any]", data))
+        if isinstance(data, ArrowDataset):
+            return data.scanner().to_reader()
+        return _at_hand(data, self.name)
+
+    def _of_iterator(self, batches: Iterator[Any]) -> object:
+        self._iterated = Iterated(batches, self._table, self.name)
+        return self._iterated.reader
+
+    def _table(self, batch: Any) -> Any:
+        pa: Any = importlib.import_module("pyarrow")
+        if isinstance(batch, Mapping):
+            raise TypeError(f"{self.name} gives dicts: let it give lists of them, as batches")
+        batch = _at_hand(batch, self.name)
+        return pa.table(batch) if isinstance(batch, ArrowStream) else pa.Table.from_batches([batch])
+
+
+def _at_hand(data: Any, name: str) -> object:
+    """The same of what is in memory as a whole."""
+    if isinstance(data, Mapping):
+        return of_columns(cast("Columns", data))
+    if isinstance(data, list | tuple) and data:
+        rows = cast("Sequence[Any]", data)
+        if all(isinstance(row, Mapping) for row in rows):
+            return of_rows(rows)
+    if isinstance(data, ArrowStream | ArrowArray):
+        return of_frame(data) if _is_frame_of_pandas(data) else data
+    raise TypeError(
+        f"{name} is neither a path nor does it speak Arrow (__arrow_c_stream__): give a "
+        "data frame of pandas or polars, a DuckDB relation, a table, reader or dataset of pyarrow, "
+        "a table of deltalake or pyiceberg, a list of dicts, a dict of columns, a generator of "
+        "batches, or paths"
+    )
+
+
+def _name(data: Any) -> str:
+    if isinstance(data, list | tuple | dict):
+        return "rows" if not isinstance(data, dict) else "columns"
+    module = type(data).__module__
+    return (
+        type(data).__name__
+        if module == "builtins"
+        else f"{module.split('.')[0]}.{type(data).__name__}"
+    )
 
 
 def _paths(data: Any) -> list[str] | None:
@@ -79,17 +160,9 @@ def _paths(data: Any) -> list[str] | None:
     return None
 
 
-def _arrow(data: Any, name: str) -> object:
-    if isinstance(data, ArrowStream | ArrowArray):
-        return data
-    if isinstance(data, ArrowDataset):
-        return data.scanner().to_reader()
-    lazy = "; collect it first" if hasattr(data, "collect") else ""
-    raise TypeError(
-        f"{name} is neither a path nor does it speak Arrow (__arrow_c_stream__){lazy}: give a "
-        "data frame of pandas or polars, a DuckDB relation, a table, reader or dataset of pyarrow, "
-        "a table of deltalake or pyiceberg, or paths"
-    )
+def _is_frame_of_pandas(data: object) -> bool:
+    kind: type = type(data)
+    return kind.__module__.startswith("pandas.") and kind.__name__ == "DataFrame"
 
 
 def _rows(data: Any) -> int | None:
@@ -98,6 +171,4 @@ def _rows(data: Any) -> int | None:
         rows = getattr(data, attribute, None)
         if isinstance(rows, int):
             return rows
-    if type(data).__module__.startswith("pandas."):
-        return len(data)
     return None

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ._results import Applied, Finding, Lossy, findings, losses
+from ._python_words import told
+from ._results import Applied, BadRow, Finding, Lossy, findings, losses
 from ._text import between, count, html_table, size
 
 
@@ -42,7 +43,7 @@ class DryRun:
     applied: Applied | None
     rejected: int
     """Bad rows among those read, and the first of them."""
-    bad_rows: list[dict[str, str]]
+    bad_rows: tuple[BadRow, ...]
     lossy: tuple[Lossy, ...]
     """Values that conversions changed among those read, as was asked for."""
     duplicates: int
@@ -85,7 +86,7 @@ class DryRun:
             rows.append(("duplicates read", f"{self.duplicates:,}"))
         if self.rejected:
             rows.append(("bad rows read", f"{self.rejected:,}"))
-        rows += [(row["place"], f"{row['file']}: {row['reason']}") for row in self.bad_rows]
+        rows += [(row.place, f"{row.file}: {row.reason}") for row in self.bad_rows]
         rows += [("changed", str(loss)) for loss in self.lossy]
         rows += [(("ok" if f.passed else "HELD") + f" {f.limit}", f.seen) for f in self.gate]
         if self.disk_needed is not None:
@@ -121,15 +122,16 @@ def dry_run_result(text: str, messages: Sequence[str]) -> DryRun:
         onto=answer.get("onto"),
         applied=applied,
         gate=findings(answer["gate"]),
+        bad_rows=tuple(BadRow(**row) for row in answer["bad_rows"]),
         lossy=losses(answer["lossy"]),
         disk_needed=answer["disk"]["needed_bytes"],
         disk_free=answer["disk"]["free_bytes"],
-        messages=tuple(messages),
+        messages=tuple(told(message) for message in messages),
         **{
             name: answer[name]
             for name in (
                 *("table", "version", "outlook", "problem", "key", "value", "order", "partitions"),
-                *("rows", "bytes", "exact", "rejected", "bad_rows", "duplicates"),
+                *("rows", "bytes", "exact", "rejected", "duplicates"),
                 *("compared_with", "push_seconds"),
             )
         },

@@ -1,6 +1,6 @@
 """The extension module; see ../src. What it has is for the package's own use."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Self, TypeVar, overload
 
@@ -96,6 +96,15 @@ class RawTable:
 
     @overload
     def get_many(self, keys: _Keys, default: _Default) -> list[Any | _Default]: ...
+    def get_many_arrow(
+        self, keys: _Keys, columns: Sequence[str] | None = None, *, binary: bool = False
+    ) -> Any:
+        """The values of many keys as a table of pyarrow, with a row a key, in their order.
+
+        It has the columns of a scan, or those that `columns` names; all are null where a key is
+        absent. With `binary` a column of keys is bytes.
+        """
+
     def count(self) -> int:
         """How many records there are now, by a look at each where that is not known."""
 
@@ -107,11 +116,13 @@ class RawTable:
         limit: int | None = None,
         reverse: bool = False,
         binary: bool = False,
+        columns: Sequence[str] | None = None,
     ) -> RawScan:
         """The records from `start` to before `end`, as an Arrow stream, and to loop over.
 
         Only ordered tables have ranges. A live table is read as it is now, however long that takes.
-        With `binary` keys are bytes.
+        With `binary` keys are bytes. `columns` names those of the stream, and of the rows that are
+        looped over.
         """
 
     def put(self, key: _Key, value: Any, *, ttl: _Ttl | None = None) -> None:

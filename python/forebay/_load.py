@@ -14,6 +14,19 @@ from ._results import Applied, Lossy, losses
 from ._text import count, html_table, size
 
 
+@dataclass(frozen=True, slots=True)
+class RowsSent:
+    """How a load with `insert="rows"` sent them."""
+
+    order: str
+    clients: int
+    batch_rows: int
+    requests: int
+    """One to several nodes counts for each."""
+    sent_again: int
+    """Rows that were sent more than once, each time but the first."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class LoadResult:
     """What a load did."""
@@ -29,7 +42,7 @@ class LoadResult:
     """Values that conversions changed, as was asked for by `column`."""
     duplicates: int
     seconds: float
-    insert: Mapping[str, Any] | None = None
+    insert: RowsSent | None = None
     """How rows were sent, with `insert="rows"`."""
     indexes: tuple[LoadResult, ...] = ()
     """What was done of each secondary index."""
@@ -84,4 +97,6 @@ def _of(answer: dict[str, Any]) -> LoadResult:
     applied = Applied(*(answer.pop(n) for n in ("updates", "inserts", "deletes", "deltas")))
     lossy = losses(answer.pop("lossy"))
     indexes = tuple(_of(index) for index in answer.pop("indexes", ()))
-    return LoadResult(**answer, applied=applied, lossy=lossy, indexes=indexes)
+    sent = answer.pop("insert", None)
+    insert = None if sent is None else RowsSent(**sent)
+    return LoadResult(**answer, applied=applied, lossy=lossy, indexes=indexes, insert=insert)

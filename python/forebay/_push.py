@@ -12,6 +12,7 @@ from ._data import Data
 from ._dry_run import DryRun, dry_run_result
 from ._errors import GateHeld
 from ._options import PushOptions, takes
+from ._python_words import told
 from ._results import Applied, Finding, Lossy, findings, losses
 from ._text import between, count, html_table, size
 
@@ -111,7 +112,7 @@ def _result(answer: dict[str, Any], messages: Sequence[str]) -> PushResult:
         onto=onto,
         applied=applied,
         gate=findings(answer["gate"]),
-        messages=tuple(messages),
+        messages=tuple(told(message) for message in messages),
     )
 
 
@@ -119,7 +120,7 @@ def outcome(held: bool, text: str, messages: Sequence[str]) -> PushResult:
     """What the extension module tells of a push; `GateHeld` is raised."""
     result = _result(json.loads(text), messages)
     if held:
-        raise GateHeld(messages[-1] if messages else str(result), result)
+        raise GateHeld(result.messages[-1] if messages else str(result), result)
     return result
 
 

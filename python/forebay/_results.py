@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from ._text import between, count, html_table, plain_table, size
@@ -57,7 +58,13 @@ class TableInfo:
     order: str | None
     rows: int | None
     bytes: int | None
-    created: str | None
+    created: datetime | None
+
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> TableInfo:
+        """Of what the command answers."""
+        answer["created"] = _moment(answer["created"])
+        return cls(**answer)
 
 
 TABLES = Look[TableInfo](
@@ -70,7 +77,7 @@ TABLES = Look[TableInfo](
         info.order or "-",
         "-" if info.rows is None else f"{info.rows:,}",
         "-" if info.bytes is None else size(info.bytes),
-        info.created or "-",
+        _date(info.created),
     ),
     marked=lambda info: False,
 )
@@ -84,7 +91,7 @@ class VersionInfo:
     rows: int
     rows_least: int
     bytes: int
-    created: str
+    created: datetime
     serving: bool
     checksum: str | None
     """None where it is not known without reading all."""
@@ -94,6 +101,12 @@ class VersionInfo:
     rolled_back: bool = False
     """Of a cluster's table: a swap to it wants `force`."""
 
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> VersionInfo:
+        """Of what the command answers."""
+        answer["created"] = _moment(answer["created"])
+        return cls(**answer)
+
 
 VERSIONS = Look[VersionInfo](
     head=("version", "rows", "bytes", "created", "checksum", "state"),
@@ -101,7 +114,7 @@ VERSIONS = Look[VersionInfo](
         str(info.version),
         between(info.rows_least, info.rows),
         size(info.bytes),
-        info.created,
+        _date(info.created),
         info.checksum or "-",
         info.problem
         or ("serving" if info.serving else "rolled back" if info.rolled_back else "kept"),
@@ -117,6 +130,22 @@ class Swapped:
     table: str
     version: int
     previous: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The version that `compact` made of another one by merging its runs."""
+
+    table: str
+    version: int
+    source: int
+    """The version whose runs were merged; the same one where there was nothing to merge."""
+    serves: bool
+    rows: int
+    runs: int
+    """Runs that were merged."""
+    partitions: int
+    """Partitions that they were in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +191,15 @@ class Lossy:
         words = {"round": "rounded", "truncate": "truncated", "null": "made null"}
         told = words.get(self.how, "taken for UTC")
         return f"{self.column}: {count(self.values, 'value')} {told}"
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that cannot be stored: its file or data, where it is there, and why."""
+
+    file: str
+    place: str
+    reason: str
 
 
 def losses(answer: Iterable[dict[str, Any]]) -> tuple[Lossy, ...]:
@@ -230,6 +268,14 @@ class Diff:
 
     def _repr_html_(self) -> str:
         return html_table(self.title, ("key", "change", "column", "before", "after"), self._rows())
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _date(moment: datetime | None) -> str:
+    return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}Z"
 
 
 def _shown(value: object) -> str:

@@ -23,6 +23,7 @@ from ._push import PushResult, carry_out
 from ._results import (
     TABLES,
     VERSIONS,
+    Compacted,
     Diff,
     Difference,
     Listing,
@@ -79,7 +80,7 @@ class Store(RawStore):
     def tables(self) -> Listing[TableInfo]:
         """The tables of the store."""
         rows = run("tables", store=self.open_url())
-        items = [TableInfo(**row) for row in rows]
+        items = [TableInfo.of(row) for row in rows]
         title = f"Tables of {self.url}"
         return Listing(items, title, TABLES)
 
@@ -246,7 +247,7 @@ class Table(Mapped, RawTable):
     def versions(self) -> Listing[VersionInfo]:
         """The versions of a batch table, oldest first."""
         rows = run("versions", [self.name], store=self._store.open_url())
-        items = [VersionInfo(**row) for row in rows]
+        items = [VersionInfo.of(row) for row in rows]
         return Listing(items, f"Versions of {self.name}", VERSIONS)
 
     @overload
@@ -331,11 +332,11 @@ class Table(Mapped, RawTable):
                 draws.close()
         return Verified(**answer)
 
-    def compact(self, *, threads: int | None = None) -> dict[str, Any]:
-        """Merges the runs of the serving version."""
+    def compact(self, *, threads: int | None = None) -> Compacted:
+        """Merges the runs of the serving version, as a version that serves then."""
         answer = run("compact", [self.name], {"threads": threads}, store=self._store.open_url())
         self.refresh()
-        return answer
+        return Compacted(source=answer.pop("from"), **answer)
 
     # Writes to live tables.
 

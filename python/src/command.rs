@@ -41,7 +41,7 @@ pub fn command(
     let listener = Arc::new(Listener::new(listener));
     let heard = Arc::clone(&listener);
     let result = py.detach(move || embed::run(&words, batches, heard));
-    let raised = listener.take_raised();
+    let raised = listener.end();
     match (result, raised) {
         (Ok((outcome, text)), None) => {
             Ok((outcome == Outcome::Held, text, listener.take_messages()))

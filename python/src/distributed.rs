@@ -73,7 +73,7 @@ fn heard_by<R>(
 ) -> PyResult<(R, Vec<String>)> {
     let listener = Arc::new(Listener::new(listener));
     let result = work(Arc::clone(&listener));
-    match (result, listener.take_raised()) {
+    match (result, listener.end()) {
         (Ok(result), None) => Ok((result, listener.take_messages())),
         (_, Some(raised)) => Err(raised),
         (Err(error), None) => {

@@ -1,15 +1,18 @@
-//! Errors of the libraries as the exceptions of `forebay/_errors.py`, with the same words.
+//! Errors of the libraries as the exceptions of `forebay/_errors.py`.
 
 use forebay::ErrorKind;
 use forebay::command_line::words;
 use pyo3::prelude::*;
 
-/// An exception by its class in `forebay._errors`.
+/// An exception by its class in `forebay._errors`, in Python's words.
 pub fn exception(py: Python<'_>, class: &str, message: String) -> PyErr {
-    let made = py
-        .import("forebay._errors")
-        .and_then(|module| module.getattr(class))
-        .and_then(|class| class.call1((message,)));
+    let told = py
+        .import("forebay._python_words")
+        .and_then(|module| module.getattr("told")?.call1((message,)));
+    let made = told.and_then(|told| {
+        let class = py.import("forebay._errors")?.getattr(class)?;
+        class.call1((told,))
+    });
     made.map_or_else(|error| error, PyErr::from_value)
 }
 

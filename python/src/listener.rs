@@ -42,8 +42,9 @@ impl Listener {
         }
     }
 
-    /// What was raised, if anything was.
-    pub fn take_raised(&self) -> Option<PyErr> {
+    /// Tells what was done last. Gives what was raised, if anything was.
+    pub fn end(&self) -> Option<PyErr> {
+        self.tell_done();
         self.raised.lock().take()
     }
 

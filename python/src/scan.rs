@@ -16,10 +16,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyString, PyTuple};
 
-use crate::errors::{exception, of_error};
+use crate::errors::{exception, of_error, usage};
 use crate::forks::{OpenedIn, of_parent};
 use crate::shape::Shape;
-use crate::values::to_python;
+use crate::values::{to_python, to_python_fields};
 
 /// Records fetched at once for a loop in Python.
 const AHEAD_RECORDS: usize = 256;
@@ -38,6 +38,8 @@ pub struct Range {
     pub direction: Direction,
     /// Keys are bytes, not text.
     pub binary: bool,
+    /// The columns of these names only.
+    pub columns: Option<Vec<String>>,
 }
 
 /// A range of a table, to be walked through any number of times.
@@ -64,6 +66,9 @@ impl RawScan {
                 }
             });
         }
+        let columns = shape.table_columns(range.binary, range.columns.as_deref());
+        let checked = columns.columns();
+        checked.map_err(|error| usage(py, error.to_string()))?;
         Ok(Self {
             walk,
             shape,
@@ -114,18 +119,11 @@ impl RawScan {
 
     fn batches(&self, py: Python<'_>) -> PyResult<ScanBatches> {
         let scan = self.begin(py)?;
-        let values = self.shape.export_values();
-        let key = match self.walk {
-            Walk::Batch(_) => Some(self.shape.key.as_str()),
-            Walk::Live(..) => None,
-        };
-        Ok(ScanBatches::new(
-            scan,
-            values,
-            key,
-            self.range.binary,
-            self.range.limit,
-        ))
+        let columns = self
+            .shape
+            .table_columns(self.range.binary, self.range.columns.as_deref());
+        ScanBatches::new(scan, &columns, self.range.limit)
+            .map_err(|error| usage(py, error.to_string()))
     }
 }
 
@@ -205,6 +203,11 @@ impl RawScan {
         let scan = self.begin(py)?;
         Ok(RawRecords {
             binary: self.range.binary,
+            fields: self
+                .range
+                .columns
+                .as_ref()
+                .map(|names| self.shape.fields(names)),
             shape: Arc::clone(&self.shape),
             state: Mutex::new(State {
                 scan,
@@ -220,6 +223,8 @@ impl RawScan {
 pub struct RawRecords {
     shape: Arc<Shape>,
     binary: bool,
+    /// The columns of rows that are wanted, if not all.
+    fields: Option<Vec<usize>>,
     state: Mutex<State>,
 }
 
@@ -289,7 +294,10 @@ impl RawRecords {
                 return Err(exception(py, "UsageError", message));
             }
         };
-        let value = to_python(py, &self.shape, &value)?;
+        let value = match &self.fields {
+            Some(fields) => to_python_fields(py, &self.shape, &value, fields)?,
+            None => to_python(py, &self.shape, &value)?,
+        };
         PyTuple::new(py, [key, value]).map(Some)
     }
 }

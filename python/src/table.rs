@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use arrow_array::{RecordBatchIterator, RecordBatchReader};
+use arrow_pyarrow::IntoPyArrow;
 use forebay_engine::live::{LiveError, LiveLookup, LiveTable};
 use forebay_engine::{Lookup, Version};
+use forebay_load::export::{ExportError, LookupRowsError, lookup_batches};
 use forebay_run::scan::Direction;
 use parking_lot::RwLock;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::errors::{exception, of_error, usage};
+use crate::errors::{exception, of_error, unreadable, usage};
 use crate::expiry::{expires_ms, seconds_left};
 use crate::forks::of_parent;
 use crate::keys::{TURN_OBJECTS, key_of, keys_of};
@@ -70,6 +73,32 @@ impl RawTable {
             Opened::Batch(version, _) => {
                 let table = version.table().clone();
                 Err(of_error(py, LiveError::Batch { table }))
+            }
+        }
+    }
+
+    /// The values of keys, in their order.
+    fn values_of(
+        &self,
+        py: Python<'_>,
+        opened: &Opened,
+        keys: &[Vec<u8>],
+    ) -> PyResult<Vec<Option<Vec<u8>>>> {
+        match opened {
+            Opened::Batch(version, _) => {
+                let read = py.detach(|| {
+                    let mut values = vec![None; keys.len()];
+                    let read = version.get_many(keys, |place, value| {
+                        values[place] = value.map(|value| value.to_vec());
+                    });
+                    read.map(|()| values)
+                });
+                read.map_err(|error| of_error(py, error))
+            }
+            Opened::Live(live) => {
+                let table = open(py, &self.name, live)?;
+                let read = py.detach(|| table.get_many(keys));
+                read.map_err(|error| of_error(py, error))
             }
         }
     }
@@ -183,7 +212,9 @@ impl RawTable {
     /// The template of the keys.
     #[getter]
     fn key_template(&self) -> String {
-        self.opened().shape().key.clone()
+        let opened = self.opened();
+        let key = opened.shape().key.as_deref();
+        key.unwrap_or("{key}").to_owned()
     }
 
     /// The columns as an Arrow schema says them: names and types.
@@ -277,22 +308,7 @@ impl RawTable {
     ) -> PyResult<Bound<'py, PyList>> {
         let wanted = keys_of(keys)?;
         let opened = self.opened();
-        let values = match &opened {
-            Opened::Batch(version, _) => py
-                .detach(|| {
-                    let mut values = vec![None; wanted.len()];
-                    let read = version.get_many(&wanted, |place, value| {
-                        values[place] = value.map(|value| value.to_vec());
-                    });
-                    read.map(|()| values)
-                })
-                .map_err(|error| of_error(py, error))?,
-            Opened::Live(live) => {
-                let table = open(py, &self.name, live)?;
-                py.detach(|| table.get_many(&wanted))
-                    .map_err(|error| of_error(py, error))?
-            }
-        };
+        let values = self.values_of(py, &opened, &wanted)?;
         let default = default.unwrap_or_else(|| py.None().into_bound(py));
         let out = PyList::empty(py);
         py.detach(move || drop(wanted));
@@ -308,6 +324,36 @@ impl RawTable {
         Ok(out)
     }
 
+    #[pyo3(signature = (keys, columns=None, *, binary=false))]
+    fn get_many_arrow<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        columns: Option<Vec<String>>,
+        binary: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let wanted = keys_of(keys)?;
+        let opened = self.opened();
+        let values = self.values_of(py, &opened, &wanted)?;
+        let columns = opened.shape().table_columns(binary, columns.as_deref());
+        let batches = py.detach(|| {
+            let records = wanted.iter().zip(&values);
+            let records = records.map(|(key, value)| (key.as_slice(), value.as_deref()));
+            lookup_batches(&columns, records)
+        });
+        let (schema, batches) = batches.map_err(|error| match error {
+            LookupRowsError::Column(error) => usage(py, error.to_string()),
+            LookupRowsError::Row(ExportError::NotText { key, .. }) => {
+                let message = format!("the key {key} is not UTF-8: look up with binary=True");
+                usage(py, message)
+            }
+            LookupRowsError::Row(error) => unreadable(py, &error),
+        })?;
+        let reader = RecordBatchIterator::new(batches.into_iter().map(Ok), schema);
+        let reader: Box<dyn RecordBatchReader + Send> = Box::new(reader);
+        reader.into_pyarrow(py)?.call_method0("read_all")
+    }
+
     /// How many records there are now, by a look at each where that is not known.
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
         match self.opened() {
@@ -319,11 +365,15 @@ impl RawTable {
             }
             Opened::Live(live) => drop(open(py, &self.name, &live)?),
         }
-        let all = self.scan(py, None, None, None, false, true)?;
+        let all = self.scan(py, None, None, None, false, true, None)?;
         all.count(py)
     }
 
-    #[pyo3(signature = (start=None, end=None, *, limit=None, reverse=false, binary=false))]
+    #[pyo3(signature = (start=None, end=None, *, limit=None, reverse=false, binary=false, columns=None))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "they are the method's, in Python"
+    )]
     fn scan(
         &self,
         py: Python<'_>,
@@ -332,6 +382,7 @@ impl RawTable {
         limit: Option<u64>,
         reverse: bool,
         binary: bool,
+        columns: Option<Vec<String>>,
     ) -> PyResult<RawScan> {
         let bound = |key: Option<&Bound<'_, PyAny>>| {
             key.map(|key| key_of(key).map(|key| key.into_owned()))
@@ -358,6 +409,7 @@ impl RawTable {
                 Direction::Forward
             },
             binary,
+            columns,
         };
         RawScan::new(py, walk, shape, range)
     }

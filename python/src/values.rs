@@ -30,6 +30,20 @@ pub fn to_python<'py>(py: Python<'py>, shape: &Shape, value: &[u8]) -> PyResult<
     }
 }
 
+/// The same, but of a row these columns only.
+pub fn to_python_fields<'py>(
+    py: Python<'py>,
+    shape: &Shape,
+    value: &[u8],
+    fields: &[usize],
+) -> PyResult<Bound<'py, PyAny>> {
+    if !matches!((&shape.kind, shape.number), (ValueKind::Row, None)) {
+        return to_python(py, shape, value);
+    }
+    let view = RowView::new(&shape.schema, value).map_err(|error| unreadable(py, &error))?;
+    row_of(py, view, fields.iter().copied())
+}
+
 fn number_object<'py>(
     py: Python<'py>,
     number: Number,
@@ -52,9 +66,18 @@ where
 }
 
 fn row<'py>(py: Python<'py>, row: RowView<'_>) -> PyResult<Bound<'py, PyAny>> {
+    row_of(py, row, 0..row.len())
+}
+
+fn row_of<'py>(
+    py: Python<'py>,
+    row: RowView<'_>,
+    fields: impl Iterator<Item = usize>,
+) -> PyResult<Bound<'py, PyAny>> {
     let dict = PyDict::new(py);
-    for (index, column) in row.schema().columns().iter().enumerate() {
+    for index in fields {
         let value = row.datum(index).map_err(|error| unreadable(py, &error))?;
+        let column = &row.schema().columns()[index];
         dict.set_item(&column.name, datum(py, &value)?)?;
     }
     Ok(dict.into_any())

@@ -165,9 +165,9 @@ def test_errors_come_before_anything_runs(birds, path):
         return str(caught.value)
 
     assert "'no', which the source does not have" in refused("--key={no}")
-    assert "--bad-rows FILE" in refused(KEY, "--bad-rows=rejects.jsonl")
+    assert 'bad_rows="FILE"' in refused(KEY, "--bad-rows=rejects.jsonl")
     assert "--onto" in refused("--onto=current")
-    assert "--threads" in refused(KEY, "--threads=4")
+    assert "threads is not for" in refused(KEY, "--threads=4")
     assert "--boundaries: the boundaries do not rise" in refused(KEY, "--boundaries=[7, 7]")
     assert "--boundaries" in refused(KEY, "--boundaries=[7]", "--partitions=3")
     assert "sideways" in refused(KEY, "--order=sideways")

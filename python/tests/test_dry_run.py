@@ -54,7 +54,7 @@ def test_a_push_that_would_fail_is_told_not_raised(path):
     tried = forebay.push(data, "t", key="{id}", store=path, dry_run=True)
     assert tried.outlook == "fail" and "'id' is null" in tried.problem
     assert tried.rejected == tried.duplicates == 1
-    assert tried.bad_rows[0]["place"] == "row 2"
+    assert tried.bad_rows[0].place == "row 2"
     with pytest.raises(forebay.DataError):
         forebay.push(data, "t", key="{id}", store=path)
     # What no row is needed for is raised as ever.

@@ -288,3 +288,51 @@ def test_other_threads_get_their_turn_while_many_keys_are_read(opened):
     thread.join()
     # Ten ms is what bench-python measures; here the machine may be busy with other tests.
     assert max(pauses) < 0.5
+
+
+def test_many_values_as_one_table_of_arrow(path):
+    rows = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"], "n": [1.5, 2.5, None]})
+    forebay.push(rows, "t", key="{id}", store=path)
+    table = forebay.open(path)["t"]
+    found = table.get_many_arrow(np.array([3, 9, 1, 3]))
+    assert found.to_pydict() == {
+        "id": [3, None, 1, 3],
+        "name": ["c", None, "a", "c"],
+        "n": [None, None, 1.5, None],
+    }
+    assert table.get_many_arrow(["2"], columns=["n", "id"]).to_pydict() == {"n": [2.5], "id": [2]}
+    none = table.get_many_arrow([])
+    assert (none.num_rows, none.schema.names) == (0, ["id", "name", "n"])
+    many = table.get_many_arrow(range(20_000))
+    assert many.num_rows == 20_000 and many["id"].null_count == 19_997
+    with pytest.raises(forebay.UsageError, match="no column 'nme'; did you mean 'name'"):
+        table.get_many_arrow([1], columns=["nme"])
+
+
+def test_many_values_as_arrow_of_tables_without_columns(store):
+    clicks = store.create("clicks", delta="i64")
+    clicks.put_many({"a": 1, b"\xff": 2})
+    found = clicks.get_many_arrow(["a", "b"])
+    assert found.to_pydict() == {"key": ["a", None], "value": [1, None]}
+    assert clicks.get_many_arrow([b"\xff"], columns=["value"])["value"].to_pylist() == [2]
+    assert clicks.get_many_arrow([b"\xff"], binary=True)["key"].to_pylist() == [b"\xff"]
+    with pytest.raises(forebay.UsageError, match="is not UTF-8: .*binary=True"):
+        clicks.get_many_arrow([b"\xff"])
+
+
+def test_a_scan_of_some_columns(store, path):
+    rows = pa.table({"id": ["a", "b", "c"], "name": ["x", "y", "z"], "n": [1, 2, 3]})
+    forebay.push(rows, "t", key="{id}", order="ordered", store=path)
+    scan = store["t"].scan("b", columns=["n", "id"])
+    assert scan.to_arrow().to_pydict() == {"n": [2, 3], "id": ["b", "c"]}
+    assert scan.schema.names == ["n", "id"]
+    assert list(scan) == [("b", {"n": 2, "id": "b"}), ("c", {"n": 3, "id": "c"})]
+    with pytest.raises(forebay.UsageError, match="no column 'm'; .*there are: id, name, n"):
+        store["t"].scan(columns=["m"])
+    live = store.create("live", value="row", column={"n": "int64", "m": "text"})
+    live.put("k", {"n": 1, "m": "x"})
+    assert list(live.scan(columns=["key", "m"])) == [("k", {"m": "x"})]
+    assert live.scan(columns=["key", "m"]).to_arrow().to_pydict() == {"key": ["k"], "m": ["x"]}
+    counts = store.create("counts", delta="i64")
+    counts.put("k", 7)
+    assert list(counts.scan(columns=["value"])) == [("k", 7)]

@@ -191,7 +191,7 @@ def test_a_data_frame_is_loaded_at_once_whether_the_table_is_open_or_not(store, 
     assert result.rows == 1000
     with store["clicks"] as again:
         assert again.get_many([0, 7, 999]) == [100, 14, 1998]
-        with pytest.raises(forebay.UsageError, match="say by --value COLUMN which"):
+        with pytest.raises(forebay.UsageError, match='say by value="COLUMN" which'):
             again.load(counts, key="{nr}")
         with pytest.raises(forebay.DataError, match="row 2: .*null"):
             again.load(pa.table({"page": ["a", None], "n": [1, 2]}), key="{page}")

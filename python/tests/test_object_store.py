@@ -40,7 +40,7 @@ def test_push_read_swap_rollback_and_diff(url):
         changes = pa.table({"id": [1], "name": ["new"], "version": [3]})
         assert table.push(changes, key="{id}", onto="current").onto == 2
         assert table[1]["name"] == "new" and table[7]["version"] == 2
-        assert table.compact()["rows"] == 1001 and table[1]["name"] == "new"
+        assert table.compact().rows == 1001 and table[1]["name"] == "new"
         store.drop("people")
         assert list(store) == []
 

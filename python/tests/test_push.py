@@ -12,6 +12,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -144,27 +145,67 @@ def test_all_options_reach_the_loader(birds, path):
             store["birds"]
 
 
-def test_wrong_options_are_told_in_the_words_of_the_command_line(birds, path):
+def test_wrong_options_are_told_in_the_words_of_python(birds, path):
     def wrong(match, error=forebay.UsageError, **options):
         with pytest.raises(error, match=match):
             forebay.push(birds, options.pop("table", "t"), store=path, **options)
 
-    wrong("invalid value 'sideways' for '--order", key="{id}", order="sideways")
-    wrong("required arguments were not provided:\n  --key", key=None)
+    wrong("invalid value 'sideways' for order\n.*hashed, ordered", key="{id}", order="sideways")
+    wrong("required arguments were not provided:\n  key", key=None)
     wrong("no limit: write rows>-20%", key="{id}", gate="rows>many")
-    wrong("required arguments were not provided:\n  --onto", key="{id}", op="what")
-    wrong("invalid value 'a/b' for '<TABLE>'", table="a/b", key="{id}")
+    wrong("required arguments were not provided:\n  onto", key="{id}", op="what")
+    wrong("invalid value 'a/b' for table", table="a/b", key="{id}")
     wrong(
         "names the column 'nr', which the source does not have; it has: id,",
         error=forebay.DataError,
         key="{nr}",
     )
     with pytest.raises(TypeError, match="neither a path nor does it speak Arrow"):
-        forebay.push({"id": [1]}, "t", key="{id}", store=path)  # pyright: ignore
-    with pytest.raises(TypeError, match="collect it first"):
-        forebay.push(pl.LazyFrame({"id": [1]}), "t", key="{id}", store=path)  # pyright: ignore
+        forebay.push(7, "t", key="{id}", store=path)  # pyright: ignore
     with pytest.raises(forebay.MissingError, match="nowhere.parquet: there is no such file"):
         forebay.push("nowhere.parquet", "t", key="{id}", store=path)
+
+
+def test_messages_name_options_and_methods_as_python_has_them(path):
+    rows = pa.table({"id": [1, 1], "n": ["a", "b"]})
+
+    def told(error, **options):
+        with pytest.raises(error) as raised:
+            forebay.push(rows, "t", key="{id}", store=path, **options)
+        assert "--" not in str(raised.value)
+        return str(raised.value)
+
+    assert 'choose one of them by duplicates="first" or' in told(forebay.DataError)
+    given = {"duplicates": "last", "column": {"n": "int64"}}
+    words = told(forebay.DataError, **given)
+    assert 'as by column={"n": "text"}, or leave such rows out by bad_rows="skip"' in words
+    forebay.push(rows, "t", key="{id}", duplicates="last", store=path)
+    rows = rows.slice(0, 0)
+    words = told(forebay.GateHeld)
+    assert 'store["t"].swap(2)' in words and "force=True, or gate=[" in words
+    result = forebay.push(rows, "t", key="{id}", store=path, dry_run=True)
+    assert "--" not in " ".join(result.messages)
+
+
+def test_every_stage_ends_at_its_total(path, tmp_path):
+    rows = pa.table({"id": [*range(20_000), *range(500)], "n": 20_500 * [1]})
+    pyarrow.csv.write_csv(rows, tmp_path / "rows.csv")
+    last = {}
+
+    def note(told):
+        last[told.stage] = told
+
+    for data in (rows, iter(rows.to_batches(1000)), tmp_path / "rows.csv"):
+        last.clear()
+        given = {"key": "{id}", "duplicates": "first", "store": path}
+        forebay.push(data, "t", progress=note, **given)
+        assert set(last) >= {"reading", "building"}
+        assert all(told.done == told.total for told in last.values() if told.total is not None)
+        assert all(told.done > 0 for told in last.values())
+    assert last["comparing"].done > 1000
+    with forebay.open(path) as store:
+        store["t"].verify(progress=note)
+    assert last["verifying"].done == last["verifying"].total > 0
 
 
 def test_bad_rows_and_duplicates_are_named(path, tmp_path):
@@ -207,7 +248,7 @@ def test_changes_onto_what_serves(path):
     with forebay.open(path) as store:
         assert store["t"].get_many([1, 2, 3]) == [15, None, 7]
         assert store["t"].kind == "number"
-        assert store["t"].compact()["table"] == "t"
+        assert store["t"].compact().table == "t"
         assert store["t"].versions()[-1].runs == 1
 
 

@@ -10,7 +10,7 @@ use forebay_io::{Random, side_by_side};
 use crate::compare::Comparer;
 use crate::error::ReadError;
 use crate::manifest::Manifest;
-use crate::sample::{AT_ONCE, Comparison, NullShare, Outcome, Share, visit_keys};
+use crate::sample::{AT_ONCE, Advance, Comparison, NullShare, Outcome, Share, visit_keys};
 use crate::schema_change::SchemaChange;
 use crate::version::Version;
 
@@ -66,12 +66,14 @@ struct LookUps {
 }
 
 /// Compares the version that serves with one that is expected. Of the older one, pages of about
-/// `sample_rows` rows are looked at where all keys of the newer one are known.
+/// `sample_rows` rows are looked at where all keys of the newer one are known. `advance` is told
+/// how many rows more were looked at, by several threads.
 pub fn compare_expected(
     before: &Arc<Version>,
     expected: &Expected<'_>,
     sample_rows: u64,
     random: &dyn Random,
+    advance: Advance<'_>,
 ) -> Result<Comparison, ReadError> {
     let (old, new) = (before.manifest(), expected.manifest);
     let mut comparison = Comparison {
@@ -87,7 +89,7 @@ pub fn compare_expected(
         nulls: null_shares(old, &expected.nulls),
         schema: SchemaChange::between(old, new),
     };
-    let tally = look_up(before, expected)?;
+    let tally = look_up(before, expected, advance)?;
     if expected.goes_on {
         changes(&tally, expected, &mut comparison);
         return Ok(comparison);
@@ -97,7 +99,7 @@ pub fn compare_expected(
     comparison.new = share(looked_at, tally.added);
     comparison.changed = share(both, tally.changed);
     comparison.lost = match expected.has {
-        Some(has) => lost_keys(before, has, sample_rows, random)?,
+        Some(has) => lost_keys(before, has, sample_rows, random, advance)?,
         // As many keys are in both as the sample says; the others of the older version are gone.
         None => {
             let all = looked_at.max(1) as f64;
@@ -128,12 +130,17 @@ fn changes(tally: &LookUps, expected: &Expected<'_>, comparison: &mut Comparison
 
 /// Looks the sample up, several keys at once: where a version lies in object storage, or was not
 /// read for long, each page is waited for.
-fn look_up(before: &Arc<Version>, expected: &Expected<'_>) -> Result<LookUps, ReadError> {
+fn look_up(
+    before: &Arc<Version>,
+    expected: &Expected<'_>,
+    advance: Advance<'_>,
+) -> Result<LookUps, ReadError> {
     let walk = |keys: &&[(Vec<u8>, Becomes)]| -> Result<LookUps, ReadError> {
         let mut comparer = Comparer::new(before.manifest(), expected.manifest);
         let mut tally = LookUps::default();
         for (key, becomes) in *keys {
             look_at(before, &mut comparer, &mut tally, key, becomes)?;
+            advance(1);
         }
         Ok(tally)
     };
@@ -174,9 +181,11 @@ fn lost_keys(
     has: &Has<'_>,
     sample_rows: u64,
     random: &dyn Random,
+    advance: Advance<'_>,
 ) -> Result<Share, ReadError> {
     let mut lost = Share::default();
     visit_keys(before, sample_rows, random, &mut |key| {
+        advance(1);
         if before.exists(key)? {
             lost.looked_at += 1;
             lost.found += u64::from(!has(key));

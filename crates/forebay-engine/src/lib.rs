@@ -80,7 +80,7 @@ pub use push::{NewRun, Push, PushOptions, Ticket};
 pub use random_place::RandomPlace;
 pub use reads::PartitionReads;
 pub use release::Released;
-pub use sample::{Comparison, NullShare, Share, compare_sampled};
+pub use sample::{Advance, Comparison, NullShare, Share, compare_sampled};
 pub use scan::VersionScan;
 pub use schema_change::{Alteration, Altered, SchemaChange};
 pub use seal::{DocumentError, seal, seal_text, unseal};

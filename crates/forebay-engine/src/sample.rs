@@ -76,14 +76,19 @@ impl Share {
     }
 }
 
+/// Told that so many rows more were looked at.
+pub type Advance<'a> = &'a (dyn Fn(u64) + Sync);
+
 /// Compares two versions by looking at about `sample_rows` rows of each; at all of them when there
 /// are no more. Where both have the same older runs in a partition, only the newer ones are looked
-/// at, for that is where the differences are.
+/// at, for that is where the differences are. `advance` is told how many rows more were looked at,
+/// by several threads.
 pub fn compare_sampled(
     before: &Arc<Version>,
     after: &Arc<Version>,
     sample_rows: u64,
     random: &dyn Random,
+    advance: Advance<'_>,
 ) -> Result<Comparison, ReadError> {
     let (old, new) = (before.manifest(), after.manifest());
     let mut comparison = Comparison {
@@ -104,6 +109,7 @@ pub fn compare_sampled(
         before,
         after,
         parts: &parts,
+        advance,
     };
     let seen = KeysSeen {
         old: look.sample(before, &parts.before, sample_rows, random, Look::at_old)?,
@@ -175,6 +181,7 @@ struct Look<'a> {
     before: &'a Version,
     after: &'a Version,
     parts: &'a SampledParts,
+    advance: Advance<'a>,
 }
 
 /// What a thread makes of a key.
@@ -252,9 +259,12 @@ impl<'a> Look<'a> {
             let (mut comparer, mut tally) = (Comparer::new(old, new), SampleTally::default());
             for (run, page) in *pages {
                 let mut scan = run.scan_page(*page);
+                let mut rows = 0;
                 while scan.advance().map_err(|error| version.read_error(error))? {
                     visit(self, &mut comparer, &mut tally, scan.key())?;
+                    rows += 1;
                 }
+                (self.advance)(rows);
             }
             Ok(tally)
         };

@@ -69,7 +69,7 @@ proptest! {
         }
 
         // A sample as large as the tables sees all that the diff sees.
-        let sampled = compare_sampled(&a, &b, 1000, &*random(7)).unwrap();
+        let sampled = compare_sampled(&a, &b, 1000, &*random(7), &|_| ()).unwrap();
         prop_assert_eq!((sampled.lost.found, sampled.lost.looked_at), (removed, old.len() as u64));
         prop_assert_eq!((sampled.new.found, sampled.new.looked_at), (added, new.len() as u64));
         prop_assert_eq!(sampled.changed.found, report.changed);
@@ -161,7 +161,7 @@ fn rows_are_compared_by_the_columns_that_both_schemas_have() {
         assert!(change.before.is_some());
     }
 
-    let sampled = compare_sampled(&a, &b, 1000, &*random(7)).unwrap();
+    let sampled = compare_sampled(&a, &b, 1000, &*random(7), &|_| ()).unwrap();
     assert_eq!(sampled.schema, report.schema);
     assert_eq!(
         (sampled.changed.found, sampled.changed.looked_at),
@@ -207,8 +207,8 @@ fn what_is_expected_of_rows_that_are_all_known_is_what_is_seen_of_their_version(
         goes_on: false,
     };
     let all = u64::MAX >> 8;
-    let seen = compare_sampled(&before, &after, all, &*random(1)).unwrap();
-    let told = compare_expected(&before, &expected, all, &*random(2)).unwrap();
+    let seen = compare_sampled(&before, &after, all, &*random(1), &|_| ()).unwrap();
+    let told = compare_expected(&before, &expected, all, &*random(2), &|_| ()).unwrap();
     assert_eq!(told, seen);
     assert_eq!(
         (seen.lost.found, seen.new.found, seen.changed.found),
@@ -222,7 +222,7 @@ fn what_is_expected_of_rows_that_are_all_known_is_what_is_seen_of_their_version(
         is_exact: false,
         ..expected
     };
-    let told = compare_expected(&before, &expected, all, &*random(2)).unwrap();
+    let told = compare_expected(&before, &expected, all, &*random(2), &|_| ()).unwrap();
     assert!(!told.rows_are_exact && !told.bytes_are_exact);
     assert!(
         (told.lost.fraction() - 400.0 / 3000.0).abs() < 0.01,
@@ -266,7 +266,7 @@ fn changes_on_top_of_what_serves_are_scaled_to_all_that_come() {
         has: None,
         goes_on: true,
     };
-    let told = compare_expected(&before, &expected, 100, &*random(2)).unwrap();
+    let told = compare_expected(&before, &expected, 100, &*random(2), &|_| ()).unwrap();
     assert_eq!(
         (told.lost.found, told.new.found, told.changed.found),
         (20, 4, 40)
@@ -294,7 +294,7 @@ fn a_small_sample_estimates_what_a_whole_comparison_counts() {
         let before = push(&store, "t", order, &all, 4).unwrap();
         let after = push(&store, "t", order, &new, 3).unwrap();
         let (before, after) = (version(&store, before), version(&store, after));
-        let sampled = compare_sampled(&before, &after, 4_000, &*random(3)).unwrap();
+        let sampled = compare_sampled(&before, &after, 4_000, &*random(3), &|_| ()).unwrap();
         let near = |found: f64, expected: f64| (found - expected).abs() < 0.04;
         let (lost, changed) = (sampled.lost.fraction(), sampled.changed.fraction());
         assert!(

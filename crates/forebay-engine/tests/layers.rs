@@ -369,8 +369,14 @@ fn versions_that_share_runs_are_compared_by_what_they_do_not_share() {
         let three = onto(&table, one, &other);
         let open = |version| table.open_version(version).unwrap();
         let compare = |before, after| {
-            let seen =
-                compare_sampled(&open(before), &open(after), 1000, &**store.random()).unwrap();
+            let seen = compare_sampled(
+                &open(before),
+                &open(after),
+                1000,
+                &**store.random(),
+                &|_| (),
+            )
+            .unwrap();
             let counts = (seen.lost.found, seen.new.found, seen.changed.found);
             (counts, seen.rows_after, seen.rows_are_exact)
         };
@@ -389,8 +395,14 @@ fn versions_that_share_runs_are_compared_by_what_they_do_not_share() {
         assert_eq!(report.same, 20_000 - 30 - 50);
         // Merged, the one run of a partition says it all, by sampling.
         let merged = table.compact(two, 1, &|_| ()).unwrap().to;
-        let seen =
-            compare_sampled(&open(one), &open(merged), 1_000_000, &**store.random()).unwrap();
+        let seen = compare_sampled(
+            &open(one),
+            &open(merged),
+            1_000_000,
+            &**store.random(),
+            &|_| (),
+        )
+        .unwrap();
         assert_eq!(
             (seen.lost.found, seen.new.found, seen.changed.found),
             (30, 70, 50)

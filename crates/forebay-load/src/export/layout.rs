@@ -5,6 +5,7 @@ use forebay_run::number::Number;
 use forebay_run::row::{Column, Datum, Kind, ListView, RowError, RowView, Schema};
 
 use crate::key::{Form, KeyTemplate, TemplatePart};
+use crate::near;
 
 /// What the values of a table are.
 #[derive(Debug, Clone, Copy)]
@@ -29,13 +30,55 @@ impl<'a> ExportValues<'a> {
     }
 }
 
+/// Which columns are made of a table's records.
+#[derive(Debug, Clone, Copy)]
+pub struct TableColumns<'a> {
+    pub values: ExportValues<'a>,
+    /// The template that makes the keys; `None` where keys come from anywhere.
+    pub key: Option<&'a str>,
+    /// Keys are binary; else they are text, and one that is not UTF-8 is an error.
+    pub binary: bool,
+    /// The columns of these names, in their order; else all.
+    pub only: Option<&'a [String]>,
+}
+
+impl TableColumns<'_> {
+    /// The columns.
+    pub fn columns(&self) -> Result<Vec<Column>, NoSuchColumn> {
+        self.layout().map(|layout| layout.columns)
+    }
+
+    pub(super) fn layout(&self) -> Result<Layout, NoSuchColumn> {
+        let key_kind = if self.binary {
+            Kind::Binary
+        } else {
+            Kind::Text
+        };
+        let layout = Layout::new(self.values, self.key, key_kind, Kind::Binary);
+        match self.only {
+            Some(names) => layout.only(names),
+            None => Ok(layout),
+        }
+    }
+}
+
 /// The columns of the file and where they come from.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub columns: Vec<Column>,
-    /// Whether the first column is the key.
-    pub with_key: bool,
+    /// Of each of them.
+    origins: Vec<CellOrigin>,
     values: LayoutValues,
+}
+
+/// Where the values of a column come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CellOrigin {
+    Key,
+    /// All of the value.
+    Value,
+    /// A column of the rows.
+    Field(usize),
 }
 
 #[derive(Debug, Clone)]
@@ -55,19 +98,18 @@ impl Layout {
         key_kind: Kind,
         bytes_kind: Kind,
     ) -> Layout {
-        let value = |kind| vec![Column::new("value", kind, false)];
         let (values, mut columns) = match export {
             ExportValues::Rows(schema) => (
                 LayoutValues::Rows(schema.clone()),
                 schema.columns().to_vec(),
             ),
-            ExportValues::Bytes => (LayoutValues::Bytes, value(bytes_kind)),
+            ExportValues::Bytes => (LayoutValues::Bytes, value_column(bytes_kind)),
             ExportValues::Numbers(number) => {
                 let kind = match number {
                     Number::I64 => Kind::Int64,
                     Number::F64 => Kind::Float64,
                 };
-                (LayoutValues::Numbers(number), value(kind))
+                (LayoutValues::Numbers(number), value_column(kind))
             }
             ExportValues::Lists(item) => {
                 let item_column = Box::new(Column::new("item", item.clone(), true));
@@ -75,8 +117,12 @@ impl Layout {
                     item: item_column,
                     length: None,
                 };
-                (LayoutValues::Lists(item.clone()), value(kind))
+                (LayoutValues::Lists(item.clone()), value_column(kind))
             }
+        };
+        let mut origins = match &values {
+            LayoutValues::Rows(_) => (0..columns.len()).map(CellOrigin::Field).collect(),
+            _ => vec![CellOrigin::Value],
         };
         let with_key = match export {
             ExportValues::Rows(schema) => key.is_none_or(|key| !key_is_in(key, schema)),
@@ -88,12 +134,46 @@ impl Layout {
                 name.insert(0, '_');
             }
             columns.insert(0, Column::new(name, key_kind, false));
+            origins.insert(0, CellOrigin::Key);
         }
         Layout {
             columns,
-            with_key,
+            origins,
             values,
         }
+    }
+
+    /// With the columns of these names only, in their order.
+    pub fn only(self, names: &[String]) -> Result<Layout, NoSuchColumn> {
+        let place_of = |name: &String| {
+            let place = self.columns.iter().position(|column| column.name == *name);
+            place.ok_or_else(|| NoSuchColumn::new(name, &self.columns))
+        };
+        let places: Vec<usize> = names.iter().map(place_of).collect::<Result<_, _>>()?;
+        Ok(Layout {
+            columns: places.iter().map(|at| self.columns[*at].clone()).collect(),
+            origins: places.iter().map(|at| self.origins[*at]).collect(),
+            values: self.values,
+        })
+    }
+
+    /// With columns that may all be null, for keys that may have no value.
+    pub fn nullable(mut self) -> Layout {
+        for column in &mut self.columns {
+            column.nullable = true;
+        }
+        self
+    }
+
+    /// Whether the column at a place has the keys themselves.
+    pub fn is_key(&self, place: usize) -> bool {
+        self.origins.get(place) == Some(&CellOrigin::Key)
+    }
+
+    /// The column that has the keys themselves, if there is one.
+    pub fn key_column(&self) -> Option<&Column> {
+        let place = self.origins.iter().position(|at| *at == CellOrigin::Key)?;
+        self.columns.get(place)
     }
 
     /// Calls `put` with each column's position and value.
@@ -103,21 +183,54 @@ impl Layout {
         value: &[u8],
         mut put: impl FnMut(usize, &Datum<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let first = usize::from(self.with_key);
-        if self.with_key {
-            put(0, &Datum::Bytes(key))?;
-        }
-        match &self.values {
-            LayoutValues::Bytes => put(first, &Datum::Bytes(value)),
-            LayoutValues::Numbers(number) => put(first, &number_datum(*number, value)?),
-            LayoutValues::Lists(item) => put(first, &Datum::List(ListView::new(item, value)?)),
-            LayoutValues::Rows(schema) => {
-                let row = RowView::new(schema, value)?;
-                for index in 0..row.len() {
-                    put(first + index, &row.datum(index)?)?;
-                }
-                Ok(())
+        let row = match &self.values {
+            LayoutValues::Rows(schema) => Some(RowView::new(schema, value)?),
+            _ => None,
+        };
+        for (place, origin) in self.origins.iter().enumerate() {
+            match (origin, &row) {
+                (CellOrigin::Key, _) => put(place, &Datum::Bytes(key))?,
+                (CellOrigin::Field(index), Some(row)) => put(place, &row.datum(*index)?)?,
+                _ => put(place, &self.values.datum(value)?)?,
             }
+        }
+        Ok(())
+    }
+}
+
+impl LayoutValues {
+    /// All of a value.
+    fn datum<'a>(&'a self, value: &'a [u8]) -> Result<Datum<'a>, RowError> {
+        Ok(match self {
+            LayoutValues::Bytes => Datum::Bytes(value),
+            LayoutValues::Numbers(number) => number_datum(*number, value)?,
+            LayoutValues::Lists(item) => Datum::List(ListView::new(item, value)?),
+            LayoutValues::Rows(schema) => Datum::Row(RowView::new(schema, value)?),
+        })
+    }
+}
+
+fn value_column(kind: Kind) -> Vec<Column> {
+    vec![Column::new("value", kind, false)]
+}
+
+/// A column was asked for that is none.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("there is no column '{name}'{hint}; there are: {known}")]
+pub struct NoSuchColumn {
+    name: String,
+    /// What may have been meant.
+    hint: String,
+    known: String,
+}
+
+impl NoSuchColumn {
+    fn new(name: &str, columns: &[Column]) -> NoSuchColumn {
+        let known: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        NoSuchColumn {
+            name: name.to_owned(),
+            hint: near::hint(name, known.iter().copied()),
+            known: known.join(", "),
         }
     }
 }

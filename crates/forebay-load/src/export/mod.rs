@@ -27,12 +27,12 @@ use forebay_run::error::named_key;
 use forebay_run::row::{Column, Kind, RowError, Schema};
 
 use ipc::IpcWriter;
-pub use layout::ExportValues;
+pub use layout::{ExportValues, NoSuchColumn, TableColumns};
 use layout::{Layout, column_is_binary, keys_are_binary};
 use lines::{CsvLines, JsonLines};
 use parquet::ParquetWriter;
 use rows::RowsTo;
-pub use rows::ScanBatches;
+pub use rows::{LookupRowsError, ScanBatches, lookup_batches};
 
 /// A file format that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,10 +186,7 @@ impl<W: Write + Send> Exporter<W> {
 
     /// The name of the column of keys, where they have one of their own.
     pub fn key_column(&self) -> Option<&str> {
-        let first = self.layout.columns.first();
-        first
-            .filter(|_| self.layout.with_key)
-            .map(|column| column.name.as_str())
+        self.layout.key_column().map(|column| column.name.as_str())
     }
 
     /// What the format says of the columns only in part, for people to know.

@@ -10,7 +10,7 @@ use forebay_run::row::{Column, Datum, Kind, RowError};
 
 use super::batch::BatchBuilder;
 use super::fixed::CellError;
-use super::layout::{ExportValues, Layout};
+use super::layout::{Layout, NoSuchColumn, TableColumns};
 use super::{ExportError, row_error};
 
 /// Makes rows of records, one after another.
@@ -107,7 +107,11 @@ impl ExportRows {
         pushed.map_err(|error| match error {
             Failed::Row(error) => row_error(key, error),
             Failed::NotText(column) => ExportError::NotText {
-                what: if column == 0 { "text" } else { "value" },
+                what: if layout.is_key(column) {
+                    "text"
+                } else {
+                    "value"
+                },
                 key: named_key(key),
             },
             Failed::Beyond(column, reason) => ExportError::Beyond {
@@ -117,6 +121,16 @@ impl ExportRows {
             },
         })?;
         builder.end_row(key.len() + value.len());
+        Ok(())
+    }
+
+    /// A row of nulls.
+    fn push_absent(&mut self) -> Result<(), ExportError> {
+        for column in 0..self.names.len() {
+            let pushed = self.builder.push(column, &Datum::Null);
+            pushed.map_err(|_| ArrowError::ComputeError("a null is refused".to_owned()))?;
+        }
+        self.builder.end_row(0);
         Ok(())
     }
 
@@ -134,6 +148,39 @@ impl ExportRows {
     }
 }
 
+/// Why looked up records are not made batches.
+#[derive(Debug, thiserror::Error)]
+pub enum LookupRowsError {
+    #[error(transparent)]
+    Column(#[from] NoSuchColumn),
+    #[error(transparent)]
+    Row(#[from] ExportError),
+}
+
+/// Looked up records as batches, with the columns that a scan has, all of which may be null: they
+/// are where a key has no value.
+pub fn lookup_batches<'a>(
+    columns: &TableColumns<'_>,
+    records: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+) -> Result<(SchemaRef, Vec<RecordBatch>), LookupRowsError> {
+    let layout = columns.layout()?.nullable();
+    let mut rows = ExportRows::new(&layout.columns, false);
+    let mut batches = Vec::new();
+    for (key, value) in records {
+        match value {
+            Some(value) => rows.push(&layout, key, value)?,
+            None => rows.push_absent()?,
+        }
+        if rows.full() {
+            batches.push(rows.finish().map_err(ExportError::from)?);
+        }
+    }
+    if !rows.is_empty() {
+        batches.push(rows.finish().map_err(ExportError::from)?);
+    }
+    Ok((rows.schema().clone(), batches))
+}
+
 /// A walk through a table as record batches, with the columns that an export has; values of bytes
 /// are binary.
 pub struct ScanBatches {
@@ -146,26 +193,22 @@ pub struct ScanBatches {
 }
 
 impl ScanBatches {
-    /// At most `limit` records of the walk. `key` is the template that makes the table's keys, if
-    /// there is one; they are text unless `binary`, and then one that is not UTF-8 ends the reading
-    /// with an error.
+    /// At most `limit` records of the walk. A key that is not UTF-8, where keys are text, ends the
+    /// reading with an error.
     pub fn new(
         scan: Scan,
-        values: ExportValues<'_>,
-        key: Option<&str>,
-        binary: bool,
+        columns: &TableColumns<'_>,
         limit: u64,
-    ) -> ScanBatches {
-        let key_kind = if binary { Kind::Binary } else { Kind::Text };
-        let layout = Layout::new(values, key, key_kind, Kind::Binary);
+    ) -> Result<ScanBatches, NoSuchColumn> {
+        let layout = columns.layout()?;
         let rows = ExportRows::new(&layout.columns, false);
-        ScanBatches {
+        Ok(ScanBatches {
             scan,
             left: limit,
             layout,
             rows,
             ended: false,
-        }
+        })
     }
 
     /// The next records, as many as make a batch.

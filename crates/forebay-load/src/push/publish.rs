@@ -103,7 +103,9 @@ fn compare_with_serving(
         return Ok(None);
     };
     progress.stage("comparing", None, Unit::Rows);
-    let seen = compare_sampled(&serving, new, GATE_SAMPLE_ROWS, &**store.random());
+    let advance = |rows| progress.advance(rows);
+    let random = &**store.random();
+    let seen = compare_sampled(&serving, new, GATE_SAMPLE_ROWS, random, &advance);
     Ok(comparable(seen, progress).map(|seen| {
         (
             serving.version(),

@@ -1,6 +1,6 @@
 //! The first half of a push: threads read units, encode rows, collect them.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{Array, RecordBatch};
@@ -34,6 +34,8 @@ struct PushReading<'a> {
     feed: Feed<'a>,
     /// Progress is told of rows, else of bytes.
     counts_rows: bool,
+    /// Of the units that were read.
+    done_bytes: AtomicU64,
     plan: &'a SortPlan,
     rejects: &'a Rejects,
     throttle: &'a Throttle,
@@ -62,6 +64,7 @@ pub fn read(
         progress,
         feed: sources.feed(),
         counts_rows: unit == Unit::Rows,
+        done_bytes: AtomicU64::new(0),
         failed: AtomicBool::new(false),
         nulls: Mutex::new(vec![0; sources.schema.fields().len()]),
     };
@@ -77,6 +80,10 @@ pub fn read(
         }
         collected => collected.map_err(|error| error.in_files(&sources.files))?,
     };
+    if let (false, Some(total_bytes)) = (reading.counts_rows, total) {
+        // Headers and the like are of no unit.
+        progress.advance(total_bytes.saturating_sub(reading.done_bytes.load(Relaxed)));
+    }
     rejects.finish()?;
     sources.confirm()?;
     let nulls = reading
@@ -129,6 +136,7 @@ impl PushReading<'_> {
             )?;
             if !self.counts_rows {
                 self.progress.advance(unit.bytes());
+                self.done_bytes.fetch_add(unit.bytes(), Relaxed);
             }
         }
         Ok(collector.finish()?)

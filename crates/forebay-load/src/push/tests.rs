@@ -9,12 +9,13 @@ use arrow_schema::ArrowError;
 
 use forebay_engine::{Source, Store};
 use forebay_io::{OsDisk, SystemClock, SystemRandom};
+use forebay_run::number::Number;
 use forebay_run::scan::{Direction, ScanRange};
 use forebay_run::{Compression, Order};
 
 use super::*;
 use crate::encode::ValueChoice;
-use crate::export::{ExportValues, ScanBatches};
+use crate::export::{ExportValues, ScanBatches, TableColumns, lookup_batches};
 use crate::gate::Finding;
 use crate::progress::Silent;
 use crate::sources::Batches;
@@ -352,17 +353,77 @@ fn a_table_is_read_as_batches() {
         .unwrap()
         .open_version(1)
         .unwrap();
-    let read = |limit| -> Vec<RecordBatch> {
-        let source = Source::Batch(&version);
-        let values = ExportValues::new(source.kind(), source.schema(), source.number());
+    let source = Source::Batch(&version);
+    let columns = TableColumns {
+        values: ExportValues::new(source.kind(), source.schema(), source.number()),
+        key: Some("{id:05}"),
+        binary: false,
+        only: None,
+    };
+    let read = |columns: &TableColumns<'_>, limit| -> Vec<RecordBatch> {
         let scan = source.scan(ScanRange::all(), Direction::Forward);
-        let batches = ScanBatches::new(scan, values, Some("{id:05}"), false, limit);
+        let batches = ScanBatches::new(scan, columns, limit).unwrap();
         batches.collect::<Result<_, _>>().unwrap()
     };
     let schema = rows.schema();
-    let all = arrow_select::concat::concat_batches(&schema, &read(u64::MAX)).unwrap();
+    let all = arrow_select::concat::concat_batches(&schema, &read(&columns, u64::MAX)).unwrap();
     assert_eq!(all.columns(), rows.columns());
-    let first = read(9000);
+    let first = read(&columns, 9000);
     assert_eq!(first.iter().map(RecordBatch::num_rows).sum::<usize>(), 9000);
-    assert!(read(0).is_empty());
+    assert!(read(&columns, 0).is_empty());
+
+    let last = schema.field(schema.fields().len() - 1).name().clone();
+    let names = [last.clone()];
+    let one = TableColumns {
+        only: Some(&names),
+        ..columns
+    };
+    let read_one = read(&one, 3);
+    assert_eq!(read_one[0].num_columns(), 1);
+    assert_eq!(
+        read_one[0].column(0),
+        &rows.column_by_name(&last).unwrap().slice(0, 3)
+    );
+    let unknown = ["idd".to_owned()];
+    let unknown = TableColumns {
+        only: Some(&unknown),
+        ..columns
+    };
+    let scan = source.scan(ScanRange::all(), Direction::Forward);
+    let refused = ScanBatches::new(scan, &unknown, 3).err().unwrap();
+    let told = refused.to_string();
+    assert!(
+        told.starts_with("there is no column 'idd'; did you mean 'id'?; there are: id, "),
+        "{told}"
+    );
+}
+
+#[test]
+fn looked_up_records_are_batches_with_nulls_for_those_that_are_absent() {
+    let values = ExportValues::Numbers(Number::I64);
+    let columns = TableColumns {
+        values,
+        key: None,
+        binary: false,
+        only: None,
+    };
+    let value = 7_i64.to_le_bytes();
+    let records: Vec<(&[u8], Option<&[u8]>)> = (0..9000)
+        .map(|at| (b"k".as_slice(), (at % 2 == 0).then_some(value.as_slice())))
+        .collect();
+    let (schema, batches) = lookup_batches(&columns, records.into_iter()).unwrap();
+    assert!(schema.fields().iter().all(|field| field.is_nullable()));
+    assert_eq!(
+        batches.iter().map(RecordBatch::num_rows).sum::<usize>(),
+        9000
+    );
+    let nulls = |column: usize| {
+        batches
+            .iter()
+            .map(move |batch| batch.column(column).null_count())
+    };
+    assert_eq!(
+        (nulls(0).sum::<usize>(), nulls(1).sum::<usize>()),
+        (4500, 4500)
+    );
 }

@@ -175,9 +175,9 @@ impl PartitionJob<'_> {
             }
             more = advance(&mut merge)?;
         }
-        self.progress
-            .advance((writer.records() + built.idle) % STEP);
         built.dropped = tally_of(&merge.dropped);
+        let rest = (writer.records() + built.idle) % STEP;
+        self.progress.advance(rest + built.dropped.records);
         built.operations = counting.finish();
         writer.finish()?;
         let run = read_back(&**disk, path, self.plan.order(), &mut |_| ())?;

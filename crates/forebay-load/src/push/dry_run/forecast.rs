@@ -140,7 +140,7 @@ impl Prepared<'_> {
             return Ok(None);
         };
         progress.stage("comparing", None, Unit::Rows);
-        let seen = self.compare_with(&serving, looked, manifest, totals);
+        let seen = self.compare_with(&serving, looked, manifest, totals, progress);
         let mut limits = gate::limits(&self.request.limits);
         if totals.rows.is_none() {
             limits.retain(|limit| !needs_totals(limit));
@@ -154,7 +154,9 @@ impl Prepared<'_> {
         looked: &Looked,
         manifest: &Manifest,
         totals: ExpectedTotals,
+        progress: &dyn Progress,
     ) -> Result<Comparison, ReadError> {
+        let advance = |rows| progress.advance(rows);
         let (rows, bytes) = (totals.rows.unwrap_or(0), totals.bytes.unwrap_or(0));
         let random = self.ground.random;
         let base = self.layer().map(|layer| &layer.base);
@@ -163,7 +165,7 @@ impl Prepared<'_> {
             && base.version() != serving.version()
         {
             // What comes on top of a version that does not serve is left out of this.
-            let mut seen = compare_sampled(serving, base, GATE_SAMPLE_ROWS, random)?;
+            let mut seen = compare_sampled(serving, base, GATE_SAMPLE_ROWS, random, &advance)?;
             (seen.rows_are_exact, seen.bytes_after) = (false, whole_bytes);
             return Ok(seen);
         }
@@ -183,7 +185,7 @@ impl Prepared<'_> {
             has: (looked.is_all && !looked.keys.is_full).then_some(&has),
             goes_on: base.is_some(),
         };
-        compare_expected(serving, &expected, GATE_SAMPLE_ROWS, random)
+        compare_expected(serving, &expected, GATE_SAMPLE_ROWS, random, &advance)
     }
 
     /// The drawn rows, of each key the one that stays.

@@ -1,0 +1,50 @@
+"""Batches that a generator gives, one after another, as a stream of Arrow."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from ._errors import DataError
+
+
+class Iterated:
+    """A reader of pyarrow over what an iterator gives, which is asked as rows are read.
+
+    All batches have the columns of the first. What the iterator raises is kept: through Arrow's
+    interface it arrives as a text.
+    """
+
+    def __init__(self, batches: Iterator[Any], table_of: Callable[[Any], Any], name: str) -> None:
+        pa: Any = importlib.import_module("pyarrow")
+        self.raised: BaseException | None = None
+        self._table_of, self._name = table_of, name
+        first = next(batches, None)
+        if first is None:
+            raise DataError(f"{name} gave no batch, so that there are no columns")
+        table = table_of(first)
+        rest = (table_of(batch) for batch in batches)
+        self.reader = pa.RecordBatchReader.from_batches(
+            table.schema, self._checked(table.schema, chain([table], rest))
+        )
+
+    def _checked(self, schema: Any, tables: Iterable[Any]) -> Iterator[Any]:
+        try:
+            for number, table in enumerate(tables, 1):
+                if not table.schema.equals(schema):
+                    raise DataError(self._differ(number, table.schema, schema))
+                yield from table.to_batches()
+        except (Exception, KeyboardInterrupt) as error:
+            self.raised = error
+            raise
+
+    def _differ(self, number: int, schema: Any, first: Any) -> str:
+        if schema.names != first.names:
+            told = f"the columns {', '.join(schema.names)}, and the first {', '.join(first.names)}"
+        else:
+            pairs = zip(schema, first, strict=True)
+            field, other = next((a, b) for a, b in pairs if not a.equals(b))
+            told = f"'{field.name}' as {field.type}, and the first as {other.type}"
+        return f"{self._name}: batch {number} has {told}: give all batches the same columns"
