@@ -99,7 +99,25 @@ impl Table {
     /// numbers removed, rising. Readers that have a removed version open read on.
     pub fn retain(&self, keep: usize) -> Result<Vec<u64>, StoreError> {
         let _lock = self.lock_pointer("a removal of old versions")?;
+        self.retain_locked(keep)
+    }
+
+    /// REQUIRES the pointer lock.
+    pub(crate) fn retain_locked(&self, keep: usize) -> Result<Vec<u64>, StoreError> {
         let pointer = self.pointer()?;
+        let (kept, removed) = self.kept_and_old(&pointer, keep)?;
+        if !removed.is_empty() {
+            self.remove_versions(&pointer, &kept, &removed)?;
+        }
+        Ok(removed)
+    }
+
+    /// The versions that stay where `keep` are kept and the pointer is this, and those that go.
+    pub(crate) fn kept_and_old(
+        &self,
+        pointer: &Pointer,
+        keep: usize,
+    ) -> Result<(Vec<u64>, Vec<u64>), StoreError> {
         let numbers = self.version_numbers()?;
         let newest = numbers.len().saturating_sub(keep);
         let pins = self.store().pins();
@@ -113,12 +131,8 @@ impl Table {
         let (old, new) = numbers.split_at(newest);
         let (kept_old, removed): (Vec<u64>, Vec<u64>) =
             old.iter().partition(|version| needed(**version));
-        if removed.is_empty() {
-            return Ok(removed);
-        }
         let kept: Vec<u64> = kept_old.iter().chain(new).copied().collect();
-        self.remove_versions(&pointer, &kept, &removed)?;
-        Ok(removed)
+        Ok((kept, removed))
     }
 
     /// REQUIRES the pointer lock.
@@ -165,6 +179,8 @@ impl Table {
         for &version in versions {
             match self.manifest(version) {
                 Ok(manifest) => names.extend(file_names(&manifest)),
+                // An older program removes versions without the push lock.
+                Err(StoreError::NoVersion { .. }) if !self.disk().keeps_blocks() => {}
                 Err(error @ StoreError::Damaged { .. }) => {
                     warn!(table = %self.name(), version, %error, "no run is removed meanwhile");
                     return Ok(None);
@@ -177,7 +193,7 @@ impl Table {
 
     /// Removes what pushes that died left, or others wrote for this one in vain; runs that are
     /// `spared` stay.
-    /// REQUIRES the push lock and the pointer lock.
+    /// REQUIRES the push lock and, but in object storage, the pointer lock.
     pub(crate) fn sweep(&self, spared: &[RunId]) -> Result<(), StoreError> {
         let disk = &**self.disk();
         // A manifest's removal that is not durable yet could come back after its runs are gone.

@@ -260,8 +260,9 @@ impl Table {
         let draft = ManifestDraft::like(&base, merged.partitions, source);
         let manifest = push.manifest(draft)?;
         compacted.rows = manifest.rows();
-        compacted.to = push.commit(manifest)?;
-        compacted.serves = self.replace_serving(version, compacted.to)?;
+        let committed = push.commit_held(manifest)?;
+        compacted.to = committed.version();
+        compacted.serves = committed.replace_serving(version)?;
         Ok(compacted)
     }
 }

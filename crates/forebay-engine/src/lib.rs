@@ -13,6 +13,7 @@ mod activate;
 mod batch;
 mod bound;
 mod cleanup;
+mod committed;
 mod compact;
 mod compare;
 mod described;
@@ -57,6 +58,7 @@ mod walk;
 
 pub use activate::{ActivateError, Next};
 pub use bound::Bound;
+pub use committed::Committed;
 pub use compact::{Compacted, Counting, MAX_RUNS, due};
 pub use compare::ColumnChange;
 pub use diff::{DiffReport, DiffSample, Difference, diff};

@@ -33,6 +33,7 @@ use crate::partition::Held;
 use crate::reserve::Reserve;
 use crate::store::Store;
 use crate::table::{Table, check_files};
+use crate::committed::Committed;
 use crate::version::Version;
 
 /// How to push.
@@ -243,9 +244,14 @@ impl Push {
         Ok(Arc::new(version))
     }
 
+    /// [`Push::commit_held`], with all locks given back.
+    pub fn commit(self, manifest: Manifest) -> Result<u64, PushError> {
+        self.commit_held(manifest).map(|held| held.version())
+    }
+
     /// Makes the version visible, and durable. It does not serve yet. After an error it is not
-    /// visible.
-    pub fn commit(mut self, manifest: Manifest) -> Result<u64, PushError> {
+    /// visible. The locks of the push, and that of the pointer, are held on by the result.
+    pub fn commit_held(mut self, manifest: Manifest) -> Result<Committed, PushError> {
         manifest.check().map_err(|problem| self.bad(problem))?;
         if manifest.table != *self.table.name() || manifest.version != self.version {
             return Err(self.bad("the manifest is that of another push".to_owned()));
@@ -254,7 +260,7 @@ impl Push {
             .to_bytes()
             .map_err(|problem| self.bad(problem.to_string()))?;
         let disk = self.table.disk().clone();
-        let _lock = self.table.lock_pointer("a commit")?;
+        let lock = self.table.lock_pointer("a commit")?;
         check_files(&*disk, &self.table.files, &manifest, &Held::All)
             .map_err(|problem| self.bad(problem))?;
         let runs = self.table.files.runs();
@@ -278,7 +284,7 @@ impl Push {
             }
             return Err(error).at("write", &path).map_err(PushError::from);
         }
-        Ok(self.version)
+        Ok(Committed::new(self, lock))
     }
 
     fn bad(&self, problem: String) -> PushError {
@@ -297,6 +303,8 @@ impl Push {
             disk.remove_dir_all(&scratch).at("remove", &scratch)?;
         }
         if self.shared {
+            // Tasks have written there.
+            disk.look_anew(&self.table.files.dir);
             let _lock = self.table.lock_pointer("the end of a push")?;
             self.table.sweep(&self.kept)?;
             return remove_uploads(disk, &self.table.files);
@@ -338,8 +346,9 @@ fn sync_parents(table: &Table) -> Result<(), StoreError> {
 }
 
 /// Makes a table's directories, or what a drop that was cut short has left of them. REQUIRES the
-/// push lock. Returns the pointer lock.
-pub(crate) fn make_table(table: &Table) -> Result<Box<dyn Lock>, PushError> {
+/// push lock. Returns the pointer lock: what is swept next has unfinished replacements of the
+/// pointer. In object storage there are none, and the lock is two requests.
+pub(crate) fn make_table(table: &Table) -> Result<Option<Box<dyn Lock>>, PushError> {
     if table.store().is_live(table.name())? {
         let table = table.name().clone();
         return Err(StoreError::IsLive { table }.into());
@@ -351,8 +360,13 @@ pub(crate) fn make_table(table: &Table) -> Result<Box<dyn Lock>, PushError> {
     table.store().finish_live_drop(table)?;
     make_dir(table, &table.files.runs())?;
     sync_parents(table)?;
-    let pointer_lock = table.lock_pointer("the beginning of a push")?;
+    let lock = || table.lock_pointer("the beginning of a push");
+    let in_place = table.disk().keeps_blocks();
+    let mut pointer_lock = in_place.then(lock).transpose()?;
     if let Err(StoreError::NoTable { .. }) = table.pointer() {
+        if pointer_lock.is_none() {
+            pointer_lock = Some(lock()?);
+        }
         table.finish_drop()?;
     }
     // So that what the push leaves no space for, its swap, has some.

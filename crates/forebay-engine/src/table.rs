@@ -272,9 +272,20 @@ impl Table {
             return pointers.change(&self.name, PointerMove::Swap { to: version });
         }
         let _lock = self.lock_pointer("a swap")?;
+        self.swap_locked(version, usize::MAX)
+    }
+
+    /// Lets `version` serve, and takes out of the history what [`Table::retain`] of `keep` would
+    /// remove then. REQUIRES the pointer lock.
+    pub(crate) fn swap_locked(&self, version: u64, keep: usize) -> Result<Swapped, StoreError> {
         let pointer = self.pointer()?;
         self.check_complete(version)?;
-        self.write_pointer(pointer.swapped(version))?;
+        let mut next = pointer.swapped(version);
+        if keep < usize::MAX {
+            let (_, removed) = self.kept_and_old(&next, keep)?;
+            next = next.pruned(|past| !removed.contains(&past));
+        }
+        self.write_pointer(next)?;
         Ok(Swapped {
             from: pointer.serving,
             to: version,
@@ -304,18 +315,23 @@ impl Table {
         })
     }
 
-    /// Lets `to` serve in the place of `from`, if that serves still; returns whether. The versions
-    /// to roll back to stay what they were. Same guarantees as [`Table::swap`].
-    pub(crate) fn replace_serving(&self, from: u64, to: u64) -> Result<bool, StoreError> {
-        if let Some(pointers) = self.store.pointers() {
-            if self.pointer()?.serving != Some(from) {
-                return Ok(false);
-            }
-            self.check_complete(to)?;
-            pointers.change(&self.name, PointerMove::Replace { from, to })?;
-            return Ok(true);
+    /// [`Table::replace_locked`] where a cluster's catalog says what serves.
+    pub(crate) fn replace_in_catalog(&self, from: u64, to: u64) -> Result<bool, StoreError> {
+        let Some(pointers) = self.store.pointers() else {
+            return Ok(false);
+        };
+        if self.pointer()?.serving != Some(from) {
+            return Ok(false);
         }
-        let _lock = self.lock_pointer("a swap")?;
+        self.check_complete(to)?;
+        pointers.change(&self.name, PointerMove::Replace { from, to })?;
+        Ok(true)
+    }
+
+    /// Lets `to` serve in the place of `from`, if that serves still; returns whether. The versions
+    /// to roll back to stay what they were. Same guarantees as [`Table::swap`]. REQUIRES the
+    /// pointer lock.
+    pub(crate) fn replace_locked(&self, from: u64, to: u64) -> Result<bool, StoreError> {
         let pointer = self.pointer()?;
         if pointer.serving != Some(from) {
             return Ok(false);

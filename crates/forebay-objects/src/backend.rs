@@ -17,6 +17,7 @@ use object_store::path::Path as Key;
 use object_store::{BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt, RetryConfig};
 
 use crate::address::{Address, Kind};
+use crate::refusals::{NO_TLS, said};
 
 /// From the first try of a request on, how long it is tried again while the store does not answer
 /// or answers that it cannot.
@@ -75,6 +76,9 @@ pub(crate) fn connect(address: &Address, patience: Patience) -> io::Result<Arc<d
     install_cryptography();
     let (retry, client) = (patience.retry(), patience.client());
     let bucket = &address.bucket;
+    if address.kind == Kind::S3 && wants_clear("AWS_ALLOW_HTTP") {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, NO_TLS));
+    }
     let backend: Result<Arc<dyn Backend>, Error> = match address.kind {
         Kind::S3 => AmazonS3Builder::from_env()
             .with_bucket_name(bucket)
@@ -140,21 +144,18 @@ impl Patience {
     }
 }
 
-/// Options that are given replace those of the environment; this one has to come from there.
-fn with_environment(client: ClientOptions, variable: &str) -> ClientOptions {
-    let allowed =
-        std::env::var(variable).is_ok_and(|value| matches!(&*value, "1" | "true" | "TRUE"));
-    client.with_allow_http(allowed)
+/// Whether the endpoint of S3 has no TLS, and nobody said that this will do.
+fn wants_clear(variable: &str) -> bool {
+    let endpoints = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+    let given = endpoints.iter().filter_map(|name| std::env::var(name).ok());
+    given.into_iter().any(|url| url.starts_with("http://")) && !is_allowed(variable)
 }
 
-/// An object store's error, with all that its sources say.
-pub fn said(error: Error) -> io::Error {
-    let kind = match &error {
-        Error::NotFound { .. } => io::ErrorKind::NotFound,
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            io::ErrorKind::PermissionDenied
-        }
-        _ => io::ErrorKind::Other,
-    };
-    io::Error::new(kind, error.to_string())
+fn is_allowed(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| matches!(&*value, "1" | "true" | "TRUE"))
+}
+
+/// Options that are given replace those of the environment; this one has to come from there.
+fn with_environment(client: ClientOptions, variable: &str) -> ClientOptions {
+    client.with_allow_http(is_allowed(variable))
 }

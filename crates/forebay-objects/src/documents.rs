@@ -4,61 +4,168 @@
 //! lease, which a process that was held up may have lost without knowing; so in addition each
 //! replacement says what it replaces, and the store refuses it when something else is there. What
 //! was not looked at before is taken for absent: then it is made, never replaced.
+//!
+//! Each request costs time and money, so what was read is kept, and given again to who may have it
+//! ([`Trust`]).
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::objects::{News, Objects, Put, Seen};
 
+/// How long something may be read from memory that nobody is kept from changing. Who reads has to
+/// bear that it changes just after the answer anyway.
+pub const FRESH: Duration = Duration::from_secs(1);
+
+/// Which earlier answer will do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    None,
+    /// A second old at most.
+    Fresh,
+    /// Any: the locks that are held keep it as it is.
+    Locked,
+}
+
+/// What one who opens the same store several times keeps of it meanwhile.
+#[derive(Debug, Default, Clone)]
+pub struct StoreMemory {
+    pub(crate) documents: Arc<Documents>,
+    pub(crate) notices: Arc<Mutex<Vec<String>>>,
+}
+
+impl StoreMemory {
+    /// What users have to be told of what was done, since this was asked last.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.notices.lock())
+    }
+}
+
 /// What was seen of each object, by its name.
 #[derive(Debug, Default)]
 pub struct Documents {
-    seen: Mutex<HashMap<String, Seen>>,
+    known: Mutex<HashMap<String, KnownDocument>>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct KnownDocument {
+    seen: Seen,
+    /// The content as it was at that time; `None` in it: there was none.
+    content: Option<(Option<Bytes>, Duration)>,
 }
 
 impl Documents {
-    pub fn read(&self, objects: &Objects, name: &str) -> io::Result<Bytes> {
-        match objects.news(name, None)? {
-            News::Content(bytes, seen) => {
-                self.note(name, Some(seen));
-                Ok(bytes)
-            }
-            News::Absent | News::Same => {
-                self.note(name, None);
-                Err(io::ErrorKind::NotFound.into())
-            }
-        }
+    pub fn read(
+        &self,
+        objects: &Objects,
+        name: &str,
+        trust: Trust,
+        now: Duration,
+    ) -> io::Result<Bytes> {
+        let known = self.trusted(name, trust, now);
+        let content = match known {
+            Some(content) => content,
+            None => match objects.news(name, None)? {
+                News::Content(bytes, seen) => {
+                    self.note(name, Some(seen), Some(bytes.clone()), now);
+                    Some(bytes)
+                }
+                News::Absent | News::Same => {
+                    self.note(name, None, None, now);
+                    None
+                }
+            },
+        };
+        content.ok_or(io::ErrorKind::NotFound.into())
     }
 
-    pub fn exists(&self, objects: &Objects, name: &str) -> io::Result<bool> {
+    fn trusted(&self, name: &str, trust: Trust, now: Duration) -> Option<Option<Bytes>> {
+        let known = self.known.lock();
+        let (content, at) = known.get(name)?.content.as_ref()?;
+        let is_trusted = match trust {
+            Trust::None => false,
+            Trust::Fresh => now.saturating_sub(*at) <= FRESH,
+            Trust::Locked => true,
+        };
+        is_trusted.then(|| content.clone())
+    }
+
+    pub fn exists(
+        &self,
+        objects: &Objects,
+        name: &str,
+        trust: Trust,
+        now: Duration,
+    ) -> io::Result<bool> {
+        if let Some(content) = self.trusted(name, trust, now) {
+            return Ok(content.is_some());
+        }
         let found = objects.head(name)?;
         let exists = found.is_some();
-        self.note(name, found.map(|(_, seen)| seen));
+        self.saw(name, found.map(|(_, seen)| seen));
         Ok(exists)
     }
 
-    pub fn replace(&self, objects: &Objects, name: &str, content: Bytes) -> io::Result<()> {
-        let seen = self.seen.lock().get(name).cloned().flatten();
-        match objects.put_if(name, content, &seen)? {
-            Put::Done(now) => {
-                self.note(name, now);
+    pub fn replace(
+        &self,
+        objects: &Objects,
+        name: &str,
+        content: Bytes,
+        now: Duration,
+    ) -> io::Result<()> {
+        let seen = self.known.lock().get(name).cloned().unwrap_or_default();
+        match objects.put_if(name, content.clone(), &seen.seen)? {
+            Put::Done(seen) => {
+                self.note(name, seen, Some(content), now);
                 Ok(())
             }
-            Put::Changed => Err(io::Error::other(
-                "somebody else changed it meanwhile, and that stands: look at it (forebay versions), \
-                 then run this command again if it is still wanted",
-            )),
+            Put::Changed => {
+                self.forget(name);
+                Err(io::Error::other(
+                    "somebody else changed it meanwhile, and that stands: look at it (forebay versions), \
+                     then run this command again if it is still wanted",
+                ))
+            }
         }
     }
 
     pub fn forget(&self, name: &str) {
-        self.seen.lock().remove(name);
+        self.known.lock().remove(name);
     }
 
-    fn note(&self, name: &str, seen: Seen) {
-        self.seen.lock().insert(name.to_owned(), seen);
+    /// What objects with such names hold is read anew. How they were seen stays, for who replaces
+    /// them.
+    pub fn forget_content(&self, prefix: &str) {
+        for (name, known) in &mut *self.known.lock() {
+            if name.starts_with(prefix) {
+                known.content = None;
+            }
+        }
+    }
+
+    /// An object as a look found it: content that was read before is kept where it is of that.
+    pub fn saw(&self, name: &str, seen: Seen) {
+        let mut known = self.known.lock();
+        let known = known.entry(name.to_owned()).or_default();
+        if known.seen != seen {
+            *known = KnownDocument {
+                seen,
+                content: None,
+            };
+        }
+    }
+
+    /// What an object holds.
+    pub fn note(&self, name: &str, seen: Seen, content: Option<Bytes>, now: Duration) {
+        let known = KnownDocument {
+            seen,
+            content: Some((content, now)),
+        };
+        self.known.lock().insert(name.to_owned(), known);
     }
 }

@@ -1,7 +1,8 @@
 //! A run in object storage, read by ranges.
 //!
 //! A read that goes on where one before it ended doubles what is asked for at once, up to eight
-//! mebibytes, and from one mebibyte on the next piece is asked for ahead; others ask for 64 KiB.
+//! mebibytes, and from one mebibyte on the next piece is asked for ahead; others ask for 64 KiB. A
+//! file of up to 256 KiB is asked for whole.
 //! Some pieces are kept: neighbours in one version are neighbours in the other, as the gate's
 //! samples find.
 
@@ -17,6 +18,7 @@ use tokio::task::JoinHandle;
 use crate::objects::Objects;
 
 const LEAST_BYTES: u64 = 64 << 10;
+const WHOLE_BYTES: u64 = 256 << 10;
 const GREATEST_BYTES: u64 = 8 << 20;
 const AHEAD_FROM_BYTES: u64 = 1 << 20;
 /// Of pieces in memory.
@@ -75,6 +77,11 @@ impl RemoteFile {
         }
     }
 
+    /// Whether it is asked for whole.
+    pub fn is_small(&self) -> bool {
+        self.len_bytes <= WHOLE_BYTES
+    }
+
     /// The piece that begins at or before `at` and goes on at least to the next byte. Threads wait
     /// for different pieces at once.
     fn piece(&self, at: u64) -> io::Result<Piece> {
@@ -87,7 +94,10 @@ impl RemoteFile {
                 return Ok(piece);
             }
             let follows = state.pieces.iter().any(|piece| piece.end() == at);
-            let start = if follows {
+            let start = if self.is_small() {
+                state.window_bytes = WHOLE_BYTES;
+                0
+            } else if follows {
                 state.window_bytes = (state.window_bytes * 2).min(GREATEST_BYTES);
                 at
             } else {

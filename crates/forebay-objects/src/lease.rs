@@ -5,9 +5,15 @@
 //! over. Every write is conditional on what was there before, so one of several wins. No clocks are
 //! compared.
 //!
+//! A lock that was given back is an object of [`RELEASED_BYTES`], and one that is held never is. So a
+//! listing tells which locks are free and their ETags, and a taker that has seen that
+//! ([`KnownLocks`]) needs one request. Where the ETag is still that one, nobody held the lock
+//! meanwhile.
+//!
 //! A holder that was held up (a stopped process, a store out of reach) may have lost it: before a
 //! write that counts, [`Held::confirm`] finds out.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -25,6 +31,32 @@ use crate::objects::{News, Objects, Put, Seen};
 
 /// Between two looks at a lock that somebody else holds.
 const LOOK: Duration = Duration::from_millis(150);
+
+/// The length of the object of a lock that was given back: more than words of holders come to.
+pub const RELEASED_BYTES: u64 = 2048;
+
+/// Locks that nobody held when they were looked at last, as they were then; `None` in it: there was
+/// no object.
+#[derive(Debug, Default, Clone)]
+pub struct KnownLocks(Arc<Mutex<HashMap<String, Seen>>>);
+
+impl KnownLocks {
+    pub fn note(&self, name: &str, seen: Seen) {
+        self.0.lock().insert(name.to_owned(), seen);
+    }
+
+    pub fn forget(&self, name: &str) {
+        self.0.lock().remove(name);
+    }
+
+    pub fn knows(&self, name: &str) -> bool {
+        self.0.lock().contains_key(name)
+    }
+
+    fn take(&self, name: &str) -> Option<Seen> {
+        self.0.lock().remove(name)
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Document {
@@ -48,6 +80,7 @@ pub struct Wanted<'a> {
     /// See [`Document::owner`]. The caller holds that place: an earlier holder from there is dead.
     pub owner: &'a str,
     pub time: Duration,
+    pub known: &'a KnownLocks,
 }
 
 /// A held lease. It is given back when dropped.
@@ -56,6 +89,9 @@ pub struct Lease {
     held: Arc<Held>,
     stop: Sender<()>,
     thread: Option<JoinHandle<()>>,
+    /// Nobody held it since it was noted as free.
+    pub unbroken: bool,
+    known: KnownLocks,
 }
 
 /// What the holder knows of its lease.
@@ -107,6 +143,25 @@ impl Lease {
             renewal: 0,
             released: false,
         };
+        let hold = |document: &Document, seen, before| Held {
+            objects: objects.clone(),
+            clock: Arc::clone(clock),
+            name: wanted.name.to_owned(),
+            time: wanted.time,
+            state: Mutex::new(LeaseState {
+                document: document.clone(),
+                seen,
+                valid_until: before + wanted.time,
+                lost: false,
+            }),
+        };
+        if let Some(free) = wanted.known.take(wanted.name) {
+            let before = clock.monotonic();
+            if let Put::Done(seen) = objects.put_if(wanted.name, bytes_of(&document)?, &free)? {
+                let held = hold(&document, seen, before);
+                return Self::keep(held, true, wanted.known).map(Ok);
+            }
+        }
         let give_up = clock.monotonic() + wanted.time * 3;
         loop {
             let seen = match objects.news(wanted.name, None)? {
@@ -120,19 +175,8 @@ impl Lease {
             let before = clock.monotonic();
             match objects.put_if(wanted.name, bytes_of(&document)?, &seen)? {
                 Put::Done(seen) => {
-                    let held = Held {
-                        objects: objects.clone(),
-                        clock: Arc::clone(clock),
-                        name: wanted.name.to_owned(),
-                        time: wanted.time,
-                        state: Mutex::new(LeaseState {
-                            document,
-                            seen,
-                            valid_until: before + wanted.time,
-                            lost: false,
-                        }),
-                    };
-                    return Self::keep(held).map(Ok);
+                    let held = hold(&document, seen, before);
+                    return Self::keep(held, false, wanted.known).map(Ok);
                 }
                 Put::Changed if clock.monotonic() > give_up => {
                     return Ok(Err("others, one after the other".to_owned()));
@@ -142,7 +186,7 @@ impl Lease {
         }
     }
 
-    fn keep(held: Held) -> io::Result<Self> {
+    fn keep(held: Held, unbroken: bool, known: &KnownLocks) -> io::Result<Self> {
         let held = Arc::new(held);
         let (stop, stopped) = channel();
         let kept = Arc::clone(&held);
@@ -158,6 +202,8 @@ impl Lease {
             held,
             stop,
             thread: Some(thread),
+            unbroken,
+            known: known.clone(),
         })
     }
 
@@ -172,8 +218,14 @@ impl Drop for Lease {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        if let Err(error) = self.held.write(|document| document.released = true) {
-            warn!(lock = self.held.name, %error, "a lock was not given back; it runs out by itself");
+        match self.held.write(|document| document.released = true) {
+            Ok(()) => self
+                .known
+                .note(&self.held.name, self.held.state.lock().seen.clone()),
+            Err(error) => {
+                let lock = &self.held.name;
+                warn!(lock, %error, "a lock was not given back; it runs out by itself");
+            }
         }
     }
 }
@@ -275,9 +327,14 @@ fn watch(
 }
 
 fn bytes_of(document: &Document) -> io::Result<Bytes> {
-    Ok(serde_json::to_vec(document)
-        .map_err(io::Error::other)?
-        .into())
+    let mut bytes = serde_json::to_vec(document).map_err(io::Error::other)?;
+    let released = RELEASED_BYTES as usize;
+    match document.released {
+        true if bytes.len() < released => bytes.resize(released, b' '),
+        false if bytes.len() == released => bytes.push(b' '),
+        _ => {}
+    }
+    Ok(bytes.into())
 }
 
 #[cfg(test)]
@@ -296,12 +353,22 @@ mod tests {
     }
 
     fn take(objects: &Objects, holder: &str, owner: &str) -> Result<Lease, String> {
+        take_known(objects, holder, owner, &KnownLocks::default())
+    }
+
+    fn take_known(
+        objects: &Objects,
+        holder: &str,
+        owner: &str,
+        known: &KnownLocks,
+    ) -> Result<Lease, String> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let wanted = Wanted {
             name: "lock",
             holder,
             owner,
             time: TIME,
+            known,
         };
         Lease::take(objects, &clock, &SystemRandom, wanted).unwrap()
     }
@@ -331,6 +398,24 @@ mod tests {
             leases.iter().filter(|lease| lease.is_ok()).count()
         });
         assert_eq!(won, 1);
+    }
+
+    #[test]
+    fn a_lock_known_to_be_free_takes_one_request_and_tells_of_others() {
+        let (objects, known) = (objects(), KnownLocks::default());
+        known.note("lock", None);
+        let first = take_known(&objects, "one", "", &known).unwrap();
+        assert!(first.unbroken && objects.requests() == 1);
+        let listed = |objects: &Objects| objects.list_all("").unwrap()[0].clone();
+        assert_ne!(listed(&objects).len_bytes, RELEASED_BYTES);
+        drop(first);
+        assert_eq!(listed(&objects).len_bytes, RELEASED_BYTES);
+        let before = objects.requests();
+        drop(take_known(&objects, "one", "", &known).unwrap());
+        assert_eq!(objects.requests() - before, 2, "taken and given back");
+        // Somebody else holds it in between.
+        drop(take(&objects, "another", "").unwrap());
+        assert!(!take_known(&objects, "one", "", &known).unwrap().unbroken);
     }
 
     /// As its process would leave it that dies: nobody renews it, nobody gives it back.

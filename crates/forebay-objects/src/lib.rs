@@ -11,6 +11,7 @@
 //! [`website`]).
 
 mod address;
+mod announcing;
 mod attempt;
 mod backend;
 mod disk;
@@ -23,11 +24,15 @@ mod open;
 mod open_error;
 mod pull;
 mod put_file;
+mod refusals;
+mod tables_document;
+mod telling;
 mod upload;
 
 pub use address::{Address, AddressError, is_remote};
-pub use backend::{Patience, bucket, page, said, website};
+pub use backend::{Patience, bucket, page, website};
 pub use disk::{Joined, RemoteDisk};
+pub use documents::StoreMemory;
 pub use object_store::UpdateVersion;
 pub use objects::{News, Objects, Put};
 pub use open::{RemoteStore, open};
@@ -35,8 +40,9 @@ pub use open_error::OpenError;
 pub use pull::claim as claim_cache;
 pub use pull::is_claimed;
 pub use pull::{
-    Bringer, DirectoryOrigin, Origin, Origins, Prepared, PullActive, PullError, PullOptions,
+    Bringer, DirectoryOrigin, NodeAddress, Origin, Origins, Prepared, PullActive, PullError, PullOptions,
     PullRate, PullState, PullThrottle, PulledVersion, Puller, Pulling, Served, TablePull,
     object_origin,
 };
+pub use refusals::said;
 pub use upload::Uploaded;

@@ -18,8 +18,9 @@ use object_store::{
 };
 use tokio::runtime::Runtime;
 
-use crate::address::Address;
-use crate::backend::{Backend, Patience, connect, said};
+use crate::address::{Address, Kind};
+use crate::backend::{Backend, Patience, connect};
+use crate::refusals::{lacks_bucket, said};
 
 /// Between two tries of what has a request's own tries in it.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -43,6 +44,15 @@ pub enum News {
     Content(Bytes, UpdateVersion),
 }
 
+/// An object of a listing.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// Below the directory that was listed.
+    pub name: String,
+    pub len_bytes: u64,
+    pub seen: UpdateVersion,
+}
+
 /// Threads that wait for requests.
 pub fn start_runtime() -> io::Result<Arc<Runtime>> {
     check_threads()?;
@@ -63,6 +73,7 @@ pub struct Objects {
     requests: Arc<AtomicU64>,
     /// For how long [`Objects::patiently`] tries.
     patience: Duration,
+    lists_conditions: bool,
 }
 
 impl fmt::Debug for Objects {
@@ -74,7 +85,18 @@ impl fmt::Debug for Objects {
 impl Objects {
     /// Connects, which sends nothing yet.
     pub fn connect(address: &Address, patience: Patience) -> io::Result<Self> {
-        Self::over(connect(address, patience)?, address.prefix.clone())
+        let connected = Self::over(connect(address, patience)?, address.prefix.clone())?;
+        Ok(Self {
+            // Google wants generations, which its listings do not have.
+            lists_conditions: address.kind != Kind::Google,
+            ..connected
+        })
+    }
+
+    /// Whether what a listing says of an object is enough to replace it on the condition that it is
+    /// still that.
+    pub fn lists_conditions(&self) -> bool {
+        self.lists_conditions
     }
 
     /// The same, for who can wait longer than its single requests do.
@@ -108,6 +130,7 @@ impl Objects {
             prefix,
             requests: Arc::default(),
             patience: Duration::ZERO,
+            lists_conditions: true,
         })
     }
 
@@ -148,27 +171,31 @@ impl Objects {
 
     /// The content, unless it is what was `seen`.
     pub fn news(&self, name: &str, seen: Option<&UpdateVersion>) -> io::Result<News> {
+        self.runtime.block_on(self.ask(name, seen))
+    }
+
+    /// [`Objects::news`] for tasks.
+    pub async fn ask(&self, name: &str, seen: Option<&UpdateVersion>) -> io::Result<News> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let options = GetOptions {
             if_none_match: seen.and_then(|seen| seen.e_tag.clone()),
             ..GetOptions::default()
         };
-        let key = self.key(name);
-        let answer = self.wait(async {
-            let found = self.backend.get_opts(&key, options).await?;
-            let seen = UpdateVersion {
-                e_tag: found.meta.e_tag.clone(),
-                version: found.meta.version.clone(),
-            };
-            let expected = found.meta.size;
-            Ok((found.bytes().await?, seen, expected))
-        });
-        match answer {
-            Ok((bytes, _, expected)) if bytes.len() as u64 != expected => {
-                Err(short(bytes.len(), expected))
+        match self.backend.get_opts(&self.key(name), options).await {
+            Ok(found) => {
+                let seen = UpdateVersion {
+                    e_tag: found.meta.e_tag.clone(),
+                    version: found.meta.version.clone(),
+                };
+                let expected = found.meta.size;
+                let bytes = found.bytes().await.map_err(said)?;
+                match bytes.len() as u64 == expected {
+                    true => Ok(News::Content(bytes, seen)),
+                    false => Err(short(bytes.len(), expected)),
+                }
             }
-            Ok((bytes, seen, _)) => Ok(News::Content(bytes, seen)),
             Err(Error::NotModified { .. }) => Ok(News::Same),
-            Err(Error::NotFound { .. }) => Ok(News::Absent),
+            Err(error @ Error::NotFound { .. }) if !lacks_bucket(&error) => Ok(News::Absent),
             Err(error) => Err(said(error)),
         }
     }
@@ -226,6 +253,7 @@ impl Objects {
             .put_opts(&key, PutPayload::from(content.clone()), options);
         match self.wait(put) {
             Ok(done) => Ok(Put::Done(Some(done.into()))),
+            Err(error) if lacks_bucket(&error) => Err(said(error)),
             Err(
                 Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotFound { .. },
             ) => match self.news(name, None)? {
@@ -278,6 +306,27 @@ impl Objects {
         names.sort_unstable();
         names.dedup();
         Ok(names)
+    }
+
+    /// All objects below `dir`, at whatever depth.
+    pub fn list_all(&self, dir: &str) -> io::Result<Vec<Listed>> {
+        let key = self.key(dir);
+        let all = self
+            .wait(self.backend.list(Some(&key)).try_collect::<Vec<_>>())
+            .map_err(said)?;
+        let listed = all.into_iter().filter_map(|meta| {
+            let parts: Vec<_> = meta.location.prefix_match(&key)?.collect();
+            let names: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+            Some(Listed {
+                name: names.join("/"),
+                len_bytes: meta.size,
+                seen: UpdateVersion {
+                    e_tag: meta.e_tag,
+                    version: meta.version,
+                },
+            })
+        });
+        Ok(listed.filter(|found| !found.name.is_empty()).collect())
     }
 
     /// Removes all objects below `dir`.

@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::address::Address;
 use crate::backend::Patience;
 use crate::disk::{Parts, RemoteDisk};
+use crate::documents::StoreMemory;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
 
@@ -25,6 +26,7 @@ pub struct RemoteStore {
     pub patience: Patience,
     /// Of a store of a cluster: what says which versions serve.
     pub pointers: Option<Arc<dyn Pointers>>,
+    pub memory: StoreMemory,
 }
 
 /// Opens the store at a URL; with `create`, makes it when there is none. The disk is given too, for
@@ -54,6 +56,7 @@ pub fn open(
         clock: Arc::clone(&on.clock),
         random: Arc::clone(&on.random),
         work_dir,
+        memory: on.memory.clone(),
     }));
     let (clock, random) = (Arc::clone(&on.clock), disk.random());
     let as_disk: Arc<dyn Disk> = disk.clone();

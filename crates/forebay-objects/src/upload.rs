@@ -58,6 +58,8 @@ struct Work {
     total: AtomicU64,
     sent: AtomicU64,
     found: AtomicU64,
+    /// Files that are in the store whole, and their lengths, until somebody asks.
+    arrived: Mutex<Vec<(String, u64)>>,
 }
 
 /// The note in the store that an upload has begun.
@@ -85,6 +87,7 @@ impl Uploads {
             total: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             found: AtomicU64::new(0),
+            arrived: Mutex::default(),
         };
         Self {
             work: Arc::new(work),
@@ -130,11 +133,16 @@ impl Uploads {
         outcome
     }
 
-    /// Gives up, in the store, the uploads of pushes that are not known here. REQUIRES the push
-    /// lock.
-    pub fn abort_strangers(&self) -> io::Result<()> {
+    /// The files that came to be in the store since this was asked last, and their lengths there.
+    pub fn take_arrived(&self) -> Vec<(String, u64)> {
+        std::mem::take(&mut self.work.arrived.lock())
+    }
+
+    /// Gives up, in the store, the uploads of pushes that are not known here; `names`: of all notes
+    /// there. REQUIRES the push lock.
+    pub fn abort_strangers(&self, names: &[String]) -> io::Result<()> {
         let dir = format!("{}/uploads", self.work.table);
-        for name in self.work.objects.list(&dir)? {
+        for name in names {
             let Some(file) = name.strip_suffix(".json") else {
                 continue;
             };
@@ -182,6 +190,13 @@ impl Work {
     }
 
     async fn send(self: &Arc<Self>, file: &str) -> io::Result<()> {
+        let len_bytes = self.send_whole(file).await?;
+        self.arrived.lock().push((file.to_owned(), len_bytes));
+        Ok(())
+    }
+
+    /// Returns the file's length, which the object has, too.
+    async fn send_whole(self: &Arc<Self>, file: &str) -> io::Result<u64> {
         let source = self.disk.open(&self.runs.join(file))?;
         let len_bytes = source.len_bytes();
         self.total.fetch_add(len_bytes, Ordering::Relaxed);
@@ -205,7 +220,7 @@ impl Work {
             if self.objects.length(&self.name(file)).await? == Some(len_bytes) {
                 debug!(file, "an earlier push sent it");
                 self.found.fetch_add(len_bytes, Ordering::Relaxed);
-                return Ok(());
+                return Ok(len_bytes);
             }
             entry = fresh.clone();
         }
@@ -213,10 +228,11 @@ impl Work {
         match self.send_entry(file, &source, entry).await {
             // The store has given up an upload that was begun long ago, or has finished it.
             Err(error) if resumes && error.kind() == io::ErrorKind::NotFound => {
-                self.send_entry(file, &source, fresh).await
+                self.send_entry(file, &source, fresh).await?;
             }
-            sent => sent,
+            sent => sent?,
         }
+        Ok(len_bytes)
     }
 
     async fn send_entry(

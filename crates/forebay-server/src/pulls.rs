@@ -9,6 +9,9 @@ use serde::Serialize;
 /// Whoever brings versions into the store that is served.
 pub trait Pulls: Debug + Send + Sync {
     fn pulled(&self) -> Pulled;
+
+    /// Has it look at the source now, unless what it knows is of this stamp.
+    fn nudge(&self, stamp: u64);
 }
 
 /// How far all tables are.

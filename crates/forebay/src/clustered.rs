@@ -10,7 +10,7 @@ use forebay_engine::{StoreError, TableName};
 use forebay_objects::{Address, Objects, Patience};
 
 use crate::cluster_handle::{
-    Drawing, is_in_cluster, is_no_cluster, nudge, store_error, told_by, watcher,
+    Drawing, is_in_cluster, is_no_cluster, is_no_store, nudge, store_error, told_by, watcher,
 };
 use crate::context::Context;
 
@@ -36,10 +36,17 @@ impl Context {
         if let Some(pointers) = &*opened {
             return Ok(Arc::clone(pointers));
         }
+        let is_given = match self.is_remote() {
+            true => self.is_given_to_cluster()?,
+            false => None,
+        };
+        if is_given == Some(false) {
+            return Err(CatalogError::NoCluster.into());
+        }
         let catalog = self.catalog(Patience::Short)?;
         let client = ClusterClient::open(catalog, self.clock.clone(), self.random.clone());
         let client = match client {
-            Err(CatalogError::NoCluster) if self.is_given_to_cluster() => {
+            Err(CatalogError::NoCluster) if self.is_given_to_cluster()? == Some(true) => {
                 return Err(CatalogError::AllLost.into());
             }
             client => client?,
@@ -51,10 +58,15 @@ impl Context {
         Ok(pointers)
     }
 
-    /// Whether the store says that it is a cluster's, whatever became of the catalog.
-    fn is_given_to_cluster(&self) -> bool {
-        let opened = self.open_plainly();
-        opened.is_err_and(|error| is_in_cluster(&error))
+    /// Whether the store says that it is a cluster's, whatever became of the catalog; `None`: there
+    /// is no store.
+    fn is_given_to_cluster(&self) -> anyhow::Result<Option<bool>> {
+        match self.open_plainly() {
+            Ok(_) => Ok(Some(false)),
+            Err(error) if is_in_cluster(&error) => Ok(Some(true)),
+            Err(error) if is_no_store(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The same, of a command that draws what is under way.

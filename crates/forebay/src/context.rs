@@ -11,7 +11,7 @@ use forebay_engine::{Pointers, Source, Store, StoreError, Table, TableName, Vers
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_load::progress::Progress;
 use forebay_load::sources::Spool;
-use forebay_objects::{Patience, RemoteDisk, RemoteStore, is_claimed};
+use forebay_objects::{Patience, RemoteDisk, RemoteStore, StoreMemory, is_claimed};
 use serde::Serialize;
 use tracing::warn;
 
@@ -45,6 +45,8 @@ pub struct Context {
     sink: Sink,
     work_dir: Option<PathBuf>,
     pub(crate) clustered: Clustered,
+    /// Of --store in object storage.
+    memory: StoreMemory,
 }
 
 /// A table that was opened to be read.
@@ -91,6 +93,7 @@ impl Context {
             store: global.store.clone(),
             work_dir: global.work_dir.clone(),
             clustered: Clustered::default(),
+            memory: StoreMemory::default(),
             sink: Sink::Stdout,
         }
     }
@@ -216,6 +219,7 @@ impl Context {
             random: self.random.clone(),
             work_dir: self.work_dir.clone(),
             patience,
+            memory: self.memory.clone(),
         };
         Ok(forebay_objects::open(&self.store, &on, create)?)
     }
@@ -403,6 +407,9 @@ impl Context {
         object: &impl Serialize,
         text: impl Fn() -> String,
     ) -> anyhow::Result<Outcome> {
+        for notice in self.memory.take_notices() {
+            tell!("forebay: {notice}");
+        }
         if self.output.is_silent() {
             return Ok(outcome);
         }

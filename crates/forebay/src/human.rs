@@ -36,6 +36,7 @@ fn duration_in_days(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds.checked_rem(86_400) {
         Some(0) if seconds > 0 => format!("{}d", seconds / 86_400),
+        _ if seconds == 0 => format!("{}ms", time.as_millis()),
         _ => format!("{seconds}s"),
     }
 }

@@ -35,6 +35,10 @@ impl Pulls for PullsOf {
             requests: state.requests,
         }
     }
+
+    fn nudge(&self, stamp: u64) {
+        self.0.nudge(stamp);
+    }
 }
 
 /// What a puller asks of the server, and tells it.

@@ -39,12 +39,13 @@ pub fn publish(
     let mut gate = gate.unwrap_or_default();
     gate.extend(moved_away(request, &table, base)?);
     drop(version);
-    let version = push.commit(manifest)?;
+    let mut committed = push.commit_held(manifest)?;
+    let version = committed.version();
     let passed = gate.iter().all(|finding| finding.passed);
     let mut swapped = request.swap && (passed || request.force);
     let mut undone = None;
     if swapped {
-        match table.swap(version) {
+        match committed.swap(request.keep) {
             Err(StoreError::NotRolledOut { problem, gave_way }) => {
                 swapped = false;
                 undone = Some(Undone { problem, gave_way });
@@ -53,7 +54,7 @@ pub fn publish(
         }
     }
     // The version is out; that an old one could not be removed does not undo it.
-    let removed = table.retain(request.keep).unwrap_or_else(|error| {
+    let removed = committed.retain(request.keep).unwrap_or_else(|error| {
         progress.message(&format!("old versions were not removed: {error}"));
         Vec::new()
     });

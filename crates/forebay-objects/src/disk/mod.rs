@@ -4,16 +4,20 @@
 //! | --- | --- |
 //! | reads a small file, looks for one | GET, HEAD; what was seen is remembered |
 //! | replaces a small file (`.NAME.new`, renamed) | a PUT on the condition that the object is as it was seen |
+//! | replaces a table's pointer | that, and then the document of all tables says so (`crate::announcing`) |
 //! | writes a run, a spill file | a file of this machine, in the place of work; a sealed run's upload begins |
 //! | syncs `runs/` | waits for the uploads |
 //! | opens a run | the file of this machine, while there is one; else ranges of the object |
-//! | takes a lock | a lease (`crate::lease`) |
+//! | takes a lock | a lease (`crate::lease`), after a listing that answers what is asked under it (`locking`) |
 //! | removes `uploads/` | gives up what others began to send and did not finish |
 //!
 //! The names are those of a local store. Paths that are not below the store's root are this
 //! machine's.
 
+mod announce;
 mod join;
+mod listing;
+mod locking;
 mod writing;
 
 use std::collections::HashMap;
@@ -27,17 +31,15 @@ use forebay_io::{Clock, Disk, Lock, LogFile, Random, ReadFile, WriteFile};
 use parking_lot::Mutex;
 
 use crate::attempt::Attempt;
-use crate::documents::Documents;
+use crate::documents::{Documents, StoreMemory};
 use crate::file::RemoteFile;
-use crate::lease::{Held, Lease, Wanted};
+use crate::lease::{Held, KnownLocks};
 use crate::objects::Objects;
 use crate::upload::Uploaded;
 pub use join::Joined;
+use listing::{Listing, POINTER};
+use locking::{LockedTable, of_table};
 use writing::{DocumentFile, RunFile};
-
-/// The locks of swaps and the like, which take moments, and of pushes.
-const SHORT_LEASE: Duration = Duration::from_secs(6);
-const PUSH_LEASE: Duration = Duration::from_secs(15);
 
 /// Told of uploads while somebody waits for them.
 pub type Report = Box<dyn Fn(Uploaded) + Send + Sync>;
@@ -59,15 +61,20 @@ pub struct Parts {
     pub random: Arc<dyn Random>,
     /// The place of work on this machine.
     pub work_dir: PathBuf,
+    pub memory: StoreMemory,
 }
 
 struct Shared {
     parts: Parts,
-    documents: Documents,
     /// Written and not renamed yet.
     unfinished: Mutex<HashMap<String, Bytes>>,
     /// The leases that this process holds.
     held: Mutex<Vec<Weak<Held>>>,
+    /// The tables whose locks those are, and what is remembered of them.
+    locked: Mutex<HashMap<String, LockedTable>>,
+    known_locks: KnownLocks,
+    /// The names in directories, and when that was asked.
+    lists: Mutex<HashMap<String, (Vec<String>, Duration)>>,
     /// The pushes under way, by table.
     attempts: Mutex<HashMap<String, Arc<Attempt>>>,
     report: Mutex<Option<Report>>,
@@ -98,9 +105,11 @@ impl RemoteDisk {
         Self {
             shared: Arc::new(Shared {
                 parts,
-                documents: Documents::default(),
                 unfinished: Mutex::default(),
                 held: Mutex::default(),
+                locked: Mutex::default(),
+                known_locks: KnownLocks::default(),
+                lists: Mutex::default(),
                 attempts: Mutex::default(),
                 report: Mutex::default(),
             }),
@@ -140,6 +149,10 @@ impl RemoteDisk {
 }
 
 impl Shared {
+    fn documents(&self) -> &Documents {
+        &self.parts.memory.documents
+    }
+
     fn place(&self, path: &Path) -> Place {
         let root = &self.parts.root;
         let Ok(below) = path.strip_prefix(root) else {
@@ -181,73 +194,6 @@ impl Shared {
         };
         held.iter().try_for_each(|lease| lease.confirm())
     }
-
-    fn lease(
-        self: &Arc<Self>,
-        name: &str,
-        holder: &str,
-        owner: &str,
-    ) -> io::Result<Result<Lease, String>> {
-        let time = if name.ends_with("push.lock") {
-            PUSH_LEASE
-        } else {
-            SHORT_LEASE
-        };
-        let wanted = Wanted {
-            name,
-            holder,
-            owner,
-            time,
-        };
-        let Parts {
-            leases,
-            clock,
-            random,
-            ..
-        } = &self.parts;
-        let taken = Lease::take(leases, clock, &**random, wanted)?;
-        if let Ok(lease) = &taken {
-            self.held.lock().push(Arc::downgrade(lease.held()));
-        }
-        Ok(taken)
-    }
-
-    /// The lock of a push, of which the place of work is a part.
-    fn begin_push(
-        self: &Arc<Self>,
-        table: &str,
-        name: &str,
-        holder: &str,
-    ) -> io::Result<Result<PushLock, String>> {
-        let parts = &self.parts;
-        let dir = self.work_dir(table);
-        let (objects, local, random) = (&parts.objects, &parts.local, &*parts.random);
-        let begun = Attempt::begin(objects, local, &parts.clock, &dir, table, holder, random)?;
-        let attempt = match begun {
-            Ok(attempt) => Arc::new(attempt),
-            Err(holder) => return Ok(Err(holder)),
-        };
-        let owner = attempt.owner(&**local, random)?;
-        let lease = match self.lease(name, holder, &owner)? {
-            Ok(lease) => lease,
-            Err(holder) => return Ok(Err(holder)),
-        };
-        attempt.uploads.abort_strangers()?;
-        self.attempts.lock().insert(table.to_owned(), attempt);
-        Ok(Ok(PushLock {
-            shared: Arc::clone(self),
-            table: table.to_owned(),
-            lease,
-        }))
-    }
-}
-
-/// Dropping it ends the push.
-#[derive(Debug)]
-struct PushLock {
-    shared: Arc<Shared>,
-    table: String,
-    lease: Lease,
 }
 
 impl std::fmt::Debug for Shared {
@@ -255,18 +201,6 @@ impl std::fmt::Debug for Shared {
         f.debug_struct("Shared")
             .field("root", &self.parts.root)
             .finish()
-    }
-}
-
-impl Lock for PushLock {
-    fn confirm(&self) -> io::Result<()> {
-        self.lease.held().confirm()
-    }
-}
-
-impl Drop for PushLock {
-    fn drop(&mut self) {
-        self.shared.attempts.lock().remove(&self.table);
     }
 }
 
@@ -297,6 +231,9 @@ impl Disk for RemoteDisk {
             }
             Place::Name(name) => name,
         };
+        if let Some(file) = self.shared.listed_file(&name) {
+            return Ok(file);
+        }
         let (len_bytes, _) = self.objects().head(&name)?.ok_or(io::ErrorKind::NotFound)?;
         let objects = self.objects().clone();
         Ok(Arc::new(RemoteFile::new(objects, name, len_bytes)))
@@ -346,7 +283,9 @@ impl Disk for RemoteDisk {
             Place::Run { table, file } => format!("tables/{table}/runs/{file}"),
             Place::Name(name) => name,
         };
-        let read = self.shared.documents.read(self.objects(), &name);
+        let now = self.shared.parts.clock.monotonic();
+        let trust = self.shared.trust(&name);
+        let read = self.shared.documents().read(self.objects(), &name, trust, now);
         read.map(|bytes| bytes.to_vec())
     }
 
@@ -360,9 +299,15 @@ impl Disk for RemoteDisk {
         let content = self.shared.unfinished.lock().remove(&from_name);
         let content = content.ok_or(io::ErrorKind::NotFound)?;
         self.shared.confirm_locks()?;
+        let (len_bytes, now) = (content.len() as u64, self.shared.parts.clock.monotonic());
         self.shared
-            .documents
-            .replace(self.objects(), &to_name, content)?;
+            .documents()
+            .replace(self.objects(), &to_name, content.clone(), now)?;
+        self.shared
+            .changed(&to_name, |listing, name| listing.wrote(name, len_bytes));
+        if let Some((table, POINTER)) = of_table(&to_name) {
+            self.shared.announce(table, &content);
+        }
         if let Some(table) = committed_by(&to_name)
             && let Some(attempt) = self.shared.attempt(table)
         {
@@ -399,9 +344,14 @@ impl Disk for RemoteDisk {
             }
             Place::Name(name) => name,
         };
+        if self.shared.listed(&name, Listing::is_absent) == Some(true) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         self.shared.confirm_locks()?;
-        self.shared.documents.forget(&name);
-        self.objects().delete(&name)
+        self.shared.documents().forget(&name);
+        self.objects().delete(&name)?;
+        self.shared.changed(&name, Listing::removed);
+        Ok(())
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -435,7 +385,8 @@ impl Disk for RemoteDisk {
                 match uploads_of(&name).and_then(|table| self.shared.attempt(table)) {
                     Some(attempt) => {
                         self.shared.confirm_locks()?;
-                        attempt.uploads.abort_strangers()
+                        let names = self.shared.names_below(&name)?;
+                        attempt.uploads.abort_strangers(&names)
                     }
                     None => self.objects().delete_all(&name),
                 }
@@ -449,7 +400,7 @@ impl Disk for RemoteDisk {
             Place::Local => self.local().list(path),
             Place::Scratch(path) => self.local().list(&path),
             Place::Name(name) => {
-                let names = self.objects().list(&name)?;
+                let names = self.shared.names_below(&name)?;
                 Ok(
                     match runs_of(&name).and_then(|table| self.shared.attempt(table)) {
                         Some(attempt) => attempt.without_kept(names),
@@ -466,11 +417,19 @@ impl Disk for RemoteDisk {
             Place::Local => self.local().sync_dir(path),
             Place::Name(name) => {
                 match runs_of(&name).and_then(|table| self.shared.attempt(table)) {
-                    Some(attempt) => attempt.wait(&|uploaded| {
-                        if let Some(report) = &*self.shared.report.lock() {
-                            report(uploaded);
+                    Some(attempt) => {
+                        attempt.wait(&|uploaded| {
+                            if let Some(report) = &*self.shared.report.lock() {
+                                report(uploaded);
+                            }
+                        })?;
+                        for (file, len_bytes) in attempt.uploads.take_arrived() {
+                            let name = format!("{name}/{file}");
+                            let wrote = |listing: &mut Listing, name: &str| listing.wrote(name, len_bytes);
+                            self.shared.changed(&name, wrote);
                         }
-                    }),
+                        Ok(())
+                    }
                     None => Ok(()),
                 }
             }
@@ -487,7 +446,23 @@ impl Disk for RemoteDisk {
                 let name = format!("tables/{table}/runs/{file}");
                 Ok(self.staged(&table, &file)?.is_some() || self.objects().head(&name)?.is_some())
             }
-            Place::Name(name) => self.shared.documents.exists(self.objects(), &name),
+            // There are no directories, so none is lacking.
+            Place::Name(name) if name.is_empty() => Ok(true),
+            Place::Name(name) => match self.shared.listed(&name, |listing, rest| {
+                (listing.is_absent(rest), listing.seen(rest).is_some())
+            }) {
+                Some((true, _)) => {
+                    self.shared.documents().saw(&name, None);
+                    Ok(false)
+                }
+                Some((_, true)) if name != "current" => Ok(true),
+                _ => {
+                    let now = self.shared.parts.clock.monotonic();
+                    let trust = self.shared.trust(&name);
+                    let documents = self.shared.documents();
+                    documents.exists(self.objects(), &name, trust, now)
+                }
+            },
         }
     }
 
@@ -496,12 +471,15 @@ impl Disk for RemoteDisk {
             Place::Name(name) => name,
             _ => return self.local().lock(path, holder),
         };
-        if let ["tables", table, "push.lock"] = name.split('/').collect::<Vec<_>>()[..] {
-            let lock = self.shared.begin_push(table, &name, holder)?;
-            return Ok(lock.map(|lock| Box::new(lock) as Box<dyn Lock>));
+        self.shared.lock(&name, holder)
+    }
+
+    fn look_anew(&self, dir: &Path) {
+        if let Place::Name(name) = self.place(dir)
+            && let Some(table) = name.strip_prefix("tables/")
+        {
+            self.shared.look_anew(table);
         }
-        let lease = self.shared.lease(&name, holder, "")?;
-        Ok(lease.map(|lease| Box::new(lease) as Box<dyn Lock>))
     }
 
     fn keeps_blocks(&self) -> bool {

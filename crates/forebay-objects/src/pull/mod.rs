@@ -1,12 +1,14 @@
 //! Keeping a local store, a node's cache, in step with a store in object storage.
 //!
-//! A thread looks at every table's pointer there, by requests that bring nothing while nothing has
-//! changed. When one names a version that is not here, another thread brings it (`bring`), in two
-//! steps: it is prepared, its files fetched by ranges, throttled, resumable, and verified, which
+//! A thread asks for the document of all tables there (`all_tables`), by requests that bring nothing
+//! while nothing has changed, and looks at the pointers of which it says something new; commands
+//! and other nodes give hints when to ask (`hints`). When a pointer names a version that is not
+//! here, another thread brings it (`bring`), in two steps: it is prepared, its files fetched by ranges, throttled, resumable, and verified, which
 //! changes nothing that serves; then it is activated: the pointer here moves, which servers follow.
 //! A version that is here already serves at once. Nothing here stops for a store that is out of
 //! reach.
 
+mod all_tables;
 mod bring;
 #[cfg(test)]
 mod bring_tests;
@@ -15,6 +17,8 @@ mod claim;
 pub(crate) mod error;
 mod fetch;
 mod file_turns;
+mod hints;
+mod jobs;
 mod measured;
 mod origin;
 mod pace;
@@ -24,7 +28,9 @@ mod pulled_store;
 mod size_turns;
 mod state;
 mod throttle;
+mod turns;
 mod watch;
+mod watched;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,15 +53,27 @@ pub use state::{PullState, TablePull};
 pub use throttle::{PullActive, PullRate, PullThrottle};
 
 pub use claim::{claim, is_claimed};
+use hints::Hints;
 use pace::Pacer;
 use pulled_store::PulledStore;
 use watch::Watcher;
+
+/// With what a node asks besides, 0.2 requests a second.
+const DEFAULT_POLL: Duration = Duration::from_secs(6);
+
+/// Where the HTTP port of a node is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeAddress {
+    /// `HOST:PORT`.
+    pub address: String,
+    pub tls: bool,
+}
 
 /// How to pull.
 #[derive(Debug, Clone)]
 pub struct PullOptions {
     pub rate: PullRate,
-    /// Between two looks at the pointers.
+    /// Between two looks at the store.
     pub poll: Duration,
     /// How many versions of a table to keep.
     pub keep: usize,
@@ -65,7 +83,7 @@ impl Default for PullOptions {
     fn default() -> Self {
         Self {
             rate: PullRate::default(),
-            poll: Duration::from_millis(500),
+            poll: DEFAULT_POLL,
             keep: 2,
         }
     }
@@ -88,6 +106,7 @@ pub trait Served: Send + Sync {
 pub struct Puller {
     pulled: Arc<PulledStore>,
     options: PullOptions,
+    hints: Arc<Hints>,
 }
 
 /// A puller at work. Dropping it stops it.
@@ -124,7 +143,14 @@ impl Puller {
         Self {
             pulled: Arc::new(PulledStore::new(bringer, objects, options.keep)),
             options,
+            hints: Arc::default(),
         }
+    }
+
+    /// Has it look at the store now, unless the document of all tables is the one with this stamp
+    /// still.
+    pub fn nudge(&self, stamp: u64) {
+        self.hints.give(stamp);
     }
 
     /// What is pulled now, and what is wrong.
@@ -152,14 +178,19 @@ impl Puller {
         self.pulled.activate(pulled)
     }
 
-    /// Follows the pointers until the result is dropped.
-    pub fn start(&self, served: Arc<dyn Served>) -> Result<Pulling, StoreError> {
+    /// Follows the pointers until the result is dropped. `node`: where it can be told to look at
+    /// once, which the store is told.
+    pub fn start(
+        &self,
+        served: Arc<dyn Served>,
+        node: Option<NodeAddress>,
+    ) -> Result<Pulling, StoreError> {
         let mut pulling = self.pulled.bringer.pace(Arc::clone(&served))?;
         let mut watcher = Watcher::new(
             Arc::clone(&self.pulled),
-            self.options.poll,
+            (self.options.poll, node),
             served,
-            Arc::clone(&pulling.stop),
+            (Arc::clone(&pulling.stop), Arc::clone(&self.hints)),
         );
         pulling.spawn("forebay-pull", move || watcher.run())?;
         Ok(pulling)

@@ -9,6 +9,7 @@ use tracing::warn;
 use super::PullError;
 use super::bring::{Bringer, manifest_from};
 use super::origin::{Origin, Origins};
+use crate::announcing::pointer_name;
 use crate::objects::{News, Objects};
 
 /// See the module's text.
@@ -196,10 +197,6 @@ impl PulledStore {
         let origins = self.origins();
         self.bringer.repair_met(table, met, &origins, cancelled)
     }
-}
-
-pub fn pointer_name(table: &TableName) -> String {
-    format!("tables/{table}/current")
 }
 
 pub fn parse_pointer(name: &str, bytes: &[u8]) -> Result<Pointer, PullError> {

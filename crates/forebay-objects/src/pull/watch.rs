@@ -1,89 +1,66 @@
-//! Looking at the pointers there, and seeing that what they name comes here.
+//! Following the store: what is asked of it when, and that what serves there comes here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_engine::{Pointer, RunId, TableName};
-use forebay_io::start_behind;
-use object_store::UpdateVersion;
+use forebay_engine::TableName;
 use tracing::{info, warn};
 
-use super::pulled_store::{PulledStore, parse_pointer, pointer_name};
-use super::{PullError, Served};
-use crate::objects::News;
+use super::all_tables::AllTables;
+use super::hints::Hints;
+use super::pulled_store::PulledStore;
+use super::turns::{Turn, Turns};
+use super::watched::Watched;
+use super::{NodeAddress, PullError, Served};
+use crate::announcing::pointer_name;
 
-/// Between two looks for new tables.
-const LIST: Duration = Duration::from_secs(5);
-/// Between two looks at the lengths of the files that serve, and two readings of them.
-const LENGTHS: Duration = Duration::from_secs(5);
-const READING: Duration = Duration::from_secs(24 * 3600);
-/// After a failure, doubling.
-const RETRY: Duration = Duration::from_secs(1);
-const RETRY_MOST: Duration = Duration::from_secs(30);
+/// Between two looks at what is here.
+const LOOK: Duration = Duration::from_millis(500);
+const LEAST: Duration = Duration::from_millis(10);
+/// Until a store that was not reached in the beginning is asked again, should polls be further
+/// apart.
+const BEGIN_AGAIN: Duration = Duration::from_secs(2);
+/// Until it is looked at again whether a table that is being dropped is gone, doubling.
+const GONE: Duration = Duration::from_secs(2);
+const GONE_MOST: Duration = Duration::from_secs(600);
 
 pub struct Watcher {
     pulled: Arc<PulledStore>,
     poll: Duration,
     served: Arc<dyn Served>,
     stop: Arc<AtomicBool>,
+    hints: Arc<Hints>,
     tables: BTreeMap<TableName, Watched>,
-    list_at: Duration,
-}
-
-#[derive(Default)]
-struct Watched {
-    seen: Option<UpdateVersion>,
-    /// What the pointer says, while that does not serve here.
-    wanted: Option<Pointer>,
-    retry_at: Duration,
-    failures: u32,
-    /// There is no pointer there.
-    absent: bool,
-    bringing: Option<Job>,
-    repairing: Option<Job>,
-    /// Runs of a version in which readers met damage.
-    met: Option<(u64, Vec<RunId>)>,
-    /// No repairing before that.
-    repair_at: Duration,
-    repair_failures: u32,
-    /// When lengths are looked at next, and when files are read.
-    lengths_at: Duration,
-    reading_at: Duration,
-}
-
-/// What is repaired.
-enum Repair {
-    /// Files cut or missing.
-    Lengths,
-    /// What a reading of all files finds.
-    Whole,
-    /// What readers met.
-    Met(u64, Vec<RunId>),
-}
-
-/// A thread that brings or repairs a version.
-struct Job {
-    cancelled: Arc<AtomicBool>,
-    thread: JoinHandle<Result<(), PullError>>,
+    all: AllTables,
+    /// Once the store was reached.
+    turns: Option<Turns>,
+    begin_at: Duration,
+    /// When it is looked at next whether tables are gone, and how long after that again.
+    gone_at: Option<Duration>,
+    gone_pause: Duration,
 }
 
 impl Watcher {
     pub fn new(
         pulled: Arc<PulledStore>,
-        poll: Duration,
+        (poll, node): (Duration, Option<NodeAddress>),
         served: Arc<dyn Served>,
-        stop: Arc<AtomicBool>,
+        (stop, hints): (Arc<AtomicBool>, Arc<Hints>),
     ) -> Self {
         Self {
+            all: AllTables::new(Arc::clone(&pulled), node),
             pulled,
             poll,
             served,
             stop,
+            hints,
             tables: BTreeMap::new(),
-            list_at: Duration::ZERO,
+            turns: None,
+            begin_at: Duration::ZERO,
+            gone_at: None,
+            gone_pause: GONE,
         }
     }
 
@@ -93,50 +70,78 @@ impl Watcher {
             self.tables.entry(table).or_default();
         }
         let clock = Arc::clone(self.pulled.bringer.local().clock());
+        let mut hint = None;
         while !self.stop.load(Ordering::Relaxed) {
-            let begun = clock.monotonic();
-            self.look(begun);
-            let rest = self.poll.saturating_sub(clock.monotonic() - begun);
-            clock.sleep(rest.max(Duration::from_millis(10)));
-        }
-        for watched in self.tables.values_mut() {
-            let jobs = [watched.bringing.take(), watched.repairing.take()];
-            for job in jobs.into_iter().flatten() {
-                job.cancel();
-                let _ = job.end();
+            let now = clock.monotonic();
+            self.look_here();
+            self.look_there(now, hint);
+            for (name, watched) in &mut self.tables {
+                watched.work(&self.pulled, &self.served, name, now);
             }
+            let now = clock.monotonic();
+            let due = match &self.turns {
+                Some(turns) => turns.due(),
+                None => self.begin_at,
+            };
+            let rest = due.saturating_sub(now).clamp(LEAST, LOOK);
+            hint = self.hints.wait(rest);
+        }
+        self.tables.values_mut().for_each(Watched::stop);
+        if self.turns.is_some() {
+            self.all.leave();
         }
     }
 
-    fn look(&mut self, now: Duration) {
-        if now >= self.list_at {
-            let listed = self.pulled.tables();
-            self.reached(listed.as_ref().err());
-            if let Ok(names) = listed {
-                self.list_at = now + LIST;
-                self.drop_gone(&names.iter().cloned().collect());
-                for name in names {
-                    self.tables.entry(name).or_default();
-                }
-            }
-        }
+    /// Damage that readers met.
+    fn look_here(&mut self) {
         for watched in self.tables.values_mut() {
             watched.met = None;
         }
         for (name, version, runs) in self.served.damaged() {
             self.tables.entry(name).or_default().met = Some((version, runs));
         }
-        let names: Vec<TableName> = self.tables.keys().cloned().collect();
-        for name in names {
-            if self.stop.load(Ordering::Relaxed) {
-                return;
-            }
-            self.look_at(&name, now);
-        }
     }
 
-    fn reached(&self, problem: Option<&PullError>) {
-        let text = problem.map(ToString::to_string);
+    fn look_there(&mut self, now: Duration, hint: Option<u64>) {
+        let Some(turns) = &mut self.turns else {
+            if now >= self.begin_at {
+                self.begin_at = now + self.poll.min(BEGIN_AGAIN);
+                self.begin(now);
+            }
+            return;
+        };
+        let is_news = hint.is_some_and(|stamp| !self.all.is_of(stamp));
+        if is_news && turns.follows_hint(now) {
+            turns.asked(now);
+            self.look_at_all(now, false);
+        }
+        while let Some(turn) = self.next_turn(now) {
+            match turn {
+                Turn::Document => self.look_at_all(now, true),
+                Turn::Pointer(name) => self.check(&name),
+                Turn::List => {
+                    self.check_list(now);
+                    // Somebody may have made it.
+                    if !self.all.is_known() {
+                        self.look_at_all(now, true);
+                    }
+                }
+            }
+        }
+        if self.gone_at.is_some_and(|at| now >= at) {
+            self.look_for_gone(now);
+        }
+        self.all.renew(now);
+    }
+
+    fn next_turn(&mut self, now: Duration) -> Option<Turn> {
+        let turns = self.turns.as_mut()?;
+        turns.next(now, self.all.is_known(), self.tables.keys().cloned())
+    }
+
+    /// Whether the store answered.
+    fn reached<T>(&self, answer: Result<T, PullError>) -> Option<T> {
+        let text = answer.as_ref().err().map(ToString::to_string);
         if self.pulled.bringer.shared.state.store(text.clone()) {
             match text {
                 Some(problem) => warn!(
@@ -146,106 +151,136 @@ impl Watcher {
                 None => info!("the object store can be looked at"),
             }
         }
+        answer.ok()
     }
 
-    fn look_at(&mut self, name: &TableName, now: Duration) {
-        let asked = {
-            let Some(watched) = self.tables.get(name) else {
-                return;
-            };
-            self.pulled
-                .objects
-                .news(&pointer_name(name), watched.seen.as_ref())
-        };
-        match asked {
-            Ok(news) => {
-                self.reached(None);
-                self.heard(name, news);
-            }
-            Err(source) => self.reached(Some(&PullError::Request {
-                name: pointer_name(name),
-                source,
-            })),
-        }
-        self.work(name, now);
-    }
-
-    /// Takes note of a pointer's news.
-    fn heard(&mut self, name: &TableName, news: News) {
-        let Some(watched) = self.tables.get_mut(name) else {
+    /// The first look: at the list of tables, the document, and each pointer.
+    fn begin(&mut self, now: Duration) {
+        let Some(names) = self.reached(self.pulled.tables()) else {
             return;
         };
-        let (bytes, seen) = match news {
-            News::Content(bytes, seen) => (bytes, seen),
-            News::Absent => {
-                watched.absent = true;
+        self.all.begin(now);
+        let listed = names.iter().cloned().chain(self.all.names());
+        let all: BTreeSet<TableName> = listed.chain(self.tables.keys().cloned()).collect();
+        for name in &all {
+            self.tables.entry(name.clone()).or_default();
+            if !self.look_at(name) {
                 return;
             }
-            News::Same => return,
+        }
+        self.drop_gone(&names.into_iter().collect());
+        self.turns = Some(Turns::new(self.poll, now));
+        self.wait_for_gone(now);
+    }
+
+    /// Looks at a table's pointer; returns whether the store answered.
+    fn look_at(&mut self, name: &TableName) -> bool {
+        let seen = self.tables.get(name).and_then(|watched| watched.seen.clone());
+        let asked = self.pulled.objects.news(&pointer_name(name), seen.as_ref());
+        let asked = asked.map_err(|source| PullError::Request {
+            name: pointer_name(name),
+            source,
+        });
+        let Some(news) = self.reached(asked) else {
+            return false;
         };
-        watched.absent = false;
-        match parse_pointer(&pointer_name(name), &bytes) {
-            Ok(pointer) if pointer.serving.is_some() && !pointer.dropped => {
-                watched.seen = Some(seen);
-                self.pulled.bringer.shared.state.table(name, |state| {
-                    state.wanted = pointer.serving;
-                    state.problem = None;
-                });
-                watched.wanted = Some(pointer);
-                (watched.retry_at, watched.failures) = (Duration::ZERO, 0);
-                if let Some(job) = &watched.bringing {
-                    job.cancel();
+        if let Some(watched) = self.tables.get_mut(name) {
+            watched.heard(&self.pulled, name, news);
+        }
+        true
+    }
+
+    /// Looks at the document, and at each table of which it says something new. What a node finds
+    /// without being told, the others may not know.
+    fn look_at_all(&mut self, now: Duration, tell: bool) {
+        let asked = self.all.ask();
+        let Some(is_new) = self.reached(asked) else {
+            return self.failed(now);
+        };
+        let known = |name: &TableName| self.tables.get(name).and_then(Watched::entry);
+        if is_new {
+            let changed = self.all.differing(&known, self.tables.keys());
+            for name in &changed {
+                self.tables.entry(name.clone()).or_default();
+                if !self.look_at(name) {
+                    self.all.forget();
+                    return self.failed(now);
                 }
             }
-            Ok(_) => watched.seen = Some(seen),
-            Err(error) => self
-                .pulled
-                .bringer
-                .shared
-                .state
-                .table(name, |state| state.problem = Some(error.to_string())),
+            self.wait_for_gone(now);
+            if tell && !changed.is_empty() {
+                self.all.tell();
+            }
+        }
+        let tables = &self.tables;
+        self.all.repair(&|name| tables.get(name)?.pointer.clone());
+    }
+
+    fn failed(&mut self, now: Duration) {
+        if let Some(turns) = &mut self.turns {
+            turns.failed(now);
         }
     }
 
-    /// Ends jobs that are done, and begins what is due.
-    fn work(&mut self, name: &TableName, now: Duration) {
-        let Some(watched) = self.tables.get_mut(name) else {
+    /// Looks at a pointer in turn: the document has to say what it does.
+    fn check(&mut self, name: &TableName) {
+        if self.look_at(name) {
+            let found = self.tables.get(name).and_then(Watched::entry);
+            self.all.compare(name, found);
+        }
+    }
+
+    /// The same of the list of tables.
+    fn check_list(&mut self, now: Duration) {
+        let names = self.pulled.objects.list("tables");
+        let names = names.map_err(|source| PullError::Request {
+            name: "tables".to_owned(),
+            source,
+        });
+        let Some(names) = self.reached(names) else {
             return;
         };
-        let pulled = &self.pulled;
-        // A version that is here needs no job: a rollback is instant even while another one is
-        // pulled.
-        if let Some(pointer) = &watched.wanted
-            && now >= watched.retry_at
-            && watched.bringing.as_ref().is_none_or(Job::is_cancelled)
-            && pulled.activate_if_here(name, pointer).unwrap_or(false)
-        {
-            watched.wanted = None;
+        let names = names.iter().filter_map(|name| TableName::new(name).ok());
+        let names: BTreeSet<TableName> = names.collect();
+        let is_lacking = self.tables.keys().any(|name| !names.contains(name));
+        // Their pointers have their turns.
+        for name in names {
+            self.tables.entry(name).or_default();
         }
-        if let Some(job) = watched.bringing.take_if(|job| job.thread.is_finished()) {
-            let cancelled = job.is_cancelled();
-            let ended = job.end();
-            report(pulled, name, &ended);
-            match ended {
-                Ok(()) if !cancelled => (watched.wanted, watched.failures) = (None, 0),
-                Ok(()) | Err(PullError::Superseded) => {}
-                Err(_) => {
-                    watched.retry_at = now + pause(watched.failures);
-                    watched.failures += 1;
-                }
-            }
+        if is_lacking {
+            self.gone_at = Some(now);
         }
-        watched.end_mending(pulled, name, now);
-        if let Some(repair) = watched.next_mend(now) {
-            watched.repairing = started(name, repair_job(pulled, name, repair, &self.served));
+    }
+
+    /// The tables that are here, or were to come, and were dropped there.
+    fn gone(&self) -> Vec<TableName> {
+        let here = self.pulled.bringer.local().tables().unwrap_or_default();
+        let gone = self.tables.iter().filter(|(name, watched)| {
+            watched.is_dropping() || watched.absent && here.contains(name)
+        });
+        gone.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Such tables are looked at until they are gone.
+    fn wait_for_gone(&mut self, now: Duration) {
+        if self.gone_at.is_none() && !self.gone().is_empty() {
+            self.gone_at = Some(now);
         }
-        if watched.bringing.is_none()
-            && now >= watched.retry_at
-            && !watched.is_to_mend(now)
-            && let Some(pointer) = watched.wanted.clone()
-        {
-            watched.bringing = started(name, bring_job(pulled, name, pointer, &self.served));
+    }
+
+    fn look_for_gone(&mut self, now: Duration) {
+        for name in self.gone() {
+            self.look_at(&name);
         }
+        if let Some(names) = self.reached(self.pulled.tables()) {
+            self.drop_gone(&names.into_iter().collect());
+        }
+        let is_any = !self.gone().is_empty();
+        self.gone_at = is_any.then(|| now + self.gone_pause);
+        self.gone_pause = match is_any {
+            true => (self.gone_pause * 2).min(GONE_MOST),
+            false => GONE,
+        };
     }
 
     /// Tables that are no longer there go here too, while the store itself is there.
@@ -259,9 +294,19 @@ impl Watcher {
                 Ok(()) => info!(table = %name, "it was dropped in the object store"),
                 Err(error) => warn!(table = %name, %error, "a dropped table stays for now"),
             }
-            self.tables.remove(&name);
-            self.pulled.bringer.shared.state.forget(&name);
+            self.forget(&name);
         }
+        let names: Vec<TableName> = self.tables.keys().cloned().collect();
+        for name in names.iter().filter(|name| !there.contains(*name)) {
+            self.forget(name);
+        }
+    }
+
+    fn forget(&mut self, name: &TableName) {
+        if let Some(mut watched) = self.tables.remove(name) {
+            watched.stop();
+        }
+        self.pulled.bringer.shared.state.forget(name);
     }
 
     /// Whether nothing but locks is left of a table there: some stores list what is empty.
@@ -275,161 +320,3 @@ impl Watcher {
     }
 }
 
-impl Watched {
-    fn end_mending(&mut self, pulled: &PulledStore, name: &TableName, now: Duration) {
-        let Some(job) = self.repairing.take_if(|job| job.thread.is_finished()) else {
-            return;
-        };
-        let ended = job.end();
-        // Looked at anew before it is believed.
-        self.met = None;
-        match &ended {
-            // What a pull has to say stays.
-            Ok(()) if self.repair_failures == 0 => {
-                pulled
-                    .bringer
-                    .shared
-                    .state
-                    .table(name, |state| state.doing = None);
-            }
-            ended => report(pulled, name, ended),
-        }
-        match ended {
-            Ok(()) => self.repair_failures = 0,
-            Err(_) => {
-                self.repair_at = now + pause(self.repair_failures);
-                (self.lengths_at, self.reading_at) = (self.repair_at, self.repair_at);
-                self.repair_failures += 1;
-            }
-        }
-    }
-
-    /// Whether damage waits to be repaired that readers met.
-    fn is_to_mend(&self, now: Duration) -> bool {
-        self.met.is_some() && now >= self.repair_at
-    }
-
-    /// What to repair now. A pull gives way to what readers met; what it brought stays.
-    fn next_mend(&mut self, now: Duration) -> Option<Repair> {
-        if self.repairing.is_some() || now < self.repair_at {
-            return None;
-        }
-        if self.met.is_some() {
-            if let Some(job) = &self.bringing {
-                job.cancel();
-                return None;
-            }
-            return self
-                .met
-                .take()
-                .map(|(version, runs)| Repair::Met(version, runs));
-        }
-        if now >= self.reading_at {
-            (self.lengths_at, self.reading_at) = (now + LENGTHS, now + READING);
-            return Some(Repair::Whole);
-        }
-        if now >= self.lengths_at {
-            self.lengths_at = now + LENGTHS;
-            return Some(Repair::Lengths);
-        }
-        None
-    }
-}
-
-/// How long something is left alone that failed so many times before.
-fn pause(failures: u32) -> Duration {
-    (RETRY * 2u32.pow(failures.min(5))).min(RETRY_MOST)
-}
-
-impl Job {
-    fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
-    }
-
-    fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
-    }
-
-    fn end(self) -> Result<(), PullError> {
-        self.thread.join().unwrap_or(Err(PullError::Superseded))
-    }
-}
-
-/// Notes how a job ended.
-fn report(pulled: &PulledStore, name: &TableName, ended: &Result<(), PullError>) {
-    let problem = match ended {
-        Err(PullError::Superseded) => None,
-        ended => ended.as_ref().err().map(ToString::to_string),
-    };
-    if let Some(problem) = &problem {
-        warn!(table = %name, problem, "not pulled; what is here serves on");
-    }
-    pulled.bringer.shared.state.table(name, |state| {
-        state.doing = None;
-        state.problem = problem;
-    });
-}
-
-fn started(name: &TableName, job: std::io::Result<Job>) -> Option<Job> {
-    job.map_err(|error| warn!(table = %name, %error, "no thread for a pull"))
-        .ok()
-}
-
-fn bring_job(
-    pulled: &Arc<PulledStore>,
-    name: &TableName,
-    pointer: Pointer,
-    served: &Arc<dyn Served>,
-) -> std::io::Result<Job> {
-    spawn(pulled, name, served, move |pulled, name, stopped| {
-        let Some(prepared) = pulled.prepare(name, &pointer, stopped)? else {
-            return Ok(0);
-        };
-        pulled.activate(&prepared)?;
-        Ok(prepared.repaired)
-    })
-}
-
-fn repair_job(
-    pulled: &Arc<PulledStore>,
-    name: &TableName,
-    repair: Repair,
-    served: &Arc<dyn Served>,
-) -> std::io::Result<Job> {
-    spawn(
-        pulled,
-        name,
-        served,
-        move |pulled, name, stopped| match repair {
-            Repair::Lengths => pulled.repair(name, false, stopped),
-            Repair::Whole => pulled.repair(name, true, stopped),
-            Repair::Met(version, runs) => pulled.repair_met(name, (version, runs), stopped),
-        },
-    )
-}
-
-/// Starts a thread for work that says how many damaged files of what serves it replaced.
-fn spawn(
-    pulled: &Arc<PulledStore>,
-    name: &TableName,
-    served: &Arc<dyn Served>,
-    work: impl FnOnce(&PulledStore, &TableName, &AtomicBool) -> Result<u64, PullError> + Send + 'static,
-) -> std::io::Result<Job> {
-    let cancelled = Arc::new(AtomicBool::new(false));
-    let (pulled, name, stopped) = (Arc::clone(pulled), name.clone(), Arc::clone(&cancelled));
-    let served = Arc::clone(served);
-    let bring = move || {
-        let repaired = work(&pulled, &name, &stopped)?;
-        if repaired > 0 {
-            served.reopen(&name);
-            pulled
-                .bringer
-                .shared
-                .state
-                .table(&name, |state| state.repaired += repaired);
-        }
-        Ok(())
-    };
-    let thread = start_behind("forebay-bring", bring)?;
-    Ok(Job { cancelled, thread })
-}

@@ -103,6 +103,7 @@ fn open_to_all() -> Router<Arc<Shared>> {
         .route("/health", get(ready::health))
         .route("/ready", get(ready::ready))
         .route("/v1/cluster/nudge", get(cluster::nudge))
+        .route("/v1/pulls/nudge", get(pulls::nudge))
 }
 
 fn checked(router: Router<Arc<Shared>>, shared: &Arc<Shared>) -> Router {

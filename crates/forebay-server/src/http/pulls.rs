@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, Query, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::Refused;
@@ -20,6 +22,27 @@ pub async fn pulls(
 ) -> Result<Json<Value>, Refused> {
     let pulled = seen(&shared, &|table| caller.may(Verb::Read, table));
     Ok(Json(json!({ "pulls": pulled })))
+}
+
+/// What a hint says.
+#[derive(Debug, Deserialize)]
+pub struct Hinted {
+    /// The stamp of the document of all tables.
+    #[serde(default)]
+    document: u64,
+}
+
+/// Has the source looked at. It gives nothing away, and costs a request a second at most.
+pub async fn nudge(
+    State(shared): State<Arc<Shared>>,
+    Query(hinted): Query<Hinted>,
+) -> Result<Json<Value>, Refused> {
+    let Some(pulls) = &shared.config.pulls else {
+        let text = "this server pulls nothing";
+        return Err(Refused::new(StatusCode::NOT_FOUND, text));
+    };
+    pulls.nudge(hinted.document);
+    Ok(Json(json!({ "nudged": true })))
 }
 
 /// What keeps the server from getting traffic: tables that are wanted and have never come.

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use forebay_cluster::HostPort;
 use forebay_engine::TableName;
 use forebay_io::raw;
-use forebay_objects::{PullOptions, PullRate};
+use forebay_objects::{NodeAddress, PullOptions, PullRate};
 use forebay_server::{HangUps, Limits, Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
 use tracing::warn;
@@ -24,7 +25,7 @@ use crate::{human, log, memory};
 /// administration by HTTP
 ///
 /// The server follows the store: a swap, a rollback, a new or a dropped table is seen within half a
-/// second. It ends on SIGTERM or SIGINT, after the commands in flight are answered. SIGHUP has it
+/// second; of a store in object storage once it is told, or when it polls. It ends on SIGTERM or SIGINT, after the commands in flight are answered. SIGHUP has it
 /// read users, token and certificates again. Addresses other than loopback are refused without TLS
 /// and users. A live table that is served cannot be opened by another command.
 #[derive(Debug, Args)]
@@ -125,6 +126,31 @@ pub struct Serve {
     )]
     pub keep: usize,
 
+    /// How often to look at the store in object storage: 500ms to 1h [default: 6s]. While nothing
+    /// changes that costs a request each time, and each fifth time another one. Swaps are seen at
+    /// once where the command reaches --http
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = parse_poll,
+        requires = "cache",
+        conflicts_with = "cluster",
+        help_heading = "Object storage"
+    )]
+    pub poll: Option<Duration>,
+
+    /// Where commands and other nodes reach --http, to tell of swaps, when that is not the address
+    /// it listens on; off: they are not told of this node
+    #[arg(
+        long,
+        value_name = "HOST:PORT|off",
+        value_parser = parse_advertised,
+        requires = "cache",
+        conflicts_with = "cluster",
+        help_heading = "Object storage"
+    )]
+    pub advertise_http: Option<Advertised>,
+
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
@@ -162,6 +188,9 @@ pub struct Serve {
 /// How long other nodes are waited for when this one stops.
 const LEAVE: Duration = Duration::from_secs(5);
 
+const LEAST_POLL: Duration = Duration::from_millis(500);
+const MOST_POLL: Duration = Duration::from_secs(3600);
+
 /// Where HTTP listens, if it does.
 #[derive(Debug, Clone, Copy)]
 pub struct Http(pub Option<SocketAddr>);
@@ -174,6 +203,23 @@ fn parse_http(text: &str) -> Result<Http, String> {
         format!("'{text}' is not an address: write ADDRESS:PORT, as in 127.0.0.1:7380, or off")
     })?;
     Ok(Http(Some(address)))
+}
+
+fn parse_poll(text: &str) -> Result<Duration, String> {
+    human::parse_within(text, LEAST_POLL, MOST_POLL)
+}
+
+/// Where others reach HTTP; `None`: nowhere.
+#[derive(Debug, Clone)]
+pub struct Advertised(pub Option<HostPort>);
+
+fn parse_advertised(text: &str) -> Result<Advertised, String> {
+    if text == "off" {
+        return Ok(Advertised(None));
+    }
+    let at: Result<HostPort, _> = text.parse();
+    at.map(|at| Advertised(Some(at)))
+        .map_err(|error| error.to_string())
 }
 
 /// A rate of pulls as it is written.
@@ -209,7 +255,7 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
             let options = PullOptions {
                 rate: args.pull_rate.0,
                 keep: args.keep,
-                ..PullOptions::default()
+                poll: args.poll.unwrap_or(PullOptions::default().poll),
             };
             let (store, puller) = context.open_cache(dir, options)?;
             (store, Some(puller))
@@ -227,8 +273,14 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
         .clone()
         .map(|puller| Arc::new(PullsOf(puller)) as Arc<dyn Pulls>);
     let running = Server::start(config, store)?;
+    let node = args.node_address(running.http_address());
+    if puller.is_some() && node.is_none() && args.advertise_http.is_none() {
+        warn!(
+            "no command can tell this node of swaps: --advertise-http HOST:PORT says where its HTTP is reached"
+        );
+    }
     let pulling = puller
-        .map(|puller| puller.start(Arc::new(ServedBy(running.inside()))))
+        .map(|puller| puller.start(Arc::new(ServedBy(running.inside())), node))
         .transpose()?;
     let signals = Signals::catch(hang_ups).context("cannot catch signals")?;
     let (listen, http) = (running.resp_address(), running.http_address());
@@ -291,6 +343,25 @@ fn run_node(args: Serve, context: &Context, hang_ups: HangUps) -> anyhow::Result
 }
 
 impl Serve {
+    /// Where commands tell this node of swaps.
+    fn node_address(&self, http: Option<SocketAddr>) -> Option<NodeAddress> {
+        let http = http?;
+        let address = match &self.advertise_http {
+            Some(Advertised(given)) => given.as_ref()?.to_string(),
+            None if http.ip().is_unspecified() => return None,
+            None => http.to_string(),
+        };
+        let tls = self.tls_cert.is_some();
+        Some(NodeAddress { address, tls })
+    }
+
+    /// The names under which HTTP may be asked for.
+    fn http_hosts(&self) -> Vec<String> {
+        let advertised = self.advertise_http.as_ref().and_then(|at| at.0.as_ref());
+        let advertised = advertised.map(|at| at.host.clone());
+        self.http_host.iter().cloned().chain(advertised).collect()
+    }
+
     fn config(&self, live_memory: u64, reply_memory: u64) -> ServerConfig {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let limits = Limits {
@@ -311,7 +382,7 @@ impl Serve {
             }),
             users: self.users.clone(),
             http_token: self.admin_token_file.clone(),
-            http_hosts: self.http_host.clone(),
+            http_hosts: self.http_hosts(),
             default_table: self.default_table.clone(),
             live_memory_bytes: size(live_memory),
             open_files: raw::open_files_limit().map(size),

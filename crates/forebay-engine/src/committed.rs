@@ -1,0 +1,72 @@
+//! A version that was just made, by a push that still has its locks: what is done with it next is
+//! done under the same ones.
+
+use forebay_io::Lock;
+
+use crate::error::StoreError;
+use crate::pointers::Swapped;
+use crate::push::Push;
+use crate::table::Table;
+
+/// A committed version. Dropping it gives the locks back.
+#[derive(Debug)]
+pub struct Committed {
+    table: Table,
+    version: u64,
+    locks: Option<HeldLocks>,
+}
+
+/// That of the pointer goes first: the end of a push may want it.
+#[derive(Debug)]
+struct HeldLocks {
+    _pointer: Box<dyn Lock>,
+    _push: Push,
+}
+
+impl Committed {
+    pub(crate) fn new(push: Push, pointer: Box<dyn Lock>) -> Self {
+        Self {
+            table: push.table().clone(),
+            version: push.version(),
+            locks: Some(HeldLocks {
+                _pointer: pointer,
+                _push: push,
+            }),
+        }
+    }
+
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Lets the version serve, as [`Table::swap`] does; what [`Committed::retain`] is to remove is
+    /// taken out of the history by the same write. In a cluster the locks are given back first: its
+    /// nodes take their time.
+    pub fn swap(&mut self, keep: usize) -> Result<Swapped, StoreError> {
+        if self.table.store().pointers().is_some() {
+            self.locks = None;
+        }
+        match self.locks {
+            Some(_) => self.table.swap_locked(self.version, keep),
+            None => self.table.swap(self.version),
+        }
+    }
+
+    /// Lets the version serve in the place of `from`, if that serves still; returns whether. The
+    /// versions to roll back to stay what they were.
+    pub(crate) fn replace_serving(mut self, from: u64) -> Result<bool, StoreError> {
+        if self.table.store().pointers().is_some() {
+            self.locks = None;
+            return self.table.replace_in_catalog(from, self.version);
+        }
+        self.table.replace_locked(from, self.version)
+    }
+
+    /// [`Table::retain`].
+    pub fn retain(self, keep: usize) -> Result<Vec<u64>, StoreError> {
+        match self.locks {
+            Some(_) => self.table.retain_locked(keep),
+            None => self.table.retain(keep),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Keeping `tables.json` as the pointers are.
+//!
+//! Whoever has moved a pointer says so there: the document is read, changed, and written on the
+//! condition that it is still what was read; where it is not, again. Where there is none, or a
+//! damaged one, it is made of all pointers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use forebay_engine::{DocumentError, Pointer, TableName};
+use forebay_io::{Clock, Random};
+use futures::{StreamExt, TryStreamExt, stream};
+use thiserror::Error;
+
+use crate::objects::{News, Objects, Put};
+use crate::tables_document::{NodeEntry, TABLES, TableEntry, TablesDocument};
+
+/// How often the document is written that others write at the same time.
+const TRIES: u32 = 40;
+const PAUSE_MS: u64 = 40;
+const PAUSE_MOST_MS: u64 = 800;
+/// Pointers that are read at a time where all of them are.
+const AT_ONCE: usize = 16;
+
+/// Why the document could not be written.
+#[derive(Debug, Error)]
+pub enum AnnounceError {
+    #[error("{name}: {source}")]
+    Request { name: String, source: io::Error },
+    #[error("{TABLES}: {0}")]
+    Document(#[from] DocumentError),
+    #[error("{TABLES} was changed by others each time")]
+    Busy,
+}
+
+impl AnnounceError {
+    /// Whether it was refused for want of permission.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Request { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+}
+
+/// Where the document is.
+#[derive(Debug, Clone, Copy)]
+pub struct Announcing<'a> {
+    pub objects: &'a Objects,
+    pub clock: &'a dyn Clock,
+    pub random: &'a dyn Random,
+}
+
+impl Announcing<'_> {
+    /// Says what a pointer is that was just written, or read. Returns the document as it is then.
+    pub fn pointer(
+        &self,
+        table: &TableName,
+        pointer: &Pointer,
+    ) -> Result<TablesDocument, AnnounceError> {
+        self.update(|document| {
+            let before = document.tables.get(table).copied();
+            let mut entry = TableEntry::of(pointer);
+            if before == entry {
+                return Ok(false);
+            }
+            // Another one may have moved it since, or dropped the table and made it anew.
+            if before.is_some_and(|before| before.sequence >= pointer.sequence) {
+                entry = self.entry(table)?;
+            }
+            match entry {
+                Some(entry) => document.tables.insert(table.clone(), entry),
+                None => document.tables.remove(table),
+            };
+            Ok(before != entry)
+        })
+    }
+
+    /// Makes the document where there is none.
+    pub fn made(&self) -> Result<TablesDocument, AnnounceError> {
+        self.update(|_| Ok(false))
+    }
+
+    /// Notes a node, or takes it out.
+    pub fn node(
+        &self,
+        address: &str,
+        entry: Option<NodeEntry>,
+    ) -> Result<TablesDocument, AnnounceError> {
+        self.update(|document| {
+            Ok(match entry {
+                Some(entry) => document.nodes.insert(address.to_owned(), entry) != Some(entry),
+                None => document.nodes.remove(address).is_some(),
+            })
+        })
+    }
+
+    /// Changes the document as `change` says, which returns whether it did.
+    fn update(
+        &self,
+        change: impl Fn(&mut TablesDocument) -> Result<bool, AnnounceError>,
+    ) -> Result<TablesDocument, AnnounceError> {
+        for tries in 0..TRIES {
+            let (mut document, seen, is_whole) = match self.get(TABLES)? {
+                News::Content(bytes, seen) => match TablesDocument::parse(&bytes) {
+                    Ok(document) => (document, Some(seen), true),
+                    Err(error @ DocumentError::Format { .. }) => return Err(error.into()),
+                    Err(_) => (self.of_pointers()?, Some(seen), false),
+                },
+                News::Absent | News::Same => (self.of_pointers()?, None, false),
+            };
+            if !change(&mut document)? && is_whole {
+                return Ok(document);
+            }
+            document.forget_nodes(self.clock.unix_ms());
+            let bytes = document.to_bytes(self.random.next_u64())?;
+            let put = self.objects.put_if(TABLES, bytes, &seen);
+            match put.map_err(|source| failed(TABLES, source))? {
+                Put::Done(_) => return Ok(document),
+                Put::Changed => self.pause(tries),
+            }
+        }
+        Err(AnnounceError::Busy)
+    }
+
+    fn pause(&self, tries: u32) {
+        let most = (PAUSE_MS << tries.min(5)).min(PAUSE_MOST_MS);
+        let drawn = self.random.next_u64() % most;
+        self.clock.sleep(Duration::from_millis(drawn));
+    }
+
+    fn get(&self, name: &str) -> Result<News, AnnounceError> {
+        let found = self.objects.news(name, None);
+        found.map_err(|source| failed(name, source))
+    }
+
+    /// What the table's pointer says now; `None`: there is no table.
+    fn entry(&self, table: &TableName) -> Result<Option<TableEntry>, AnnounceError> {
+        match self.get(&pointer_name(table))? {
+            News::Content(bytes, _) => Ok(TableEntry::of(&Pointer::parse(&bytes)?)),
+            News::Absent | News::Same => Ok(None),
+        }
+    }
+
+    /// The document of all pointers as they are. One that is damaged is left out.
+    fn of_pointers(&self) -> Result<TablesDocument, AnnounceError> {
+        let names = self.objects.list("tables");
+        let names = names.map_err(|source| failed("tables", source))?;
+        let names = names.iter().filter_map(|name| TableName::new(name).ok());
+        let asked = names.map(|table| async {
+            let name = pointer_name(&table);
+            match self.objects.ask(&name, None).await {
+                Ok(News::Content(bytes, _)) => Ok(Pointer::parse(&bytes)
+                    .ok()
+                    .and_then(|pointer| Some((table, TableEntry::of(&pointer)?)))),
+                Ok(News::Absent | News::Same) => Ok(None),
+                Err(source) => Err(failed(&name, source)),
+            }
+        });
+        let all = stream::iter(asked).buffer_unordered(AT_ONCE).try_collect();
+        let found: Vec<Option<(TableName, TableEntry)>> = self.objects.runtime().block_on(all)?;
+        let tables: BTreeMap<TableName, TableEntry> = found.into_iter().flatten().collect();
+        Ok(TablesDocument::new(tables))
+    }
+}
+
+/// The name of a table's pointer in the store.
+pub fn pointer_name(table: &TableName) -> String {
+    format!("tables/{table}/current")
+}
+
+fn failed(name: &str, source: io::Error) -> AnnounceError {
+    let name = name.to_owned();
+    AnnounceError::Request { name, source }
+}

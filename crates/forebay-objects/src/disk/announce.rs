@@ -1,0 +1,32 @@
+//! After a pointer has moved: the document of all tables says so, and the nodes that it names are
+//! told.
+
+use bytes::Bytes;
+use forebay_engine::{Pointer, TableName};
+
+use super::Shared;
+use crate::announcing::Announcing;
+use crate::tables_document::TABLES;
+use crate::telling::tell_nodes;
+
+impl Shared {
+    /// The pointer has moved whatever comes of this.
+    pub fn announce(&self, table: &str, content: &Bytes) {
+        let (Ok(table), Ok(pointer)) = (TableName::new(table), Pointer::parse(content)) else {
+            return;
+        };
+        let announcing = Announcing {
+            objects: &self.parts.objects,
+            clock: &*self.parts.clock,
+            random: &*self.parts.random,
+        };
+        match announcing.pointer(&table, &pointer) {
+            Ok(document) => tell_nodes(&self.parts.objects, &document, None),
+            Err(error) => self.parts.memory.notices.lock().push(format!(
+                "the pointer of table {table} has moved, but {TABLES}, by which nodes see that at once, was not \
+                 written: {error}. They find it by themselves, looking at one table after the other; the next \
+                 swap or push of the table writes it again"
+            )),
+        }
+    }
+}

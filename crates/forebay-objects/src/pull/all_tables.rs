@@ -1,0 +1,235 @@
+//! The document of all tables, as a node follows it, and keeps it right where nobody else does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_engine::{Pointer, TableName};
+use object_store::UpdateVersion;
+use tracing::warn;
+
+use super::pulled_store::PulledStore;
+use super::{NodeAddress, PullError};
+use crate::announcing::{AnnounceError, Announcing};
+use crate::objects::News;
+use crate::tables_document::{NodeEntry, TABLES, TableEntry, TablesDocument};
+use crate::telling::tell_nodes;
+
+/// How often a node says that it is there, and how long after it could not.
+const RENEWAL: Duration = Duration::from_secs(3600);
+const RETRY: Duration = Duration::from_secs(60);
+
+/// See the module's text.
+pub struct AllTables {
+    pulled: Arc<PulledStore>,
+    /// Where this node is told of changes, if it is.
+    node: Option<NodeAddress>,
+    document: Option<TablesDocument>,
+    seen: Option<UpdateVersion>,
+    /// Tables of which it did not say what their pointers do, in the meantime perhaps. What they
+    /// are was seen so.
+    doubted: BTreeMap<TableName, Option<TableEntry>>,
+    /// Refused for want of permission.
+    is_forbidden: bool,
+    renew_at: Duration,
+}
+
+impl AllTables {
+    pub fn new(pulled: Arc<PulledStore>, node: Option<NodeAddress>) -> Self {
+        Self {
+            pulled,
+            node,
+            document: None,
+            seen: None,
+            doubted: BTreeMap::new(),
+            is_forbidden: false,
+            renew_at: Duration::ZERO,
+        }
+    }
+
+    /// Whether there is a document to go by.
+    pub fn is_known(&self) -> bool {
+        self.document.is_some()
+    }
+
+    /// Whether the document is the one with this stamp.
+    pub fn is_of(&self, stamp: u64) -> bool {
+        self.document.as_ref().is_some_and(|known| known.stamp == stamp)
+    }
+
+    pub fn names(&self) -> Vec<TableName> {
+        let tables = self.document.iter().flat_map(|known| known.tables.keys());
+        tables.cloned().collect()
+    }
+
+    /// Says that this node is there, and makes the document where there is none.
+    pub fn begin(&mut self, now: Duration) {
+        self.renew_at = now;
+        self.renew(now);
+        if self.document.is_none() {
+            // Another one may have written it.
+            _ = self.ask();
+        }
+    }
+
+    /// Says again that this node is there, when it is time.
+    pub fn renew(&mut self, now: Duration) {
+        if now < self.renew_at || self.is_forbidden {
+            return;
+        }
+        let written = self.announcing(|announcing| match &self.node {
+            Some(node) => {
+                let entry = NodeEntry {
+                    tls: node.tls,
+                    noted_unix_ms: announcing.clock.unix_ms(),
+                };
+                announcing.node(&node.address, Some(entry))
+            }
+            None => announcing.made(),
+        });
+        self.renew_at = now + if written.is_ok() { RENEWAL } else { RETRY };
+        self.wrote(written);
+    }
+
+    /// The node ends.
+    pub fn leave(&self) {
+        let Some(node) = self.node.as_ref().filter(|_| !self.is_forbidden) else {
+            return;
+        };
+        if let Err(error) = self.announcing(|announcing| announcing.node(&node.address, None)) {
+            warn!(%error, "the store still names this node as one to be told of changes");
+        }
+    }
+
+    fn announcing<T>(
+        &self,
+        work: impl FnOnce(Announcing<'_>) -> Result<T, AnnounceError>,
+    ) -> Result<T, AnnounceError> {
+        let local = self.pulled.bringer.local();
+        work(Announcing {
+            objects: &self.pulled.objects,
+            clock: &**local.clock(),
+            random: &**local.random(),
+        })
+    }
+
+    fn wrote(&mut self, written: Result<TablesDocument, AnnounceError>) {
+        match written {
+            Ok(document) => {
+                // What others changed is looked at with the next answer.
+                if self.document.is_none() {
+                    self.document = Some(document);
+                }
+            }
+            Err(error) if error.is_forbidden() => {
+                self.is_forbidden = true;
+                warn!(
+                    %error,
+                    "this node may not write {TABLES} in the store: nobody can tell it of swaps, so it sees them when it polls"
+                );
+            }
+            Err(error) => warn!(%error, "{TABLES} in the store was not written; it is tried again"),
+        }
+    }
+
+    /// Asks for the document. Returns whether it is another one than before.
+    pub fn ask(&mut self) -> Result<bool, PullError> {
+        let news = self.pulled.objects.news(TABLES, self.seen.as_ref());
+        let news = news.map_err(|source| PullError::Request {
+            name: TABLES.to_owned(),
+            source,
+        })?;
+        match news {
+            News::Same => Ok(false),
+            News::Absent => {
+                (self.document, self.seen) = (None, None);
+                self.renew_at = Duration::ZERO;
+                Ok(false)
+            }
+            News::Content(bytes, seen) => {
+                self.seen = Some(seen);
+                match TablesDocument::parse(&bytes) {
+                    Ok(document) => {
+                        let is_named = |node: &NodeAddress| document.nodes.contains_key(&node.address);
+                        if !self.node.as_ref().is_none_or(is_named) {
+                            self.renew_at = Duration::ZERO;
+                        }
+                        self.document = Some(document);
+                        Ok(true)
+                    }
+                    Err(problem) => {
+                        warn!(%problem, "{TABLES} in the store is damaged");
+                        (self.document, self.renew_at) = (None, Duration::ZERO);
+                        Ok(false)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the next answer for another one: not all that it says was looked at.
+    pub fn forget(&mut self) {
+        self.seen = None;
+    }
+
+    /// The tables of which the document says something else than is known.
+    pub fn differing<'a>(
+        &'a self,
+        known: &dyn Fn(&TableName) -> Option<TableEntry>,
+        names: impl Iterator<Item = &'a TableName>,
+    ) -> BTreeSet<TableName> {
+        let Some(document) = &self.document else {
+            return BTreeSet::new();
+        };
+        let said = document.tables.iter();
+        let said = said.filter(|(name, entry)| known(name) != Some(**entry));
+        let unsaid = names.filter(|name| !document.tables.contains_key(*name));
+        let unsaid = unsaid.filter(|name| known(name).is_some());
+        said.map(|(name, _)| name).chain(unsaid).cloned().collect()
+    }
+
+    /// Compares the document with what a table's pointer was found to be. Where it says something
+    /// else, that is looked at again after the next answer: somebody may be about to write it.
+    pub fn compare(&mut self, name: &TableName, found: Option<TableEntry>) {
+        if let Some(document) = &self.document
+            && document.tables.get(name).copied() != found
+        {
+            self.doubted.insert(name.clone(), found);
+        }
+    }
+
+    /// Writes into the document what it still does not say, and tells the others.
+    pub fn repair(&mut self, pointer: &dyn Fn(&TableName) -> Option<Pointer>) {
+        for (name, found) in std::mem::take(&mut self.doubted) {
+            let said = self.document.as_ref().map(|known| known.tables.get(&name).copied());
+            let now = pointer(&name);
+            let is_left = now.as_ref().and_then(TableEntry::of) == found && said != Some(found);
+            if !is_left || self.is_forbidden {
+                continue;
+            }
+            let pointer = now.unwrap_or_else(|| {
+                let mut none = Pointer::unset();
+                none.dropped = true;
+                none
+            });
+            warn!(table = %name, "{TABLES} in the store did not say what this table's pointer does");
+            let written = self.announcing(|announcing| announcing.pointer(&name, &pointer));
+            if let Ok(document) = &written {
+                self.tell_of(document);
+            }
+            self.wrote(written);
+        }
+    }
+
+    /// Tells the other nodes of what this one found.
+    pub fn tell(&self) {
+        if let Some(document) = &self.document {
+            self.tell_of(document);
+        }
+    }
+
+    fn tell_of(&self, document: &TablesDocument) {
+        let address = self.node.as_ref().map(|node| node.address.as_str());
+        tell_nodes(&self.pulled.objects, document, address);
+    }
+}

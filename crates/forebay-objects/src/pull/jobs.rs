@@ -1,0 +1,135 @@
+//! Threads that bring or repair a version of a table.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use forebay_engine::{Pointer, RunId, TableName};
+use forebay_io::start_behind;
+use tracing::warn;
+
+use super::pulled_store::PulledStore;
+use super::{PullError, Served};
+
+/// After a failure, doubling.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MOST: Duration = Duration::from_secs(30);
+
+/// What is repaired.
+pub enum Repair {
+    /// Files cut or missing.
+    Lengths,
+    /// What a reading of all files finds.
+    Whole,
+    /// What readers met.
+    Met(u64, Vec<RunId>),
+}
+
+/// A thread that brings or repairs a version.
+pub struct Job {
+    cancelled: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), PullError>>,
+}
+
+/// How long something is left alone that failed so many times before.
+pub fn pause(failures: u32) -> Duration {
+    (RETRY * 2u32.pow(failures.min(5))).min(RETRY_MOST)
+}
+
+impl Job {
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    pub fn end(self) -> Result<(), PullError> {
+        self.thread.join().unwrap_or(Err(PullError::Superseded))
+    }
+}
+
+/// Notes how a job ended.
+pub fn report(pulled: &PulledStore, name: &TableName, ended: &Result<(), PullError>) {
+    let problem = match ended {
+        Err(PullError::Superseded) => None,
+        ended => ended.as_ref().err().map(ToString::to_string),
+    };
+    if let Some(problem) = &problem {
+        warn!(table = %name, problem, "not pulled; what is here serves on");
+    }
+    pulled.bringer.shared.state.table(name, |state| {
+        state.doing = None;
+        state.problem = problem;
+    });
+}
+
+pub fn started(name: &TableName, job: std::io::Result<Job>) -> Option<Job> {
+    job.map_err(|error| warn!(table = %name, %error, "no thread for a pull"))
+        .ok()
+}
+
+pub fn bring_job(
+    pulled: &Arc<PulledStore>,
+    name: &TableName,
+    pointer: Pointer,
+    served: &Arc<dyn Served>,
+) -> std::io::Result<Job> {
+    spawn(pulled, name, served, move |pulled, name, stopped| {
+        let Some(prepared) = pulled.prepare(name, &pointer, stopped)? else {
+            return Ok(0);
+        };
+        pulled.activate(&prepared)?;
+        Ok(prepared.repaired)
+    })
+}
+
+pub fn repair_job(
+    pulled: &Arc<PulledStore>,
+    name: &TableName,
+    repair: Repair,
+    served: &Arc<dyn Served>,
+) -> std::io::Result<Job> {
+    spawn(
+        pulled,
+        name,
+        served,
+        move |pulled, name, stopped| match repair {
+            Repair::Lengths => pulled.repair(name, false, stopped),
+            Repair::Whole => pulled.repair(name, true, stopped),
+            Repair::Met(version, runs) => pulled.repair_met(name, (version, runs), stopped),
+        },
+    )
+}
+
+/// Starts a thread for work that says how many damaged files of what serves it replaced.
+fn spawn(
+    pulled: &Arc<PulledStore>,
+    name: &TableName,
+    served: &Arc<dyn Served>,
+    work: impl FnOnce(&PulledStore, &TableName, &AtomicBool) -> Result<u64, PullError> + Send + 'static,
+) -> std::io::Result<Job> {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let (pulled, name, stopped) = (Arc::clone(pulled), name.clone(), Arc::clone(&cancelled));
+    let served = Arc::clone(served);
+    let bring = move || {
+        let repaired = work(&pulled, &name, &stopped)?;
+        if repaired > 0 {
+            served.reopen(&name);
+            pulled
+                .bringer
+                .shared
+                .state
+                .table(&name, |state| state.repaired += repaired);
+        }
+        Ok(())
+    };
+    let thread = start_behind("forebay-bring", bring)?;
+    Ok(Job { cancelled, thread })
+}

@@ -1,0 +1,49 @@
+//! Telling nodes that there is something to look at. It is a hint: they look for themselves, and
+//! find it a little later where it does not reach them.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use tracing::debug;
+
+use crate::objects::Objects;
+use crate::tables_document::TablesDocument;
+
+/// For all of them together.
+const WITHIN: Duration = Duration::from_millis(500);
+
+/// Tells the nodes that a document names, but the one of that address.
+pub fn tell_nodes(objects: &Objects, document: &TablesDocument, but: Option<&str>) {
+    let others = document.nodes.iter();
+    let others = others.filter(|(address, _)| Some(address.as_str()) != but);
+    let urls: Vec<String> = others
+        .map(|(address, node)| {
+            let scheme = if node.tls { "https" } else { "http" };
+            let stamp = document.stamp;
+            format!("{scheme}://{address}/v1/pulls/nudge?document={stamp}")
+        })
+        .collect();
+    if urls.is_empty() {
+        return;
+    }
+    // A hint gives nothing away, so whoever answers may be anybody.
+    let client = reqwest::Client::builder()
+        .timeout(WITHIN)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .tls_danger_accept_invalid_certs(true)
+        .build();
+    let client = match client {
+        Ok(client) => client,
+        Err(error) => return debug!(%error, "no client to tell nodes by"),
+    };
+    objects.runtime().block_on(async {
+        let client = &client;
+        let told = urls.iter().map(|url| async move {
+            if let Err(error) = client.get(url).send().await {
+                debug!(url, %error, "a node was not told");
+            }
+        });
+        join_all(told).await;
+    });
+}
