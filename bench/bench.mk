@@ -66,6 +66,11 @@ bench-cores: build ## How pushes, reads and writes grow with the processors
 	@bench/setup cluster
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_cores.py $(BENCH_ARGS)
 
+.PHONY: bench-requests
+bench-requests: build ## Requests of pushes and idle nodes to an object store, what they cost, how soon nodes serve a swap
+	@bench/setup cluster
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_requests.py $(BENCH_ARGS)
+
 .PHONY: bench-clean
 bench-clean: ## Removes the data sets and stores that the benchmarks keep under bench/data
 	rm -rf bench/data

@@ -250,6 +250,43 @@ fn a_removal_of_old_versions_leaves_only_whole_ones() {
     });
 }
 
+/// A commit, a swap and the removal of old versions, under the locks of the push.
+fn publish(store: &Store) -> Result<(), String> {
+    let push = store.begin_push(&name(TABLE), PushOptions::default());
+    let push = push.map_err(|error| error.to_string())?;
+    let manifest = fill(&push, Order::Hashed, &rows(5, 40), 2);
+    let manifest = manifest.map_err(|error| error.to_string())?;
+    let committed = push.commit_held(manifest);
+    let mut committed = committed.map_err(|error| error.to_string())?;
+    text(committed.swap(2))?;
+    text(committed.retain(2))
+}
+
+#[test]
+fn what_is_done_under_the_locks_of_a_push_is_done_in_order() {
+    let old = view(&store_on(&base(), 2), TABLE).unwrap();
+    let disk = base();
+    publish(&store_on(&disk, 2)).unwrap();
+    let new = view(&store_on(&disk, 3), TABLE).unwrap();
+    // 5 serves, 2 before it; 4 is one of the two newest.
+    let versions: Vec<u64> = new.versions.keys().copied().collect();
+    assert_eq!((new.serving, new.before), (Some(5), Some(2)));
+    assert_eq!(versions, [2, 4, 5]);
+    at_every_call(publish, |found, done, words| {
+        let found = found.as_ref().unwrap();
+        let serves = (found.serving, found.before);
+        let (was, is) = ((old.serving, old.before), (new.serving, new.before));
+        assert!(serves == was || serves == is, "{words}: {found:?}");
+        assert!(!done || *found == new, "{words}: {found:?}");
+        // Nothing goes before the swap.
+        let stays = |version: &u64| found.versions.contains_key(version);
+        assert!(
+            serves == is || old.versions.keys().all(stays),
+            "{words}: {found:?}"
+        );
+    });
+}
+
 #[test]
 fn cleaning_up_after_a_failed_removal_never_outruns_it() {
     // The removal's manifests may be gone but not durably so when the next push clears debris away.

@@ -171,3 +171,112 @@ fn failed(name: &str, source: io::Error) -> AnnounceError {
     let name = name.to_owned();
     AnnounceError::Request { name, source }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use forebay_engine::seal;
+    use forebay_io::{SystemClock, SystemRandom};
+    use object_store::memory::InMemory;
+    use object_store::path::Path as Key;
+
+    use super::*;
+
+    fn objects() -> Objects {
+        Objects::over(Arc::new(InMemory::new()), Key::from("store")).unwrap()
+    }
+
+    fn name(text: &str) -> TableName {
+        TableName::new(text).unwrap()
+    }
+
+    fn pointer(sequence: u64, serving: u64) -> Pointer {
+        let mut pointer = Pointer::unset();
+        (pointer.sequence, pointer.stamp) = (sequence, sequence * 1000 + serving);
+        pointer.serving = Some(serving);
+        pointer
+    }
+
+    fn announcing(objects: &Objects) -> Announcing<'_> {
+        Announcing {
+            objects,
+            clock: &SystemClock,
+            random: &SystemRandom,
+        }
+    }
+
+    /// As a swap does it.
+    fn write(objects: &Objects, table: &TableName, pointer: &Pointer) {
+        let (bytes, _) = seal(pointer).unwrap();
+        let put = objects.put(&pointer_name(table), bytes.into());
+        objects.runtime().block_on(put).unwrap();
+    }
+
+    #[test]
+    fn what_many_say_at_once_is_all_there() {
+        let objects = objects();
+        std::thread::scope(|scope| {
+            for number in 0..12 {
+                let objects = &objects;
+                scope.spawn(move || {
+                    let table = name(&format!("t{number}"));
+                    for sequence in 1..=3 {
+                        let moved = pointer(sequence, number);
+                        write(objects, &table, &moved);
+                        announcing(objects).pointer(&table, &moved).unwrap();
+                    }
+                });
+            }
+        });
+        let made = announcing(&objects).made().unwrap();
+        assert_eq!(made.tables.len(), 12);
+        for (number, entry) in (0..12).map(|n| (n, &made.tables[&name(&format!("t{n}"))])) {
+            assert_eq!(Some(*entry), TableEntry::of(&pointer(3, number)));
+        }
+    }
+
+    #[test]
+    fn a_writer_that_was_held_up_undoes_nothing() {
+        let objects = objects();
+        let (table, early, late) = (name("t"), pointer(7, 1), pointer(8, 2));
+        write(&objects, &table, &late);
+        announcing(&objects).pointer(&table, &late).unwrap();
+        let now = announcing(&objects).pointer(&table, &early).unwrap();
+        assert_eq!(now.tables.get(&table).copied(), TableEntry::of(&late));
+        // Dropped, and made anew: its sequence begins again.
+        let anew = pointer(1, 1);
+        write(&objects, &table, &anew);
+        let now = announcing(&objects).pointer(&table, &anew).unwrap();
+        assert_eq!(now.tables.get(&table).copied(), TableEntry::of(&anew));
+        let mut tombstone = pointer(2, 1);
+        (tombstone.dropped, tombstone.serving) = (true, None);
+        write(&objects, &table, &tombstone);
+        let now = announcing(&objects).pointer(&table, &tombstone).unwrap();
+        assert!(now.tables.is_empty());
+    }
+
+    #[test]
+    fn a_damaged_document_is_made_of_the_pointers_and_a_newer_one_is_left_alone() {
+        let objects = objects();
+        let put = |content: Bytes| {
+            let put = objects.put(TABLES, content);
+            objects.runtime().block_on(put).unwrap();
+        };
+        write(&objects, &name("a"), &pointer(1, 1));
+        put(Bytes::from_static(b"junk"));
+        let entry = NodeEntry {
+            tls: true,
+            noted_unix_ms: SystemClock.unix_ms(),
+        };
+        let made = announcing(&objects).node("h:1", Some(entry)).unwrap();
+        assert!(made.tables.contains_key(&name("a")) && made.nodes["h:1"].tls);
+        let made = announcing(&objects).node("h:1", None).unwrap();
+        assert!(made.nodes.is_empty());
+        let newer = forebay_engine::seal_text(b"{\"forebay_tables\": 2}\n".to_vec());
+        put(newer.into());
+        let refused = announcing(&objects).made();
+        assert!(matches!(refused, Err(AnnounceError::Document(_))));
+    }
+}

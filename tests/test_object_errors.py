@@ -1,0 +1,109 @@
+"""What is wrong with a bucket, its credentials or the way to it is named once, and soon."""
+
+import time
+
+import pytest
+from object_store import Proxy
+from web import HttpServer
+
+# Nothing that stays wrong is tried for as long as an outage (150 s); what may pass, for 15 s.
+SOON_S = 40
+
+
+@pytest.fixture
+def told(remote, source):
+    """Runs a command with other variables, and gives its message."""
+    environment, path = remote.environment(), source(10)
+
+    def run(*words, **changed):
+        now = {**environment, **changed}
+        remote.environment = lambda: {
+            name: value for name, value in now.items() if value is not None
+        }
+        words = words or ("push", "people", path, "--key", "{id}")
+        begun = time.monotonic()
+        message = remote.refuse(*words)
+        assert time.monotonic() - begun < SOON_S
+        lines = [line for line in message.splitlines() if line.strip()]
+        assert len(lines) == 1, message
+        assert "retry" not in message and "Generic" not in message and len(message) < 500, message
+        return message
+
+    return run
+
+
+@pytest.mark.parametrize("command", ["push", "tables", "swap"])
+def test_a_bucket_that_is_not_there(told, command):
+    words = {"push": (), "tables": ("tables",), "swap": ("swap", "people", 1)}[command]
+    message = told(*words, FOREBAY_STORE="s3://bukcet/stores/x")
+    assert message.count("no bucket of that name") == 1 and "typo" in message, message
+
+
+def test_a_key_that_the_store_does_not_know(told):
+    message = told(AWS_ACCESS_KEY_ID="somebody")
+    assert message.count("InvalidAccessKeyId") == 1 and "AWS_ACCESS_KEY_ID" in message
+
+
+def test_a_secret_that_is_not_that_of_the_key(told):
+    message = told(AWS_SECRET_ACCESS_KEY="other")
+    assert message.count("SignatureDoesNotMatch") == 1 and "AWS_SECRET_ACCESS_KEY" in message
+
+
+@pytest.mark.parametrize("allowed", [None, "false"])
+def test_an_endpoint_without_tls_that_nobody_allowed(told, allowed):
+    message = told(AWS_ALLOW_HTTP=allowed)
+    assert message.count("AWS_ALLOW_HTTP=true") == 1, message
+
+
+def test_an_endpoint_that_does_not_answer(told):
+    message = told(AWS_ENDPOINT_URL="http://127.0.0.1:9")
+    assert message.count("refused") == 1 and "AWS_ENDPOINT_URL" in message, message
+
+
+def test_a_host_that_there_is_none_of(told):
+    message = told(AWS_ENDPOINT_URL="http://nowhere.invalid:9000")
+    assert "nowhere.invalid" in message and "AWS_ENDPOINT_URL" in message, message
+
+
+ANSWERS = {
+    "AuthorizationHeaderMalformed": (400, "<Region>eu-west-1</Region>", "another region, eu-west-1"),
+    "PermanentRedirect": (301, "", "another region"),
+    "AccessDenied": (403, "", "may not do that"),
+    "ExpiredToken": (400, "", "no longer valid"),
+    "RequestTimeTooSkewed": (403, "", "clock"),
+}
+
+
+class Refusing(HttpServer):
+    """A store that answers all requests with the same error."""
+
+    def __init__(self, status, code, more):
+        text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message>{more}</Error>"
+        self.status, self.body = status, text.encode()
+        super().__init__()
+
+    def handle(self, handler):
+        handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        Proxy.answer(handler, self.status, [], self.body, len(self.body))
+
+
+@pytest.mark.parametrize("code", ANSWERS)
+def test_other_answers_of_a_store(told, code):
+    status, more, words = ANSWERS[code]
+    store = Refusing(status, code, more)
+    try:
+        message = told(AWS_ENDPOINT_URL=store.url)
+    finally:
+        store.stop()
+    assert message.count(words) == 1, message
+
+
+def test_a_node_says_it_once_in_its_log(remote, node, source):
+    remote.push("people", source(10))
+    environment = {**remote.environment(), "AWS_SECRET_ACCESS_KEY": "other"}
+    remote.environment = lambda: environment
+    server = node("--poll", "500ms")
+    time.sleep(4)
+    status, body = server.ask("/ready")
+    assert status == 503 and "AWS_SECRET_ACCESS_KEY" in body
+    assert server.log.read_text().count("SignatureDoesNotMatch") == 1, server.log.read_text()
