@@ -260,10 +260,14 @@ impl Push {
             .to_bytes()
             .map_err(|problem| self.bad(problem.to_string()))?;
         let disk = self.table.disk().clone();
+        let runs = self.table.files.runs();
+        if !disk.keeps_blocks() {
+            // What is still being sent takes its time, and no swap has to wait for it.
+            disk.sync_dir(&runs).at("sync", &runs)?;
+        }
         let lock = self.table.lock_pointer("a commit")?;
         check_files(&*disk, &self.table.files, &manifest, &Held::All)
             .map_err(|problem| self.bad(problem))?;
-        let runs = self.table.files.runs();
         disk.sync_dir(&runs).at("sync", &runs)?;
         let path = self.table.files.manifest(self.version);
         if disk.exists(&path).at("look for", &path)? {

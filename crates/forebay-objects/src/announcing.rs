@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use forebay_engine::{DocumentError, Pointer, TableName};
 use forebay_io::{Clock, Random};
-use futures::{StreamExt, TryStreamExt, stream};
 use thiserror::Error;
 
 use crate::objects::{News, Objects, Put};
@@ -20,8 +19,6 @@ use crate::tables_document::{NodeEntry, TABLES, TableEntry, TablesDocument};
 const TRIES: u32 = 40;
 const PAUSE_MS: u64 = 40;
 const PAUSE_MOST_MS: u64 = 800;
-/// Pointers that are read at a time where all of them are.
-const AT_ONCE: usize = 16;
 
 /// Why the document could not be written.
 #[derive(Debug, Error)]
@@ -145,19 +142,19 @@ impl Announcing<'_> {
         let names = self.objects.list("tables");
         let names = names.map_err(|source| failed("tables", source))?;
         let names = names.iter().filter_map(|name| TableName::new(name).ok());
-        let asked = names.map(|table| async {
-            let name = pointer_name(&table);
-            match self.objects.ask(&name, None).await {
-                Ok(News::Content(bytes, _)) => Ok(Pointer::parse(&bytes)
-                    .ok()
-                    .and_then(|pointer| Some((table, TableEntry::of(&pointer)?)))),
-                Ok(News::Absent | News::Same) => Ok(None),
-                Err(source) => Err(failed(&name, source)),
+        let names: Vec<TableName> = names.collect();
+        let wanted = names.iter().map(|table| (pointer_name(table), None));
+        let mut tables = BTreeMap::new();
+        for (table, found) in names.iter().zip(self.objects.news_of(wanted.collect())) {
+            let found = found.map_err(|source| failed(&pointer_name(table), source))?;
+            let News::Content(bytes, _) = found else {
+                continue;
+            };
+            let pointer = Pointer::parse(&bytes).ok();
+            if let Some(entry) = pointer.as_ref().and_then(TableEntry::of) {
+                tables.insert(table.clone(), entry);
             }
-        });
-        let all = stream::iter(asked).buffer_unordered(AT_ONCE).try_collect();
-        let found: Vec<Option<(TableName, TableEntry)>> = self.objects.runtime().block_on(all)?;
-        let tables: BTreeMap<TableName, TableEntry> = found.into_iter().flatten().collect();
+        }
         Ok(TablesDocument::new(tables))
     }
 }
@@ -210,7 +207,8 @@ mod tests {
     /// As a swap does it.
     fn write(objects: &Objects, table: &TableName, pointer: &Pointer) {
         let (bytes, _) = seal(pointer).unwrap();
-        let put = objects.put(&pointer_name(table), bytes.into());
+        let name = pointer_name(table);
+        let put = objects.put(&name, bytes.into());
         objects.runtime().block_on(put).unwrap();
     }
 

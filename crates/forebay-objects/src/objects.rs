@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_io::{Clock, check_threads};
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::multipart::PartId;
 use object_store::path::Path as Key;
 use object_store::{
@@ -24,6 +24,9 @@ use crate::refusals::{lacks_bucket, said};
 
 /// Between two tries of what has a request's own tries in it.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Small objects that are asked for at a time.
+const AT_ONCE: usize = 16;
 
 /// What a conditional request met.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,6 +201,15 @@ impl Objects {
             Err(error @ Error::NotFound { .. }) if !lacks_bucket(&error) => Ok(News::Absent),
             Err(error) => Err(said(error)),
         }
+    }
+
+    /// [`Objects::news`] of many objects, side by side.
+    pub fn news_of(&self, wanted: Vec<(String, Seen)>) -> Vec<io::Result<News>> {
+        let asked = wanted
+            .into_iter()
+            .map(|(name, seen)| async move { self.ask(&name, seen.as_ref()).await });
+        self.runtime
+            .block_on(stream::iter(asked).buffered(AT_ONCE).collect())
     }
 
     /// Length and identity; `None`: there is none.

@@ -66,10 +66,10 @@ impl Listing {
         names.into_iter().map(str::to_owned).collect()
     }
 
-    /// Whether it can say that there is no object of this name: nobody else makes such ones.
-    pub fn is_absent(&self, name: &str) -> bool {
+    /// Whether there is an object of this name, if nobody else makes or removes such ones.
+    pub fn has(&self, name: &str) -> Option<bool> {
         let others = [PUSH_LOCK, POINTER_LOCK, POINTER].contains(&name);
-        !others && !name.starts_with("runs/") && !self.0.contains_key(name)
+        (!others && !name.starts_with("runs/")).then(|| self.0.contains_key(name))
     }
 
     pub fn wrote(&mut self, name: &str, len_bytes: u64) {
@@ -98,8 +98,10 @@ mod tests {
         assert_eq!(listing.names(""), ["current", "runs", "uploads", "versions"]);
         assert_eq!(listing.names("runs"), ["1.run", "2.run"]);
         assert!(listing.names("scratch").is_empty() && listing.names("run").is_empty());
-        assert!(listing.is_absent("versions/2.manifest") && listing.is_absent("live"));
-        assert!(!listing.is_absent("runs/3.run") && !listing.is_absent("push.lock"));
+        let has = |name| listing.has(name);
+        assert_eq!(has("versions/1.manifest"), Some(true));
+        assert_eq!((has("versions/2.manifest"), has("live")), (Some(false), Some(false)));
+        assert_eq!((has("runs/3.run"), has("push.lock"), has("current")), (None, None, None));
         listing.removed("runs/1.run");
         assert_eq!((listing.names("runs"), listing.len_bytes("runs/2.run")), (vec!["2.run".to_owned()], Some(7)));
     }

@@ -344,7 +344,7 @@ impl Disk for RemoteDisk {
             }
             Place::Name(name) => name,
         };
-        if self.shared.listed(&name, Listing::is_absent) == Some(true) {
+        if self.shared.listed(&name, Listing::has) == Some(Some(false)) {
             return Err(io::ErrorKind::NotFound.into());
         }
         self.shared.confirm_locks()?;
@@ -448,14 +448,13 @@ impl Disk for RemoteDisk {
             }
             // There are no directories, so none is lacking.
             Place::Name(name) if name.is_empty() => Ok(true),
-            Place::Name(name) => match self.shared.listed(&name, |listing, rest| {
-                (listing.is_absent(rest), listing.seen(rest).is_some())
-            }) {
-                Some((true, _)) => {
-                    self.shared.documents().saw(&name, None);
-                    Ok(false)
+            Place::Name(name) => match self.shared.listed(&name, Listing::has) {
+                Some(Some(has)) => {
+                    if !has {
+                        self.shared.documents().saw(&name, None);
+                    }
+                    Ok(has)
                 }
-                Some((_, true)) if name != "current" => Ok(true),
                 _ => {
                     let now = self.shared.parts.clock.monotonic();
                     let trust = self.shared.trust(&name);

@@ -72,10 +72,10 @@ impl AllTables {
         }
     }
 
-    /// Says again that this node is there, when it is time.
-    pub fn renew(&mut self, now: Duration) {
+    /// Says again that this node is there, when it is time; returns whether it was.
+    pub fn renew(&mut self, now: Duration) -> bool {
         if now < self.renew_at || self.is_forbidden {
-            return;
+            return false;
         }
         let written = self.announcing(|announcing| match &self.node {
             Some(node) => {
@@ -89,6 +89,7 @@ impl AllTables {
         });
         self.renew_at = now + if written.is_ok() { RENEWAL } else { RETRY };
         self.wrote(written);
+        true
     }
 
     /// The node ends.

@@ -78,6 +78,11 @@ impl Turns {
         self.document_at = now + self.poll;
     }
 
+    /// Something else took two requests, a read and a write: as many looks in turn are left out.
+    pub fn spend(&mut self, now: Duration) {
+        self.check_at = self.check_at.max(now) + self.poll * CHECK_EVERY * 2;
+    }
+
     /// The store did not answer.
     pub fn failed(&mut self, now: Duration) {
         let again = now + self.poll.min(RETRY);

@@ -87,7 +87,8 @@ impl Watcher {
             hint = self.hints.wait(rest);
         }
         self.tables.values_mut().for_each(Watched::stop);
-        if self.turns.is_some() {
+        let is_reached = self.pulled.bringer.shared.state.get().problem.is_none();
+        if self.turns.is_some() && is_reached {
             self.all.leave();
         }
     }
@@ -131,7 +132,10 @@ impl Watcher {
         if self.gone_at.is_some_and(|at| now >= at) {
             self.look_for_gone(now);
         }
-        self.all.renew(now);
+        let renewed = self.all.renew(now);
+        if let (true, Some(turns)) = (renewed, &mut self.turns) {
+            turns.spend(now);
+        }
     }
 
     fn next_turn(&mut self, now: Duration) -> Option<Turn> {
@@ -156,38 +160,45 @@ impl Watcher {
 
     /// The first look: at the list of tables, the document, and each pointer.
     fn begin(&mut self, now: Duration) {
-        let Some(names) = self.reached(self.pulled.tables()) else {
-            return;
+        let names = match self.pulled.tables() {
+            Ok(names) => names,
+            error => {
+                self.reached(error);
+                return;
+            }
         };
         self.all.begin(now);
         let listed = names.iter().cloned().chain(self.all.names());
         let all: BTreeSet<TableName> = listed.chain(self.tables.keys().cloned()).collect();
-        for name in &all {
-            self.tables.entry(name.clone()).or_default();
-            if !self.look_at(name) {
-                return;
-            }
+        if self.look_at(&all) {
+            self.drop_gone(&names.into_iter().collect());
+            self.turns = Some(Turns::new(self.poll, now));
+            self.wait_for_gone(now);
         }
-        self.drop_gone(&names.into_iter().collect());
-        self.turns = Some(Turns::new(self.poll, now));
-        self.wait_for_gone(now);
     }
 
-    /// Looks at a table's pointer; returns whether the store answered.
-    fn look_at(&mut self, name: &TableName) -> bool {
-        let seen = self.tables.get(name).and_then(|watched| watched.seen.clone());
-        let asked = self.pulled.objects.news(&pointer_name(name), seen.as_ref());
-        let asked = asked.map_err(|source| PullError::Request {
-            name: pointer_name(name),
-            source,
+    /// Looks at tables' pointers; returns whether the store answered.
+    fn look_at(&mut self, names: &BTreeSet<TableName>) -> bool {
+        let wanted = names.iter().map(|name| {
+            let watched = self.tables.get(name);
+            let seen = watched.and_then(|watched| watched.seen.clone());
+            (pointer_name(name), seen)
         });
-        let Some(news) = self.reached(asked) else {
-            return false;
-        };
-        if let Some(watched) = self.tables.get_mut(name) {
-            watched.heard(&self.pulled, name, news);
+        let answers = self.pulled.objects.news_of(wanted.collect());
+        let mut failed = None;
+        for (name, answer) in names.iter().zip(answers) {
+            match answer {
+                Ok(news) => {
+                    let watched = self.tables.entry(name.clone()).or_default();
+                    watched.heard(&self.pulled, name, news);
+                }
+                Err(source) => {
+                    let name = pointer_name(name);
+                    failed.get_or_insert(PullError::Request { name, source });
+                }
+            }
         }
-        true
+        self.reached(failed.map_or(Ok(()), Err)).is_some()
     }
 
     /// Looks at the document, and at each table of which it says something new. What a node finds
@@ -200,12 +211,9 @@ impl Watcher {
         let known = |name: &TableName| self.tables.get(name).and_then(Watched::entry);
         if is_new {
             let changed = self.all.differing(&known, self.tables.keys());
-            for name in &changed {
-                self.tables.entry(name.clone()).or_default();
-                if !self.look_at(name) {
-                    self.all.forget();
-                    return self.failed(now);
-                }
+            if !self.look_at(&changed) {
+                self.all.forget();
+                return self.failed(now);
             }
             self.wait_for_gone(now);
             if tell && !changed.is_empty() {
@@ -224,7 +232,7 @@ impl Watcher {
 
     /// Looks at a pointer in turn: the document has to say what it does.
     fn check(&mut self, name: &TableName) {
-        if self.look_at(name) {
+        if self.look_at(&BTreeSet::from([name.clone()])) {
             let found = self.tables.get(name).and_then(Watched::entry);
             self.all.compare(name, found);
         }
@@ -253,7 +261,7 @@ impl Watcher {
     }
 
     /// The tables that are here, or were to come, and were dropped there.
-    fn gone(&self) -> Vec<TableName> {
+    fn gone(&self) -> BTreeSet<TableName> {
         let here = self.pulled.bringer.local().tables().unwrap_or_default();
         let gone = self.tables.iter().filter(|(name, watched)| {
             watched.is_dropping() || watched.absent && here.contains(name)
@@ -269,9 +277,7 @@ impl Watcher {
     }
 
     fn look_for_gone(&mut self, now: Duration) {
-        for name in self.gone() {
-            self.look_at(&name);
-        }
+        self.look_at(&self.gone());
         if let Some(names) = self.reached(self.pulled.tables()) {
             self.drop_gone(&names.into_iter().collect());
         }
