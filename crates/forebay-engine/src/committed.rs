@@ -1,11 +1,12 @@
 //! A version that was just made, by a push that still has its locks: what is done with it next is
 //! done under the same ones.
 
+use std::fmt::Debug;
+
 use forebay_io::Lock;
 
 use crate::error::StoreError;
 use crate::pointers::Swapped;
-use crate::push::Push;
 use crate::table::Table;
 
 /// A committed version. Dropping it gives the locks back.
@@ -20,14 +21,20 @@ pub struct Committed {
 #[derive(Debug)]
 struct HeldLocks {
     _pointer: Box<dyn Lock>,
-    _push: Push,
+    _push: Box<dyn Debug + Send + Sync>,
 }
 
 impl Committed {
-    pub(crate) fn new(push: Push, pointer: Box<dyn Lock>) -> Self {
+    /// `push`: what ends the push when it is dropped.
+    pub(crate) fn new(
+        table: Table,
+        version: u64,
+        push: Box<dyn Debug + Send + Sync>,
+        pointer: Box<dyn Lock>,
+    ) -> Self {
         Self {
-            table: push.table().clone(),
-            version: push.version(),
+            table,
+            version,
             locks: Some(HeldLocks {
                 _pointer: pointer,
                 _push: push,

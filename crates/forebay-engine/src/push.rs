@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::cleanup::{remove_if_there, remove_uploads};
+use crate::committed::Committed;
 use crate::error::{At, PushError, ReadError, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::layout::{TableFiles, tables_dir};
@@ -33,7 +34,6 @@ use crate::partition::Held;
 use crate::reserve::Reserve;
 use crate::store::Store;
 use crate::table::{Table, check_files};
-use crate::committed::Committed;
 use crate::version::Version;
 
 /// How to push.
@@ -288,7 +288,8 @@ impl Push {
             }
             return Err(error).at("write", &path).map_err(PushError::from);
         }
-        Ok(Committed::new(self, lock))
+        let (table, version) = (self.table.clone(), self.version);
+        Ok(Committed::new(table, version, Box::new(self), lock))
     }
 
     fn bad(&self, problem: String) -> PushError {

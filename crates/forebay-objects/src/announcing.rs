@@ -108,7 +108,7 @@ impl Announcing<'_> {
                 return Ok(document);
             }
             document.forget_nodes(self.clock.unix_ms());
-            let bytes = document.to_bytes(self.random.next_u64())?;
+            let bytes = document.stamped(self.random.next_u64())?;
             let put = self.objects.put_if(TABLES, bytes, &seen);
             match put.map_err(|source| failed(TABLES, source))? {
                 Put::Done(_) => return Ok(document),

@@ -5,8 +5,8 @@
 //! over. Every write is conditional on what was there before, so one of several wins. No clocks are
 //! compared.
 //!
-//! A lock that was given back is an object of [`RELEASED_BYTES`], and one that is held never is. So a
-//! listing tells which locks are free and their ETags, and a taker that has seen that
+//! A lock that was given back is an object of [`RELEASED_BYTES`], and one that is held never is. So
+//! a listing tells which locks are free and their ETags, and a taker that has seen that
 //! ([`KnownLocks`]) needs one request. Where the ETag is still that one, nobody held the lock
 //! meanwhile.
 //!

@@ -40,9 +40,9 @@ pub use open_error::OpenError;
 pub use pull::claim as claim_cache;
 pub use pull::is_claimed;
 pub use pull::{
-    Bringer, DirectoryOrigin, NodeAddress, Origin, Origins, Prepared, PullActive, PullError, PullOptions,
-    PullRate, PullState, PullThrottle, PulledVersion, Puller, Pulling, Served, TablePull,
-    object_origin,
+    Bringer, DirectoryOrigin, NodeAddress, Origin, Origins, Prepared, PullActive, PullError,
+    PullOptions, PullRate, PullState, PullThrottle, PulledVersion, Puller, Pulling, Served,
+    TablePull, object_origin,
 };
 pub use refusals::said;
 pub use upload::Uploaded;

@@ -44,12 +44,21 @@ const CODES: [(&[&str], &str, &str); 10] = [
         "set it right",
     ),
     (
-        &["PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"],
+        &[
+            "PermanentRedirect",
+            "AuthorizationHeaderMalformed",
+            "IllegalLocationConstraintException",
+        ],
         "the bucket is in another region",
         "set AWS_REGION to the bucket's",
     ),
     (
-        &["AccessDenied", "AllAccessDisabled", "AccountProblem", "AuthorizationPermissionMismatch"],
+        &[
+            "AccessDenied",
+            "AllAccessDisabled",
+            "AccountProblem",
+            "AuthorizationPermissionMismatch",
+        ],
         "these credentials may not do that",
         "docs/object-stores.md has the permissions that are needed; without the one to list, what is \
          absent is refused, too",
@@ -131,7 +140,11 @@ fn says(text: &str, code: &str) -> bool {
 }
 
 fn no_credentials(text: &str) -> Option<String> {
-    let asked = ["169.254.169.254", "169.254.170.2", "metadata.google.internal"];
+    let asked = [
+        "169.254.169.254",
+        "169.254.170.2",
+        "metadata.google.internal",
+    ];
     asked.iter().any(|host| text.contains(host)).then(|| {
         "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (docs/object-stores.md has the \
          others); this machine has no role of its own either"
@@ -167,7 +180,8 @@ fn bottom(error: &Error) -> String {
         source = cause.source();
     }
     let text = error.to_string();
-    let url = between(&text, "://", " ").map(|rest| rest.split('/').next().unwrap_or(rest).to_owned());
+    let url =
+        between(&text, "://", " ").map(|rest| rest.split('/').next().unwrap_or(rest).to_owned());
     match url {
         Some(host) if is_connect || last.contains("timed out") => format!(
             "no answer from {host}: {last}; look whether it runs, and at AWS_ENDPOINT_URL and AWS_REGION"
@@ -205,18 +219,28 @@ mod tests {
             ("PermanentRedirect", "AWS_REGION"),
             ("AccessDenied", "permissions"),
         ] {
-            let error = refused("403 Forbidden", &format!("<Error><Code>{code}</Code></Error>"));
+            let error = refused(
+                "403 Forbidden",
+                &format!("<Error><Code>{code}</Code></Error>"),
+            );
             assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{code}");
             let words = error.to_string();
-            assert!(words.contains(word) && words.matches(code).count() == 1, "{words}");
+            assert!(
+                words.contains(word) && words.matches(code).count() == 1,
+                "{words}"
+            );
         }
-        let body = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>";
+        let body =
+            "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>";
         let words = refused("400 Bad Request", body).to_string();
         assert!(words.contains("another region, eu-west-1"), "{words}");
         let body = "<Error><Code>SlowDown</Code><Message>Reduce your rate</Message></Error>";
         let busy = refused("503 Service Unavailable", body);
         assert_eq!(busy.kind(), ErrorKind::Other);
         let words = busy.to_string();
-        assert_eq!(words, "the store answered 503 Service Unavailable SlowDown: Reduce your rate");
+        assert_eq!(
+            words,
+            "the store answered 503 Service Unavailable SlowDown: Reduce your rate"
+        );
     }
 }

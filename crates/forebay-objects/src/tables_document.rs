@@ -71,7 +71,7 @@ impl TablesDocument {
     }
 
     /// As it is to be written, with another stamp.
-    pub fn to_bytes(&mut self, stamp: u64) -> Result<Bytes, DocumentError> {
+    pub fn stamped(&mut self, stamp: u64) -> Result<Bytes, DocumentError> {
         self.stamp = stamp;
         seal(self).map(|(bytes, _)| bytes.into())
     }
@@ -105,7 +105,7 @@ mod tests {
             .nodes
             .insert("10.0.0.2:7380".to_owned(), node(NODE_MS));
         document.forget_nodes(NODE_MS + 1);
-        let bytes = document.to_bytes(9).unwrap();
+        let bytes = document.stamped(9).unwrap();
         let read = TablesDocument::parse(&bytes).unwrap();
         assert_eq!(read, document);
         assert_eq!(read.nodes.len(), 1);

@@ -92,17 +92,35 @@ mod tests {
     #[test]
     fn names_are_those_right_below() {
         let mut listing = Listing(BTreeMap::new());
-        for name in ["current", "runs/1.run", "runs/2.run", "uploads/a.json", "versions/1.manifest"] {
+        for name in [
+            "current",
+            "runs/1.run",
+            "runs/2.run",
+            "uploads/a.json",
+            "versions/1.manifest",
+        ] {
             listing.wrote(name, 7);
         }
-        assert_eq!(listing.names(""), ["current", "runs", "uploads", "versions"]);
+        assert_eq!(
+            listing.names(""),
+            ["current", "runs", "uploads", "versions"]
+        );
         assert_eq!(listing.names("runs"), ["1.run", "2.run"]);
         assert!(listing.names("scratch").is_empty() && listing.names("run").is_empty());
         let has = |name| listing.has(name);
         assert_eq!(has("versions/1.manifest"), Some(true));
-        assert_eq!((has("versions/2.manifest"), has("live")), (Some(false), Some(false)));
-        assert_eq!((has("runs/3.run"), has("push.lock"), has("current")), (None, None, None));
+        assert_eq!(
+            (has("versions/2.manifest"), has("live")),
+            (Some(false), Some(false))
+        );
+        assert_eq!(
+            (has("runs/3.run"), has("push.lock"), has("current")),
+            (None, None, None)
+        );
         listing.removed("runs/1.run");
-        assert_eq!((listing.names("runs"), listing.len_bytes("runs/2.run")), (vec!["2.run".to_owned()], Some(7)));
+        assert_eq!(
+            (listing.names("runs"), listing.len_bytes("runs/2.run")),
+            (vec!["2.run".to_owned()], Some(7))
+        );
     }
 }

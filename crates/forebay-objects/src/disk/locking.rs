@@ -53,7 +53,9 @@ struct TableLock {
 
 impl Lock for TableLock {
     fn confirm(&self) -> io::Result<()> {
-        self.lease.as_ref().map_or(Ok(()), |lease| lease.held().confirm())
+        self.lease
+            .as_ref()
+            .map_or(Ok(()), |lease| lease.held().confirm())
     }
 }
 
@@ -81,7 +83,9 @@ impl Drop for TableLock {
 /// The table and the lock that a name is of.
 fn lock_of(name: &str) -> Option<(&str, &'static str)> {
     let (table, lock) = name.strip_prefix("tables/")?.split_once('/')?;
-    let lock = [PUSH_LOCK, POINTER_LOCK].into_iter().find(|known| *known == lock)?;
+    let lock = [PUSH_LOCK, POINTER_LOCK]
+        .into_iter()
+        .find(|known| *known == lock)?;
     Some((table, lock))
 }
 
@@ -102,7 +106,11 @@ impl Shared {
             _ if name == "creation.lock" => Ok(Ok(Box::new(NoLock))),
             Some((table, PUSH_LOCK)) => self.begin_push(table, name, holder),
             Some((table, lock)) => {
-                let is_listed = self.locked.lock().get(table).is_some_and(|table| table.push);
+                let is_listed = self
+                    .locked
+                    .lock()
+                    .get(table)
+                    .is_some_and(|table| table.push);
                 let listing = match is_listed || self.known_locks.knows(name) {
                     true => None,
                     false => Some(self.survey(table)?),
@@ -194,7 +202,9 @@ impl Shared {
         let pointer = format!("{dir}/{POINTER}");
         match listing.seen(POINTER) {
             Some(seen) => self.documents().saw(&pointer, Some(seen.clone())),
-            None => self.documents().note(&pointer, None, None, clock.monotonic()),
+            None => self
+                .documents()
+                .note(&pointer, None, None, clock.monotonic()),
         }
         Ok(listing)
     }
@@ -234,7 +244,8 @@ impl Shared {
         Ok(taken)
     }
 
-    /// The names right below a directory, a second old at most. Who lists tables asks several times.
+    /// The names right below a directory, a second old at most: who lists tables asks several
+    /// times.
     pub fn names_below(&self, dir: &str) -> io::Result<Vec<String>> {
         let (table, rest) = match dir.strip_prefix("tables/") {
             Some(below) => below.split_once('/').unwrap_or((below, "")),

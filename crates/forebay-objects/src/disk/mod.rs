@@ -285,7 +285,10 @@ impl Disk for RemoteDisk {
         };
         let now = self.shared.parts.clock.monotonic();
         let trust = self.shared.trust(&name);
-        let read = self.shared.documents().read(self.objects(), &name, trust, now);
+        let read = self
+            .shared
+            .documents()
+            .read(self.objects(), &name, trust, now);
         read.map(|bytes| bytes.to_vec())
     }
 
@@ -425,7 +428,8 @@ impl Disk for RemoteDisk {
                         })?;
                         for (file, len_bytes) in attempt.uploads.take_arrived() {
                             let name = format!("{name}/{file}");
-                            let wrote = |listing: &mut Listing, name: &str| listing.wrote(name, len_bytes);
+                            let wrote =
+                                |listing: &mut Listing, name: &str| listing.wrote(name, len_bytes);
                             self.shared.changed(&name, wrote);
                         }
                         Ok(())

@@ -54,7 +54,9 @@ impl AllTables {
 
     /// Whether the document is the one with this stamp.
     pub fn is_of(&self, stamp: u64) -> bool {
-        self.document.as_ref().is_some_and(|known| known.stamp == stamp)
+        self.document
+            .as_ref()
+            .is_some_and(|known| known.stamp == stamp)
     }
 
     pub fn names(&self) -> Vec<TableName> {
@@ -151,7 +153,8 @@ impl AllTables {
                 self.seen = Some(seen);
                 match TablesDocument::parse(&bytes) {
                     Ok(document) => {
-                        let is_named = |node: &NodeAddress| document.nodes.contains_key(&node.address);
+                        let is_named =
+                            |node: &NodeAddress| document.nodes.contains_key(&node.address);
                         if !self.node.as_ref().is_none_or(is_named) {
                             self.renew_at = Duration::ZERO;
                         }
@@ -202,7 +205,10 @@ impl AllTables {
     /// Writes into the document what it still does not say, and tells the others.
     pub fn repair(&mut self, pointer: &dyn Fn(&TableName) -> Option<Pointer>) {
         for (name, found) in std::mem::take(&mut self.doubted) {
-            let said = self.document.as_ref().map(|known| known.tables.get(&name).copied());
+            let said = self
+                .document
+                .as_ref()
+                .map(|known| known.tables.get(&name).copied());
             let now = pointer(&name);
             let is_left = now.as_ref().and_then(TableEntry::of) == found && said != Some(found);
             if !is_left || self.is_forbidden {

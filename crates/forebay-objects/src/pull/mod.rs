@@ -1,12 +1,12 @@
 //! Keeping a local store, a node's cache, in step with a store in object storage.
 //!
-//! A thread asks for the document of all tables there (`all_tables`), by requests that bring nothing
-//! while nothing has changed, and looks at the pointers of which it says something new; commands
-//! and other nodes give hints when to ask (`hints`). When a pointer names a version that is not
-//! here, another thread brings it (`bring`), in two steps: it is prepared, its files fetched by ranges, throttled, resumable, and verified, which
-//! changes nothing that serves; then it is activated: the pointer here moves, which servers follow.
-//! A version that is here already serves at once. Nothing here stops for a store that is out of
-//! reach.
+//! A thread asks for the document of all tables there (`all_tables`), by requests that bring
+//! nothing while nothing has changed, and looks at the pointers of which it says something new;
+//! commands and other nodes give hints when to ask (`hints`). When a pointer names a version that
+//! is not here, another thread brings it (`bring`), in two steps: it is prepared, its files fetched
+//! by ranges, throttled, resumable, and verified, which changes nothing that serves; then it is
+//! activated: the pointer here moves, which servers follow. A version that is here already serves
+//! at once. Nothing here stops for a store that is out of reach.
 
 mod all_tables;
 mod bring;

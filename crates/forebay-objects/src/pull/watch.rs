@@ -325,4 +325,3 @@ impl Watcher {
         none("versions") && none("runs")
     }
 }
-

@@ -25,9 +25,10 @@ use crate::{human, log, memory};
 /// administration by HTTP
 ///
 /// The server follows the store: a swap, a rollback, a new or a dropped table is seen within half a
-/// second; of a store in object storage once it is told, or when it polls. It ends on SIGTERM or SIGINT, after the commands in flight are answered. SIGHUP has it
-/// read users, token and certificates again. Addresses other than loopback are refused without TLS
-/// and users. A live table that is served cannot be opened by another command.
+/// second; of a store in object storage once it is told, or when it polls. It ends on SIGTERM or
+/// SIGINT, after the commands in flight are answered. SIGHUP has it read users, token and
+/// certificates again. Addresses other than loopback are refused without TLS and users. A live
+/// table that is served cannot be opened by another command.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Address for Redis clients; port 0 takes any free one
