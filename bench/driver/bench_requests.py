@@ -24,7 +24,7 @@ from data import people, write  # noqa: E402
 from harness import wait_for  # noqa: E402
 
 # Amazon S3 Standard, us-east-1, by its price list: dollars for 1,000 requests. DELETE is free.
-PRICES = {"date": "2025-11", "region": "us-east-1", "put_list": 0.005, "get": 0.0004}
+PRICES = {"date": "2025", "region": "us-east-1", "put_list": 0.005, "get": 0.0004}
 MONTH_S = 30 * 24 * 3600
 ROWS, PUSHES, SWAPS, NODES, TABLES = 1000, 6, 20, 5, 100
 
