@@ -267,14 +267,20 @@ class TaskEncoder:
     """Turns the rows of one part of the source into records; `source` is that part's number."""
 
     def __new__(cls, recipe: bytes, source: int) -> Self: ...
-    def sample(self, batch: Any, weight: int) -> Any:
-        """A batch of `key` and `bytes`, for `set_boundaries`; each row stands for `weight`."""
+    def sample(self, batch: Any, weights: list[int]) -> Any:
+        """A batch of `key` and `bytes`, for `set_boundaries`: a row stands for `weights` rows each.
 
-    def encode(self, batch: Any) -> Any:
-        """A batch of records: `partition`, `key`, `record`, `source`, `row`."""
+        Rows that cannot be stored are left out.
+        """
 
-    def finish(self) -> Any:
-        """The control rows, to be shuffled with the records: `row` is -1, `key` null."""
+    def encode(self, batch: Any) -> list[Any]:
+        """Takes rows in; gives batches of `partition`, `records`, `source`, `sequence`.
+
+        They are to be sent now. Each of their rows has a bunch of records.
+        """
+
+    def finish(self) -> list[Any]:
+        """The rest, and the control rows, to be shuffled with it: `sequence` is -1."""
 
 class PartWriter:
     """Writes the runs of whole partitions into the store."""
@@ -282,10 +288,10 @@ class PartWriter:
     def __new__(cls, recipe: bytes, scratch: str) -> Self:
         """`scratch` is a directory of this machine, for what does not fit in memory."""
 
-    def add(self, batch: Any) -> None:
-        """Takes records and control rows in, in any order.
+    def add(self, batch: Any) -> int:
+        """Takes bunches of records and control rows in, in any order; gives the number of records.
 
-        Where one of several rows of a key is chosen, sorted by `source` and `row`.
+        Where one of several rows of a key is chosen, sorted by `source` and `sequence`.
         """
 
     def finish(self) -> list[str]:

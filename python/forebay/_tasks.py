@@ -8,7 +8,6 @@ workers, which have this package too.
 from __future__ import annotations
 
 import functools
-import importlib
 import json
 import re
 import shutil
@@ -19,7 +18,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from . import _errors as errors  # pyright: ignore[reportPrivateUsage]
 from ._forebay import PartWriter, TaskEncoder
-from ._sampling import Sampler, chooser, sample, weigh
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -69,44 +67,29 @@ class Source:
     number: int
 
 
-def _with_rows(batches: Iterable[Any]) -> Iterator[Any]:
+def with_rows(batches: Iterable[Any]) -> Iterator[Any]:
     """Those without rows may lack the columns."""
     return (batch for batch in batches if batch.num_rows > 0)
 
 
 @_telling
-def sampled(
-    source: Source, sampler: Sampler, seed: int, batches: Iterable[Any], count: Count
-) -> Iterator[Any]:
-    """Samples of a part: `key`, and the `bytes` that each stands for.
-
-    The last row has no key; its `rows` are those that were read.
-    """
-    pa: Any = importlib.import_module("pyarrow")
+def sampled(source: Source, chosen: Iterable[tuple[Any, list[int]]]) -> Iterator[Any]:
+    """Samples of a part: `key`, and the `bytes` that each stands for. `chosen` are rows, and how
+    many rows each of them stands for."""
     encoder = TaskEncoder(source.recipe, source.number)
-    choose = chooser(sampler, source.number, seed)
-    held, rows = sample(_with_rows(batches), choose, lambda batch: encoder.sample(batch, 1))
-    keys: list[bytes | None] = [] if held is None else held["key"].to_pylist()
-    sizes: list[int] = [] if held is None else held["bytes"].to_pylist()
-    weight = weigh(sampler, source.number, rows, len(keys))
-    count(rows)
-    yield pa.record_batch(
-        {
-            "key": pa.array([*keys, None], pa.binary()),
-            "bytes": pa.array([*(round(weight * size) for size in sizes), 0], pa.int64()),
-            "rows": pa.array([*([0] * len(keys)), rows], pa.int64()),
-        }
-    )
+    for batch, weights in chosen:
+        yield encoder.sample(batch, weights)
 
 
 @_telling
 def encoded(source: Source, batches: Iterable[Any], count: Count) -> Iterator[Any]:
-    """The records of a part of the source, with their partitions, then the part's tallies."""
+    """The records of a part of the source in bunches, each with its partition, then the part's
+    tallies."""
     encoder = TaskEncoder(source.recipe, source.number)
-    for batch in _with_rows(batches):
-        yield encoder.encode(batch)
+    for batch in with_rows(batches):
+        yield from encoder.encode(batch)
         count(batch.num_rows)
-    yield encoder.finish()
+    yield from encoder.finish()
 
 
 @_telling
@@ -118,9 +101,7 @@ def written(
     try:
         writer = PartWriter(recipe, scratch)
         for batch in batches:
-            writer.add(batch)
-            # Rows without a key are the sources' tallies.
-            count(batch.num_rows - batch.column("key").null_count)
+            count(writer.add(batch))
         yield from writer.finish()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

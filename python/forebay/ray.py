@@ -18,8 +18,9 @@ from ._load import LoadResult
 from ._options import ClusterOptions, TaskLoadOptions, takes
 from ._progress import Drawing, drawing
 from ._push import PushResult
-from ._sampling import Sampler
-from ._tasks import Source, encoded, failure, of_no_rows, sampled, written
+from ._ray_nodes import Nodes, surviving
+from ._sampling import Sampler, chosen
+from ._tasks import Source, encoded, failure, of_no_rows, sampled, with_rows, written
 from ._watching import POLL_S
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ class _Job:
         self._ray: Any = importlib.import_module("ray")
         self._draws = draws
         self.by_age = False
+        self._nodes = Nodes(self._ray)
+        self._lost = 0
         self._blocks: list[Any] | None = None
         self._rows = 0
         self._dataset, self.schema = dataset, _schema(dataset)
@@ -121,7 +124,8 @@ class _Job:
             raise DataError("the dataset has no rows, and nothing tells which columns it has")
 
     def _sources(self, recipe: bytes) -> list[tuple[Source, Any]]:
-        """The blocks, computed once. Their places tell which of two rows is the first."""
+        """The blocks, computed once, unless a node was lost. Their places tell which of two rows is
+        the first."""
         if self._blocks is None:
             options = self._dataset.context.execution_options
             before = options.preserve_order
@@ -132,26 +136,40 @@ class _Job:
                 options.preserve_order = before
             self._blocks = [ref for bundle in bundles for ref in bundle.block_refs]
             self._rows = sum(bundle.num_rows() for bundle in bundles)
+            self._nodes.hold(self._blocks, again=self._lost > 0)
         blocks = enumerate(self._blocks)
         return [(Source(recipe, number), block) for number, block in blocks]
 
+    def _forget(self) -> None:
+        """After a node was lost, all is done again."""
+        self._blocks, self._nodes = None, Nodes(self._ray)
+        self._lost += 1
+
     def samples(self, recipe: bytes, sampler: Sampler, seed: int) -> tuple[Any, int]:
         pa: Any = importlib.import_module("pyarrow")
-        task = self._ray.remote(_sample)
-        refs = [task.remote(*source, sampler, seed) for source in self._sources(recipe)]
-        found = [batch for batch, _ in self._results("sampling", refs)]
-        if not found:
-            return None, self._rows
-        return pa.Table.from_batches(found).select(["key", "bytes"]).drop_null(), self._rows
+
+        def work() -> list[Any]:
+            task = self._ray.remote(_sample)
+            refs = [task.remote(*source, sampler, seed) for source in self._sources(recipe)]
+            results = self._results("sampling", refs)
+            return [batch for batches, _ in results for batch in batches]
+
+        found = surviving(work, self._forget)
+        return (pa.Table.from_batches(found) if found else None), self._rows
 
     def reports(self, recipe: bytes, partitions: int) -> list[str]:
+        return surviving(lambda: self._reports(recipe, partitions), self._forget)
+
+    def _reports(self, recipe: bytes, partitions: int) -> list[str]:
         task = self._ray.remote(_encode).options(num_returns=1 + partitions)
         refs = [task.remote(*source, partitions) for source in self._sources(recipe)]
         if not refs:
             return list(of_no_rows(recipe))
-        # A block may go when it has been encoded; Ray computes it again if it must.
-        self._blocks = []
+        # A block may go when it has been encoded.
+        self._blocks = None
         counts = self._results("encoding", [counted for counted, *_ in refs])
+        for node, _ in counts:
+            self._nodes.held(node)
         rows = sum(rows for _, rows in counts)
         if rows != self._rows:
             raise Error(f"Ray told of {self._rows} rows and gave {rows}; nothing of it is visible")
@@ -169,6 +187,7 @@ class _Job:
             if self._draws is not None:
                 self._draws.stage(stage, self._rows, "rows")
             while waiting:
+                self._nodes.look()
                 ended, waiting = self._ray.wait(waiting, num_returns=len(waiting), timeout=POLL_S)
                 rows = sum(rows for _, rows in self._ray.get(ended))
                 if self._draws is not None and rows > 0:
@@ -191,15 +210,16 @@ def _schema(dataset: Any) -> Any:
     return base if hasattr(base, "__arrow_c_schema__") else None
 
 
-def _sample(source: Source, block: Any, sampler: Sampler, seed: int) -> tuple[Any, int]:
-    read: list[int] = []
-    batches = block.to_batches(max_chunksize=_BATCH_ROWS)
-    (samples,) = sampled(source, sampler, seed, batches, read.append)
-    return samples, sum(read)
+def _sample(source: Source, block: Any, sampler: Sampler, seed: int) -> tuple[list[Any], int]:
+    batches = with_rows(block.to_batches(max_chunksize=_BATCH_ROWS))
+    rows = chosen(sampler, source.number, seed, batches)
+    return list(sampled(source, rows)), block.num_rows
 
 
 def _encode(source: Source, block: Any, partitions: int) -> list[Any]:
-    """The number of rows, and the records of each partition, in the order of the rows."""
+    """The node that has them and the number of rows, and the bunches of each partition, in the
+    order of the rows."""
+    ray: Any = importlib.import_module("ray")
     pa: Any = importlib.import_module("pyarrow")
     pc: Any = importlib.import_module("pyarrow.compute")
     numpy: Any = importlib.import_module("numpy")
@@ -208,7 +228,7 @@ def _encode(source: Source, block: Any, partitions: int) -> list[Any]:
     records = pa.Table.from_batches(batches).combine_chunks()
     sorted_rows = pc.sort_indices(records["partition"])
     counts = numpy.bincount(records["partition"].to_numpy(), minlength=partitions)
-    pieces: list[Any] = [(None, sum(read))]
+    pieces: list[Any] = [(ray.get_runtime_context().get_node_id(), sum(read))]
     first = 0
     for count in counts.tolist():
         pieces.append(records.take(sorted_rows.slice(first, count)))

@@ -21,8 +21,8 @@ from ._load import LoadResult
 from ._options import ClusterOptions, TaskLoadOptions, takes
 from ._progress import Drawing, drawing
 from ._push import PushResult
-from ._sampling import Sampler
-from ._tasks import Source, encoded, failure, of_no_rows, sampled, written
+from ._sampling import Sampler, chosen, in_sql
+from ._tasks import Count, Source, encoded, failure, of_no_rows, sampled, with_rows, written
 from ._watching import Stage, watched
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "push"]
 
-_SAMPLES = "key binary, bytes long, rows long"
-_RECORDS = "partition int, key binary, record binary, source long, row long"
+_SAMPLES = "key binary, bytes long"
+_RECORDS = "partition int, records binary, source long, sequence long"
 _REPORTS = "report string"
 
 
@@ -123,18 +123,27 @@ class _Job:
 
     def samples(self, recipe: bytes, sampler: Sampler, seed: int) -> tuple[Any, int]:
         """A sample of the keys, with what they stand for, and the number of rows read."""
-        read = self._context.accumulator(0)
+        read, is_split = self._context.accumulator(0), sampler == "split"
+        # Counting takes time, and is for those only who watch.
+        counted = None if is_split or self._draws is None else _Counted(self._df)
+        df = self._df if counted is None else counted.df
 
-        def take(batches: Iterable[Any]) -> Iterator[Any]:
+        def first(batches: Iterable[Any]) -> Iterator[Any]:
             source = Source(recipe, _part())
-            return sampled(source, sampler, seed, batches, read.add)
+            rows = _counting(with_rows(batches), read.add)
+            return sampled(source, chosen(sampler, source.number, seed, rows))
 
-        with self._running(Stage("sampling", lambda: read.value)):
-            found: Any = self._df.mapInArrow(take, _SAMPLES).toArrow()
-        rows = sum(found["rows"].to_pylist())
-        if sampler != "split":
-            self._rows = rows
-        return found.select(["key", "bytes"]).drop_null(), rows
+        def drawn(batches: Iterable[Any]) -> Iterator[Any]:
+            return sampled(Source(recipe, _part()), _apart(with_rows(batches), read.add))
+
+        def rows() -> int:
+            return (counted and counted.rows) or read.value
+
+        taken = df.mapInArrow(first, _SAMPLES) if is_split else _drawn(df, sampler, seed, drawn)
+        with self._running(Stage("sampling", rows)):
+            found: Any = taken.toArrow()
+            self._rows = None if counted is None else counted.wait()
+        return found, rows()
 
     def reports(self, recipe: bytes, partitions: int) -> list[str]:
         """The reports of all partitions, when the tasks have written them."""
@@ -152,7 +161,7 @@ class _Job:
         records = records.repartitionById(partitions, "partition")
         if self.by_age:
             # Which of two rows is the first is told by the places that they come from.
-            records = records.sortWithinPartitions("source", "row")
+            records = records.sortWithinPartitions("source", "sequence")
         stages = (
             Stage("encoding", lambda: read.value, self._rows),
             Stage("building", lambda: built.value),
@@ -191,6 +200,54 @@ class _Job:
         java: Any = importlib.import_module("py4j.protocol")
         with suppress(java.Py4JError):
             call()
+
+
+class _Counted:
+    """A data frame whose rows are counted as they go by."""
+
+    def __init__(self, df: Any) -> None:
+        sql: Any = importlib.import_module("pyspark.sql")
+        functions: Any = importlib.import_module("pyspark.sql.functions")
+        self._seen = sql.Observation()
+        self.df = df.observe(self._seen, functions.count(functions.lit(1)).alias("rows"))
+        self.rows = 0
+        """Once they have been counted."""
+
+    def wait(self) -> int:
+        self.rows = self._seen.get["rows"]
+        return self.rows
+
+
+_NUMBER, _WEIGHT = "forebay row number", "forebay weight"
+
+
+def _drawn(df: Any, sampler: Sampler, seed: int, take: Callable[..., Any]) -> Any:
+    """What `take` makes of the rows that are chosen, with their numbers and weights in the last two
+    columns. The JVM draws them: what is not chosen is not handed to Python."""
+    functions: Any = importlib.import_module("pyspark.sql.functions")
+    weight, condition = in_sql(sampler, seed, f"`{_NUMBER}`", f"`{_WEIGHT}`")
+    # The upper 31 bits are the number of the part.
+    number = functions.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
+    numbered = df.withColumn(_NUMBER, number).withColumn(_WEIGHT, functions.expr(weight))
+    return numbered.filter(functions.expr(condition)).mapInArrow(take, _SAMPLES)
+
+
+def _apart(batches: Iterable[Any], count: Count) -> Iterator[tuple[Any, list[int]]]:
+    """Batches that were drawn without numbers and weights, and the weights."""
+    seen = 0
+    for batch in batches:
+        columns = batch.num_columns - 2
+        number, weight = batch.column(columns), batch.column(columns + 1)
+        read = number[-1].as_py() + 1
+        count(read - seen)
+        seen = read
+        yield batch.select(range(columns)), weight.to_pylist()
+
+
+def _counting(batches: Iterable[Any], count: Count) -> Iterator[Any]:
+    for batch in batches:
+        count(batch.num_rows)
+        yield batch
 
 
 def _was_interrupted(error: BaseException | None) -> bool:

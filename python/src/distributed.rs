@@ -271,28 +271,28 @@ impl TaskEncoder {
         &self,
         py: Python<'py>,
         batch: &Bound<'py, PyAny>,
-        weight: u64,
+        weights: Vec<u64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let batch = RecordBatch::from_pyarrow_bound(batch)?;
-        let samples = with(py, &self.task, |task| Ok(task.sample(&batch, weight)?))?;
+        let samples = with(py, &self.task, |task| Ok(task.sample(&batch, &weights)?))?;
         samples.to_pyarrow(py)
     }
 
-    /// The rows of a batch as records.
+    /// Takes the rows of a batch in; gives batches of records that are to be sent now.
     fn encode<'py>(
         &self,
         py: Python<'py>,
         batch: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let batch = RecordBatch::from_pyarrow_bound(batch)?;
-        let records = with(py, &self.task, |task| Ok(task.encode(&batch)?))?;
-        records.to_pyarrow(py)
+        let ready = with(py, &self.task, |task| Ok(task.encode(&batch)?))?;
+        ready.iter().map(|batch| batch.to_pyarrow(py)).collect()
     }
 
-    /// The control rows.
-    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let records = with_last(py, &self.task, |task| Ok(task.finish()?))?;
-        records.to_pyarrow(py)
+    /// The rest, and the control rows.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let rest = with_last(py, &self.task, |task| Ok(task.finish()?))?;
+        rest.iter().map(|batch| batch.to_pyarrow(py)).collect()
     }
 }
 
@@ -307,11 +307,15 @@ impl PartWriter {
         })
     }
 
-    /// Takes a batch of records in.
-    fn add(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Takes a batch of records in; gives their number.
+    fn add(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<u64> {
         let batches = batches_of(batch)?;
         with(py, &self.task, |task| {
-            batches.iter().try_for_each(|batch| task.add(batch))
+            let mut records = 0;
+            for batch in &batches {
+                records += task.add(batch)?;
+            }
+            Ok(records)
         })
     }
 

@@ -22,7 +22,7 @@ KILLED = """
     load = DistributedLoad(words, rows.schema, "killed")
     encoder = TaskEncoder(load.recipe(), 0)
     writer = PartWriter(load.recipe(), {scratch!r})
-    for batch in (encoder.encode(rows), encoder.finish()):
+    for batch in encoder.encode(rows) + encoder.finish():
         writer.add(batch.take(pa.array(range(batch.num_rows))))
     assert len(writer.finish()) == load.partitions
     os.kill(os.getpid(), signal.SIGKILL)
@@ -58,7 +58,7 @@ def test_reports_kept(live_cluster, table, tmp_path):
         words = ["load", "--key={id}", "--as=delta", f"--store={live_cluster.path}", "--", table]
         load = DistributedLoad(words, rows.schema, "twice")
         encoder = TaskEncoder(load.recipe(), 0)
-        return load, [encoder.encode(rows), encoder.finish()]
+        return load, encoder.encode(rows) + encoder.finish()
 
     def write(load, batches):
         writer = PartWriter(load.recipe(), str(tmp_path))
@@ -75,7 +75,7 @@ def test_reports_kept(live_cluster, table, tmp_path):
     assert live_cluster.all_of(table) == wanted
     load, batches = begin()
     with pytest.raises(forebay.DataError, match="were sent to it"):
-        write(load, [batches[0].slice(1), batches[1]])
+        write(load, [batches[0].slice(1), *batches[1:]])
     reports = write(load, batches)
     with pytest.raises(forebay.DataError, match="it is one of load"):
         load.commit([*reports[:2], first[2]])

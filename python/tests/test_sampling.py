@@ -1,4 +1,4 @@
-"""Samplers: how many they keep, how evenly, and what a cut by them is worth."""
+"""Samplers: how many rows they choose, how evenly, and what a cut by them is worth."""
 
 import os
 import random
@@ -19,82 +19,80 @@ def chance():
 
 
 def batches(values, chance, most=700):
-    """The values as batches of all sizes, empty ones among them."""
+    """The values as batches of all sizes."""
     first = 0
     while first < len(values):
-        size = chance.choice([0, 1, 2, chance.randrange(most)])
+        size = chance.choice([1, 2, 1 + chance.randrange(most)])
         yield pa.record_batch({"n": pa.array(values[first : first + size], pa.int64())})
         first += size
 
 
-def kept(sampler, values, chance, limit, part=0, encode=lambda batch: batch, seed=SEED):
-    choose = sampling.chooser(sampler, part, seed, limit)
-    held, rows = sampling.sample(batches(values, chance), choose, encode)
-    return ([] if held is None else held["n"].to_pylist()), rows
+def taken(sampler, values, chance, part=0, seed=SEED, most=700):
+    """The chosen values, and what each stands for."""
+    found = []
+    for batch, weights in sampling.chosen(sampler, part, seed, batches(values, chance, most)):
+        found += zip(batch["n"].to_pylist(), weights, strict=True)
+    return found
 
 
-@pytest.mark.parametrize("sampler", ["interval", "random"])
-def test_a_part_of_any_length_keeps_at_most_the_limit_and_all_rows_are_counted(sampler, chance):
-    for length in [0, 1, 2, 99, 100, 101, 199, 200, 201, 5000, chance.randrange(20_000)]:
-        held, rows = kept(sampler, range(length), chance, limit=100)
-        assert rows == length
-        assert held == sorted(set(held)) and set(held) <= set(range(length))
-        assert len(held) == length if length <= 100 else 50 <= len(held) <= 100
+def weight_of(row, each):
+    return 1 << max(0, (row // each).bit_length() - 1)
 
 
 def test_an_interval_is_even_however_the_rows_come(chance):
-    for length in [1000, 1 + chance.randrange(30_000)]:
-        held, _ = kept("interval", range(length), chance, limit=128)
-        step = 1 << (-(-length // 128) - 1).bit_length()
-        assert length / step - 1 <= len(held) <= length / step + 1
-        intervals = [row // step for row in held]
-        assert intervals == list(range(len(held)))
+    """Of every k rows one, and k doubles with the number of the row."""
+    for part, each in [(0, 512), (63, 512), (64, 256), (128, 128), (10_000, 8)]:
+        for length in [0, 1, 511, 512, 1024, 5000, 1 + chance.randrange(100_000)]:
+            found = taken("interval", range(length), chance, part)
+            assert [weight for _, weight in found] == [weight_of(n, each) for n, _ in found]
+            # Intervals lie behind one another without a gap; the last one may not be whole.
+            starts = [n - n % weight for n, weight in found]
+            ends = [start + weight for start, (_, weight) in zip(starts, found, strict=True)]
+            whole = [0, *ends]
+            assert starts == whole[: len(starts)]
+            assert abs(whole[-1] - length) <= weight_of(length, each)
 
 
 @pytest.mark.parametrize("sampler", ["interval", "random"])
 def test_rows_that_come_in_a_rhythm_are_not_missed(sampler, chance):
     for period in (2, 8, 10):
-        found = []
-        for draw in range(100):
-            held, _ = kept(sampler, range(20_000), chance, 256, seed=draw)
-            found += [row % period == 0 for row in held]
-        # 15,600 rows at least: 15% are six deviations of a tenth of them.
-        assert 0.85 < sum(found) / len(found) * period < 1.15
+        in_time = total = 0
+        for draw in range(60):
+            for n, weight in taken(sampler, range(20_000), chance, 64, seed=draw, most=9000):
+                total += weight
+                in_time += weight * (n % period == 0)
+        assert 0.9 < in_time / total * period < 1.1
 
 
-def test_an_interval_draws_each_row_alike():
-    """Also around the batch in which intervals were doubled."""
-    counts = [0] * 40
+@pytest.mark.parametrize("sampler", ["interval", "random"])
+def test_each_row_is_drawn_as_often_as_its_weight_says(sampler):
+    counts = [0] * 160
     for draw in range(2000):
-        held, _ = kept("interval", range(40), random.Random(draw), 8, seed=draw)
-        for row in held:
-            counts[row] += 1
-    # One of eight: 250 each, with a deviation of 15.
-    assert all(175 < count < 325 for count in counts), counts
+        for n, _ in taken(sampler, range(160), random.Random(draw), 10_000, seed=draw):
+            counts[n] += 1
+    for n, count in enumerate(counts):
+        wanted = 2000 / weight_of(n, 8)
+        # Seven deviations.
+        assert abs(count - wanted) <= 7 * (wanted * (1 - wanted / 2000)) ** 0.5, (n, count)
 
 
-def test_random_rows_are_drawn_from_everywhere_alike():
-    """Each tenth of the rows has its share, over many draws; batches change nothing about it."""
-    counts, draws, limit = [0] * 10, 200, 50
-    for draw in range(draws):
-        held, _ = kept("random", range(3000), random.Random(draw), limit, seed=draw)
-        assert len(held) == limit
-        for row in held:
-            counts[row // 300] += 1
-    # 1,000 each are expected, with a deviation of 30.
-    assert all(850 < count < 1150 for count in counts), counts
+def test_random_rows_stand_for_all(chance):
+    for length in (3000, 50_000):
+        found = taken("random", range(length), chance)
+        assert abs(sum(weight for _, weight in found) / length - 1) < 0.2
 
 
-def test_the_same_seed_draws_the_same_rows_and_another_others(chance):
-    # The batches of one part come alike when a task is tried again.
-    def draw(seed, part=0):
-        return kept("random", range(5000), random.Random(1), 64, part, seed=seed)[0]
+@pytest.mark.parametrize("sampler", ["interval", "random"])
+def test_the_same_seed_draws_the_same_rows_however_they_come(sampler):
+    def draw(seed, part=0, cuts=1):
+        return taken(sampler, range(5000), random.Random(cuts), part, seed=seed)
 
-    assert draw(1) == draw(1)
+    assert draw(1) == draw(1, cuts=2) == draw(1, cuts=3)
+    assert draw(-1) == draw(-1)
     assert draw(1) != draw(2) and draw(1) != draw(1, part=1)
 
 
-def test_split_reads_the_first_rows_and_no_more(chance):
+def test_split_takes_the_first_rows_and_reads_no_more(chance):
     read = []
 
     def watched():
@@ -102,21 +100,12 @@ def test_split_reads_the_first_rows_and_no_more(chance):
             read.append(batch.num_rows)
             yield batch
 
-    choose = sampling.chooser("split", 0, limit=100)
-    held, _ = sampling.sample(watched(), choose, lambda batch: batch)
-    assert held["n"].to_pylist() == list(range(100))
-    assert sum(read) < 200
-    assert kept("split", range(30), chance, limit=100) == (list(range(30)), 30)
-    assert kept("split", range(30), chance, limit=100, part=65) == ([], 0)
-
-
-def test_rows_that_are_left_out_are_no_samples(chance):
-    def even_ones(batch):
-        return batch.filter(pa.array([n % 2 == 0 for n in batch["n"].to_pylist()], pa.bool_()))
-
-    for sampler in ("random", "split"):
-        held, _ = kept(sampler, range(6000), chance, 200, encode=even_ones)
-        assert 90 <= len(held) <= 200 and all(n % 2 == 0 for n in held)
+    found = [n for batch, _ in sampling.chosen("split", 0, 0, watched()) for n in batch["n"]]
+    assert [n.as_py() for n in found] == list(range(sampling.SPLIT_ROWS))
+    assert sum(read) < sampling.SPLIT_ROWS + 100
+    assert taken("split", range(30), chance) == [(n, 1) for n in range(30)]
+    assert taken("split", range(30), chance, part=64) == [(n, 2) for n in range(30)]
+    assert taken("split", range(30), chance, part=65) == []
 
 
 @pytest.mark.parametrize("sampler", sampling.SAMPLERS)
@@ -124,11 +113,12 @@ def test_many_parts_do_not_make_many_samples(sampler, chance):
     """What the driver gets grows with the logarithm of the number of parts."""
     totals = []
     for parts in (64, 128, 256, 512):
-        held = sum(len(kept(sampler, range(300), chance, 256, p)[0]) for p in range(parts))
-        totals.append(held)
+        held = [len(taken(sampler, range(4000), chance, part, most=9000)) for part in range(parts)]
+        totals.append(sum(held))
     steps = [b - a for a, b in zip(totals, totals[1:], strict=False)]
-    assert totals[0] <= 64 * 256
-    assert max(steps) <= 32 * 256, totals
+    # With each doubling of their number a part has a sample of twice as many rows.
+    assert totals[0] <= 64 * max(sampling.SPLIT_ROWS, 512 * 4)
+    assert max(steps) <= totals[0], totals
 
 
 def skewed(chance, rows):
@@ -139,28 +129,26 @@ def skewed(chance, rows):
 @pytest.mark.parametrize(
     ("sampler", "order", "bound"),
     [
-        ("interval", "shuffled", 1.25),
-        ("interval", "sorted", 1.25),
-        ("random", "shuffled", 1.25),
-        ("random", "sorted", 1.25),
+        ("interval", "shuffled", 1.15),
+        ("interval", "sorted", 1.15),
+        ("random", "shuffled", 1.15),
+        ("random", "sorted", 1.15),
         ("split", "shuffled", 1.25),
     ],
 )
 def test_partitions_cut_by_weighed_samples_are_balanced(sampler, order, bound, chance):
     """Parts of quite different lengths and skewed keys, cut into 8: greatest against mean."""
-    rows = skewed(chance, 60_000)
+    rows = skewed(chance, 200_000)
     if order == "sorted":
         rows.sort()
     cuts = sorted(chance.sample(range(len(rows)), 79))
     if sampler == "split":
         # It takes parts to be of one length.
-        cuts = range(750, len(rows), 750)
+        cuts = range(2500, len(rows), 2500)
     ends = [*cuts, len(rows)]
     samples = []
     for part, (first, last) in enumerate(zip([0, *cuts], ends, strict=True)):
-        held, counted = kept(sampler, rows[first:last], chance, 256, part)
-        weight = sampling.weigh(sampler, part, counted, len(held))
-        samples += [(value, weight) for value in held]
+        samples += taken(sampler, rows[first:last], chance, part)
     samples.sort()
     total, boundaries, at = sum(weight for _, weight in samples), [], 0.0
     for value, weight in samples:

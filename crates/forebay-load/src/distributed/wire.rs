@@ -1,5 +1,5 @@
-//! WireRecords on their way from the tasks that encode them to those that write them: columns that
-//! any engine can shuffle.
+//! Records on their way from the tasks that encode them to those that write them: columns that any
+//! engine can shuffle.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,105 +11,91 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use super::DistributedError;
 
-/// The row of a control row.
-pub(super) const CONTROL_ROW: i64 = -1;
+/// The place in the sequence of a control row.
+pub(super) const CONTROL_SEQUENCE: i64 = -1;
 
 static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
     Arc::new(Schema::new(vec![
         Field::new("partition", DataType::Int32, false),
-        Field::new("key", DataType::Binary, true),
-        Field::new("record", DataType::Binary, false),
+        Field::new("records", DataType::Binary, false),
         Field::new("source", DataType::Int64, false),
-        Field::new("row", DataType::Int64, false),
+        Field::new("sequence", DataType::Int64, false),
     ]))
 });
 
-/// The columns of records under way: `partition`; `key`, null in a control row; `record`; `source`
-/// and `row`, by which records of one key are told apart by age. The row of a control row is -1.
+/// The columns of records under way: `partition`; `records`, a bunch of them, or the content of a
+/// control row; `source` and `sequence`, by which records of one key are told apart by age. The
+/// sequence of a control row is -1.
 pub fn record_schema() -> SchemaRef {
     SCHEMA.clone()
 }
 
-/// Puts records into a batch.
-pub(super) struct WireRecords {
+/// Puts bunches and control rows of a source into a batch.
+#[derive(Debug)]
+pub(super) struct WireRows {
     partition: Int32Builder,
-    key: BinaryBuilder,
-    record: BinaryBuilder,
+    records: BinaryBuilder,
     source: i64,
-    row: Int64Builder,
-    key_bytes: usize,
-    record_bytes: usize,
+    sequence: Int64Builder,
+    bytes: usize,
 }
 
-impl WireRecords {
-    /// `rows` is about how many there will be.
-    pub fn new(source: u32, rows: usize) -> Self {
+impl WireRows {
+    pub fn new(source: u32) -> Self {
         Self {
-            partition: Int32Builder::with_capacity(rows),
-            key: BinaryBuilder::with_capacity(rows, 0),
-            record: BinaryBuilder::with_capacity(rows, 0),
+            partition: Int32Builder::new(),
+            records: BinaryBuilder::new(),
             source: i64::from(source),
-            row: Int64Builder::with_capacity(rows),
-            key_bytes: 0,
-            record_bytes: 0,
+            sequence: Int64Builder::new(),
+            bytes: 0,
         }
     }
 
-    pub fn push(
-        &mut self,
-        partition: usize,
-        key: Option<&[u8]>,
-        record: &[u8],
-        row: i64,
-    ) -> Result<(), DistributedError> {
-        self.key_bytes += key.map_or(0, <[u8]>::len);
-        self.record_bytes += record.len();
-        // The offsets of these columns have 32 bits.
-        if self.key_bytes.max(self.record_bytes) > i32::MAX as usize {
-            return Err(DistributedError::Source {
-                source_number: self.source,
-                problem: "a batch makes records of more than 2 GiB: hand smaller batches over"
-                    .to_owned(),
-            });
-        }
+    /// Of what was pushed.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// REQUIRES less than 2 GiB in all: the offsets of the column have 32 bits.
+    pub fn push(&mut self, partition: usize, records: &[u8], sequence: i64) {
         // There are 16,384 partitions at most.
         self.partition.append_value(partition as i32);
-        self.key.append_option(key);
-        self.record.append_value(record);
-        self.row.append_value(row);
-        Ok(())
+        self.records.append_value(records);
+        self.sequence.append_value(sequence);
+        self.bytes += records.len();
     }
 
     pub fn finish(mut self) -> Result<RecordBatch, DistributedError> {
-        let row = self.row.finish();
+        let sequence = self.sequence.finish();
         let columns: Vec<ArrayRef> = vec![
             Arc::new(self.partition.finish()),
-            Arc::new(self.key.finish()),
-            Arc::new(self.record.finish()),
-            Arc::new(Int64Array::from_value(self.source, row.len())),
-            Arc::new(row),
+            Arc::new(self.records.finish()),
+            Arc::new(Int64Array::from_value(self.source, sequence.len())),
+            Arc::new(sequence),
         ];
         let batch = RecordBatch::try_new(record_schema(), columns);
         batch.map_err(|error| DistributedError::Batch(error.to_string()))
     }
 }
 
-/// A batch of records, its columns by name.
+/// A batch of bunches and control rows, its columns by name.
 pub(super) struct Arrived {
     partition: Int32Array,
-    key: BinaryArray,
-    record: BinaryArray,
+    records: BinaryArray,
     source: Int64Array,
-    row: Int64Array,
+    sequence: Int64Array,
 }
 
-/// One of them.
-pub(super) struct WireRecord<'a> {
+/// One of its rows.
+pub(super) struct WireRow<'a> {
     pub partition: i32,
-    pub key: Option<&'a [u8]>,
-    pub record: &'a [u8],
+    pub records: &'a [u8],
     pub source: i64,
-    pub row: i64,
+    pub sequence: i64,
 }
 
 impl Arrived {
@@ -121,7 +107,7 @@ impl Arrived {
             let array = array.ok_or_else(|| {
                 DistributedError::Batch(format!("it has no column '{name}' of type {wanted}"))
             })?;
-            if !field.is_nullable() && array.null_count() > 0 {
+            if array.null_count() > 0 {
                 return Err(DistributedError::Batch(format!(
                     "its column '{name}' has nulls"
                 )));
@@ -134,10 +120,9 @@ impl Arrived {
         };
         Ok(Self {
             partition: column(0)?.as_primitive::<Int32Type>().clone(),
-            key: column(1)?.as_binary::<i32>().clone(),
-            record: column(2)?.as_binary::<i32>().clone(),
-            source: column(3)?.as_primitive::<Int64Type>().clone(),
-            row: column(4)?.as_primitive::<Int64Type>().clone(),
+            records: column(1)?.as_binary::<i32>().clone(),
+            source: column(2)?.as_primitive::<Int64Type>().clone(),
+            sequence: column(3)?.as_primitive::<Int64Type>().clone(),
         })
     }
 
@@ -146,13 +131,12 @@ impl Arrived {
     }
 
     /// REQUIRES an index below the length.
-    pub fn get(&self, index: usize) -> WireRecord<'_> {
-        WireRecord {
+    pub fn get(&self, index: usize) -> WireRow<'_> {
+        WireRow {
             partition: self.partition.value(index),
-            key: (!self.key.is_null(index)).then(|| self.key.value(index)),
-            record: self.record.value(index),
+            records: self.records.value(index),
             source: self.source.value(index),
-            row: self.row.value(index),
+            sequence: self.sequence.value(index),
         }
     }
 }

@@ -86,6 +86,11 @@ impl Collector {
         self.index = 0;
     }
 
+    /// What came in so far.
+    pub fn seen(&self) -> Tally {
+        self.seen
+    }
+
     /// Adds an update. REQUIRES a key of a valid length, and that the plan is one without
     /// operations.
     #[inline]

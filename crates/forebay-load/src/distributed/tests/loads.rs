@@ -40,7 +40,7 @@ fn request() -> LoadRequest {
         ttl: None,
         duplicates: Duplicates::Last,
         bad_rows: BadRows::Fail,
-        memory_bytes: 64 << 20,
+        memory_bytes: 16 << 10,
         threads: 1,
         rate_bytes: None,
     }
@@ -278,7 +278,7 @@ fn lost_records_and_operations_that_differ_are_found_where_they_arrive() {
         &[part.slice(0, 1), part.slice(2, 1), part.slice(1, 1)],
     );
     let backwards = refused(&backwards.unwrap());
-    assert!(backwards.contains("comes behind row"), "{backwards}");
+    assert!(backwards.contains("comes behind bunch"), "{backwards}");
     assert_eq!(tasks.staged(), 0);
 }
 

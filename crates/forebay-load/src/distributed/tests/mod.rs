@@ -18,8 +18,9 @@ use forebay_io::sim::HandClock;
 use forebay_io::{OsDisk, SystemRandom};
 use forebay_run::{Compression, Order};
 
+use super::bunch::Unpacked;
 use super::report::Report;
-use super::wire::Arrived;
+use super::wire::{Arrived, CONTROL_SEQUENCE};
 use super::*;
 use crate::encode::ValueChoice;
 use crate::progress::Silent;
@@ -58,7 +59,8 @@ fn request() -> PushRequest {
         page_bytes: None,
         duplicates: Duplicates::Fail,
         bad_rows: BadRows::Fail,
-        memory_bytes: 64 << 20,
+        // So little is gathered that each task sends many bunches.
+        memory_bytes: 16 << 10,
         threads: 1,
         rate_bytes: None,
         version: None,
@@ -149,14 +151,32 @@ impl Cluster {
 
 /// What the task of one part of the source sends.
 fn encode(recipe: Recipe, source: i64, rows: &RecordBatch) -> RecordBatch {
-    let mut task = RowTask::new(recipe, source).unwrap();
+    let slices = (0..rows.num_rows()).step_by(700);
+    let batches = slices.map(|start| rows.slice(start, 700.min(rows.num_rows() - start)));
+    sent(RowTask::new(recipe, source).unwrap(), batches).unwrap()
+}
+
+/// What a task sends of these batches.
+fn sent(
+    mut task: RowTask,
+    batches: impl IntoIterator<Item = RecordBatch>,
+) -> Result<RecordBatch, DistributedError> {
     let mut out = Vec::new();
-    for start in (0..rows.num_rows()).step_by(700) {
-        let batch = rows.slice(start, 700.min(rows.num_rows() - start));
-        out.push(task.encode(&batch).unwrap());
+    for batch in batches {
+        out.extend(task.encode(&batch)?);
     }
-    out.push(task.finish().unwrap());
-    concat_batches(&record_schema(), &out).unwrap()
+    out.extend(task.finish()?);
+    Ok(concat_batches(&record_schema(), &out).unwrap())
+}
+
+/// How many records the bunches hold.
+fn records_in(sent: &RecordBatch) -> usize {
+    let arrived = Arrived::new(sent).unwrap();
+    let rows = (0..arrived.len()).map(|index| arrived.get(index));
+    let bunches = rows.filter(|row| row.sequence != CONTROL_SEQUENCE);
+    bunches
+        .map(|row| Unpacked::new(row.records).count())
+        .sum()
 }
 
 /// The rows in so many parts of the source.
@@ -189,7 +209,7 @@ fn write(
     reports
 }
 
-/// The shuffle: records of one partition, in the order of source and row.
+/// The shuffle: records of one partition, in the order of source and sequence.
 fn of_partition(records: &RecordBatch, partition: usize) -> RecordBatch {
     of_partitions(records, partition..partition + 1)
 }
@@ -199,7 +219,7 @@ fn of_partitions(records: &RecordBatch, partitions: std::ops::Range<usize>) -> R
     let mut chosen: Vec<usize> = (0..arrived.len())
         .filter(|index| partitions.contains(&(arrived.get(*index).partition as usize)))
         .collect();
-    chosen.sort_by_key(|index| (arrived.get(*index).source, arrived.get(*index).row));
+    chosen.sort_by_key(|index| (arrived.get(*index).source, arrived.get(*index).sequence));
     let chosen = arrow_array::UInt64Array::from_iter_values(chosen.iter().map(|at| *at as u64));
     take_record_batch(records, &chosen).unwrap()
 }
@@ -309,12 +329,12 @@ fn ordered_partitions_are_cut_by_samples() {
         Err(DistributedError::NoBoundaries)
     ));
     let every = |step: i64| birds((0..9000).step_by(step as usize));
-    let samples = task.sample(&every(9), 9).unwrap();
+    let samples = task.sample(&every(9), &[9; 1000]).unwrap();
     assert_eq!(samples.num_rows(), 1000);
     assert_eq!(cluster.push.set_boundaries(&[samples], 9000).unwrap(), 4);
     let records = cluster.encode_all(&rows, 2);
     for partition in 0..4 {
-        let count = of_partition(&records, partition).num_rows() - 2;
+        let count = records_in(&of_partition(&records, partition));
         assert!((2100..2400).contains(&count), "{partition}: {count}");
     }
     let reports = cluster.write_all(&records);
@@ -338,7 +358,7 @@ fn ordered_partitions_are_cut_by_samples() {
         "{error}"
     );
     let mut task = RowTask::new(cluster.recipe(), 0).unwrap();
-    let samples = task.sample(&every(9), 9_000).unwrap();
+    let samples = task.sample(&every(9), &[9_000; 1000]).unwrap();
     assert_eq!(
         cluster.push.set_boundaries(&[samples], 9_000_000).unwrap(),
         8
@@ -377,11 +397,12 @@ fn what_the_shuffle_lost_or_doubled_is_found_where_it_arrives() {
     let refused = |records: &RecordBatch| cluster.write(records).unwrap_err().to_string();
     // In this order the three control rows come first.
     let lost = refused(&part.slice(0, count - 1));
-    let sent = format!("{} records", count - 3);
+    let records = |of: &RecordBatch| format!("{} records", records_in(of));
+    assert!(count > 20, "they are many bunches");
     assert!(
         lost.contains("partition 2")
-            && lost.contains(&sent)
-            && lost.contains(&format!("{} records", count - 4)),
+            && lost.contains(&records(&part))
+            && lost.contains(&records(&part.slice(0, count - 1))),
         "{lost}"
     );
     let control_lost = refused(&part.slice(1, count - 1));

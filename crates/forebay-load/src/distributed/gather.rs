@@ -1,0 +1,125 @@
+//! What a task of the source holds back, so that what it sends are bunches of some size for each
+//! partition.
+
+use arrow_array::RecordBatch;
+
+use super::DistributedError;
+use super::bunch::pack;
+use super::wire::{CONTROL_SEQUENCE, WireRows};
+
+/// A bunch of this size goes: the heap of a JVM takes objects of half a MiB as a special case.
+const BUNCH_BYTES: usize = 256 << 10;
+/// A batch of bunches of this size goes.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// Records of one source that were not sent yet.
+#[derive(Debug)]
+pub(super) struct Gatherer {
+    source: u32,
+    /// One for each partition.
+    bunches: Vec<Vec<u8>>,
+    held_bytes: usize,
+    most_bytes: usize,
+    /// Of the next bunch, to whichever partition.
+    sequence: i64,
+    rows: WireRows,
+    ready: Vec<RecordBatch>,
+}
+
+impl Gatherer {
+    /// It holds `most_bytes` of records back, and a batch more.
+    pub fn new(source: u32, partitions: usize, most_bytes: usize) -> Self {
+        Self {
+            source,
+            bunches: vec![Vec::new(); partitions],
+            held_bytes: 0,
+            most_bytes,
+            sequence: 0,
+            rows: WireRows::new(source),
+            ready: Vec::new(),
+        }
+    }
+
+    pub fn push(
+        &mut self,
+        partition: usize,
+        key: &[u8],
+        record: &[u8],
+    ) -> Result<(), DistributedError> {
+        let bunch = &mut self.bunches[partition];
+        let before = bunch.len();
+        // With a long record behind it, a bunch would be too long.
+        if before > 0 && before + key.len() + record.len() > BUNCH_BYTES {
+            self.send(partition)?;
+        }
+        let bunch = &mut self.bunches[partition];
+        let before = bunch.len();
+        let packed = pack(bunch, key, record);
+        packed.map_err(|problem| DistributedError::Source {
+            source_number: self.source.into(),
+            problem,
+        })?;
+        self.held_bytes += bunch.len() - before;
+        if bunch.len() > BUNCH_BYTES {
+            self.send(partition)?;
+        }
+        if self.held_bytes > self.most_bytes {
+            self.send_all()?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, partition: usize) -> Result<(), DistributedError> {
+        // Its room goes with it: those of all partitions may be more than is held.
+        let bunch = std::mem::take(&mut self.bunches[partition]);
+        self.held_bytes -= bunch.len();
+        self.sequence += 1;
+        self.row(partition, &bunch, self.sequence - 1)
+    }
+
+    fn send_all(&mut self) -> Result<(), DistributedError> {
+        for partition in 0..self.bunches.len() {
+            if !self.bunches[partition].is_empty() {
+                self.send(partition)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn row(
+        &mut self,
+        partition: usize,
+        bytes: &[u8],
+        sequence: i64,
+    ) -> Result<(), DistributedError> {
+        if !self.rows.is_empty() && self.rows.bytes() + bytes.len() > BATCH_BYTES {
+            self.end_batch()?;
+        }
+        self.rows.push(partition, bytes, sequence);
+        Ok(())
+    }
+
+    fn end_batch(&mut self) -> Result<(), DistributedError> {
+        let rows = std::mem::replace(&mut self.rows, WireRows::new(self.source));
+        self.ready.push(rows.finish()?);
+        Ok(())
+    }
+
+    /// What is to go now.
+    pub fn take_ready(&mut self) -> Vec<RecordBatch> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// All the rest, with a control row for each partition behind it.
+    pub fn finish(
+        mut self,
+        controls: impl Iterator<Item = Vec<u8>>,
+    ) -> Result<Vec<RecordBatch>, DistributedError> {
+        self.send_all()?;
+        for (partition, control) in controls.enumerate() {
+            self.row(partition, &control, CONTROL_SEQUENCE)?;
+        }
+        self.end_batch()?;
+        Ok(self.ready)
+    }
+}
