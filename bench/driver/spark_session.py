@@ -7,9 +7,11 @@ import shutil
 import sys
 import time
 import traceback
+from pathlib import Path
 
 import forebay.spark
 import packets
+import people
 import redis
 from pyspark.sql import SparkSession
 
@@ -41,6 +43,33 @@ def session(workers: int, scratch: str) -> SparkSession:
     return spark
 
 
+#: How a push and Spark alone sort the rows of a file.
+SETS = {
+    "packets": ({"key": packets.TABLE_KEY, "value": "value"}, ["time_us", "packet"]),
+    "people": ({"key": people.TABLE_KEY}, ["id"]),
+}
+
+
+def processor_seconds() -> float:
+    """What this process and all below it have used, those that ended among them: the driver, its JVM, the executors and
+    their Python processes."""
+    used, below = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        process = int(stat.parent.name)
+        used[process] = sum(map(int, words[11:15]))
+        below.setdefault(int(words[1]), []).append(process)
+    found, total = [os.getpid()], 0
+    while found:
+        process = found.pop()
+        found += below.get(process, [])
+        total += used.get(process, 0)
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 def puts(spark: SparkSession, file: str, tasks: int, port: int, at_once: int, seconds: float) -> dict:
     """Tasks that put, all from the same moment on."""
     start_at = time.monotonic() + START_SECONDS
@@ -60,12 +89,17 @@ def puts(spark: SparkSession, file: str, tasks: int, port: int, at_once: int, se
     }
 
 
-def push(spark: SparkSession, file: str, store: str, work_dir: str, port: int = 0, key: str = "", value: str = "") -> dict:
+def push(
+    spark: SparkSession, file: str, store: str, work_dir: str, rows: str = "packets", port: int = 0, key: str = "", value: str = ""
+) -> dict:
     """A push, and, when a port is given, how long it was until the node there had that value."""
-    start = time.monotonic()
-    options = {"store": store, "work_dir": work_dir, "order": "ordered", "value": "value", "force": True}
-    done = forebay.spark.push(spark.read.parquet(file), "packets", key=packets.TABLE_KEY, **options)
-    result = {"seconds": time.monotonic() - start, "rows": done.rows, "bytes": done.bytes, "swapped": done.swapped}
+    start, before = time.monotonic(), processor_seconds()
+    options = {"store": store, "work_dir": work_dir, "order": "ordered", "force": True, **SETS[rows][0]}
+    done = forebay.spark.push(spark.read.parquet(file), rows, **options)
+    result = {
+        "seconds": time.monotonic() - start, "cpu_seconds": processor_seconds() - before, "rows": done.rows, "bytes": done.bytes,
+        "swapped": done.swapped,
+    }
     if port:
         client = redis.Redis(port=port)
         while client.get(f"packets:{key}") != value.encode():
@@ -79,13 +113,14 @@ def push(spark: SparkSession, file: str, store: str, work_dir: str, port: int = 
     return result
 
 
-def parquet(spark: SparkSession, file: str, to: str, partitions: int) -> dict:
-    """Sorted Parquet, the key's columns and the value."""
+def parquet(spark: SparkSession, file: str, to: str, partitions: int, rows: str) -> dict:
+    """Sorted Parquet, of all columns."""
     shutil.rmtree(to, ignore_errors=True)
-    start = time.monotonic()
-    frame = spark.read.parquet(file).repartitionByRange(partitions, "time_us", "packet")
-    frame.sortWithinPartitions("time_us", "packet").write.parquet(f"file://{to}")
-    result = {"seconds": time.monotonic() - start}
+    start, before = time.monotonic(), processor_seconds()
+    by = SETS[rows][1]
+    frame = spark.read.parquet(file).repartitionByRange(partitions, *by)
+    frame.sortWithinPartitions(*by).write.parquet(f"file://{to}")
+    result = {"seconds": time.monotonic() - start, "cpu_seconds": processor_seconds() - before}
     os.sync()
     return {**result, "synced_seconds": time.monotonic() - start}
 
