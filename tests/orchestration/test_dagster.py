@@ -1,0 +1,134 @@
+"""examples/dagster: its jobs, run by Dagster in this process."""
+
+import dagster as dg
+import pytest
+from conftest import Holder, ask, example, serving, write_people
+
+import forebay
+
+pytestmark = pytest.mark.usefixtures("no_telemetry")
+SERVED = dg.AssetKey("people_served")
+
+
+@dg.asset(deps=[SERVED])
+def downstream() -> None:
+    """Whatever is to happen once a new version serves."""
+
+
+@pytest.fixture
+def jobs(store, tmp_path):
+    return Jobs(store, tmp_path)
+
+
+class Jobs:
+    def __init__(self, store, data):
+        self.example = example("dagster")
+        self.store, self.data = store, data
+        self.instance = dg.DagsterInstance.ephemeral()
+
+    def run(self, name, config=None, only=None):
+        """Runs a job; `only` these assets, so that the data stay as the test made them."""
+        definitions = dg.Definitions(
+            assets=[self.example.people, self.example.people_served, downstream],
+            jobs=[
+                dg.define_asset_job("publish", [self.example.people, SERVED, downstream]),
+                self.example.swap_held,
+                self.example.roll_back,
+            ],
+            resources={"store": self.example.Store(url=str(self.store), data=str(self.data))},
+        )
+        return definitions.resolve_job_def(name).execute_in_process(
+            instance=self.instance,
+            raise_on_error=False,
+            run_config={"ops": config or {}},
+            asset_selection=only,
+        )
+
+    def push(self, **config):
+        config = {"people_served": {"config": {"busy_wait_s": 0.1, **config}}}
+        return self.run("publish", config, [SERVED, downstream.key])
+
+    def last(self):
+        """The newest version that the asset's page tells of."""
+        return self.instance.get_latest_materialization_event(SERVED).asset_materialization
+
+
+def findings(check):
+    return [dict(record.data) for record in check.metadata["findings"].records]
+
+
+def materialized(result):
+    return [event.asset_key.to_user_string() for event in result.get_asset_materialization_events()]
+
+
+def test_the_definitions_load_and_a_run_publishes(jobs, monkeypatch):
+    monkeypatch.setenv("FOREBAY_STORE", str(jobs.store))
+    monkeypatch.setenv("PEOPLE_DATA", str(jobs.data))
+    jobs.example.definitions.get_repository_def().load_all_definitions()
+    job = jobs.example.definitions.resolve_job_def("publish")
+    result = job.execute_in_process(instance=jobs.instance)
+    assert result.success and serving(jobs.store) == [2]
+    assert jobs.last().metadata["version"].value == 2
+    assert jobs.last().metadata["dagster/row_count"].value == 1000
+    [check] = result.get_asset_check_evaluations()
+    assert check.passed and findings(check)[0] == {
+        "limit": "rows>-20%",
+        "seen": "rows 1000 to 1000 (0%)",
+        "passed": True,
+    }
+
+
+def test_a_version_that_is_held_fails_the_run(jobs):
+    write_people(jobs.data / "people.parquet", 10)
+    result = jobs.push()
+    assert not result.success and materialized(result) == []
+    [check] = result.get_asset_check_evaluations()
+    assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert check.metadata["version"].value == 2
+    assert {"limit": "rows>-20%", "seen": "rows 1000 to 10 (-99%)", "passed": False} in findings(
+        check
+    )
+    assert serving(jobs.store) == [1]
+
+
+def test_or_it_warns_and_nothing_goes_on_from_it(jobs):
+    write_people(jobs.data / "people.parquet", 10)
+    result = jobs.push(on_held="warn")
+    assert result.success and materialized(result) == []
+    [check] = result.get_asset_check_evaluations()
+    assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert serving(jobs.store) == [1]
+    # While one that serves has what is downstream run.
+    write_people(jobs.data / "people.parquet", 1000)
+    assert materialized(jobs.push()) == ["people_served", "downstream"]
+
+
+def test_a_person_swaps_what_was_held_and_takes_it_back(jobs):
+    write_people(jobs.data / "people.parquet", 10)
+    jobs.push(on_held="warn")
+    version = {"config": {"version": 2}}
+    for _ in range(2):
+        assert jobs.run("swap_held", {"swap": version}).success
+        assert serving(jobs.store) == [2]
+    assert jobs.last().metadata["version"].value == 2
+    for _ in range(2):
+        assert jobs.run("roll_back", {"rollback": version}).success
+        assert serving(jobs.store) == [1]
+    assert jobs.last().metadata["version"].value == 1
+
+
+def retries(result):
+    return [e for e in result.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
+
+
+def test_only_another_push_is_waited_for(jobs):
+    with Holder(jobs.store):
+        result = jobs.push(busy_tries=2)
+    assert not result.success and len(retries(result)) == 2
+    assert jobs.push().success
+    (jobs.data / "people.parquet").write_bytes(b"PAR1 and no more")
+    result = jobs.push()
+    assert not result.success and retries(result) == []
+    failed = result.failure_data_for_node("people_served").error
+    assert failed.cause is None and forebay.DamagedError.__name__ in failed.to_string()
+    assert len(ask(jobs.store, "versions", "people")) == 3
