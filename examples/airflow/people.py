@@ -18,16 +18,14 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 import forebay
 
 STORE = os.environ.get("FOREBAY_STORE", "forebay-data")
-DATA = Path(os.environ.get("PEOPLE_DATA", "."))
+PEOPLE = Path(os.environ.get("PEOPLE_DATA", "."), "people.parquet")
 
 
 @task
-def compute() -> str:
+def compute() -> None:
     """Stands for the job that computes what is served."""
-    path = DATA / "people.parquet"
     computed = pa.table({"id": range(1000), "score": [id % 7 / 7 for id in range(1000)]})
-    pq.write_table(computed, path)
-    return str(path)
+    pq.write_table(computed, PEOPLE)
 
 
 @task(
@@ -37,11 +35,11 @@ def compute() -> str:
     # Pushes of the table from other runs would be refused one another; here they wait.
     max_active_tis_per_dag=1,
 )
-def publish(path: str) -> dict[str, Any]:
+def publish() -> dict[str, Any]:
     """Pushes; another push to the table is waited for by the retries, nothing else is."""
     context = get_current_context()
     try:
-        result = forebay.push(path, "people", key="{id}", store=STORE, progress=False)
+        result = forebay.push(str(PEOPLE), "people", key="{id}", store=STORE, progress=False)
     except forebay.BusyError:
         raise
     except forebay.GateHeld as held:
@@ -96,7 +94,7 @@ ON_HELD = {"on_held": Param("fail", enum=["fail", "skip"])}
 
 @dag(schedule="15 4 * * *", start_date=START, catchup=False, max_active_runs=1, params=ON_HELD)
 def people() -> None:
-    publish(compute())
+    compute() >> publish()
 
 
 @dag(schedule=None, start_date=START, params=VERSION)

@@ -2,9 +2,7 @@
 
 import dagster as dg
 import pytest
-from conftest import Holder, ask, example, serving, write_people
-
-import forebay
+from conftest import Holder, example, serving, write_people
 
 pytestmark = pytest.mark.usefixtures("no_telemetry")
 SERVED = dg.AssetKey("people_served")
@@ -31,7 +29,7 @@ class Jobs:
         definitions = dg.Definitions(
             assets=[self.example.people, self.example.people_served, downstream],
             jobs=[
-                dg.define_asset_job("publish", [self.example.people, SERVED, downstream]),
+                dg.define_asset_job("publish", "*"),
                 self.example.swap_held,
                 self.example.roll_back,
             ],
@@ -129,6 +127,5 @@ def test_only_another_push_is_waited_for(jobs):
     (jobs.data / "people.parquet").write_bytes(b"PAR1 and no more")
     result = jobs.push()
     assert not result.success and retries(result) == []
-    failed = result.failure_data_for_node("people_served").error
-    assert failed.cause is None and forebay.DamagedError.__name__ in failed.to_string()
-    assert len(ask(jobs.store, "versions", "people")) == 3
+    failed = result.failure_data_for_node("people_served").error.to_string()
+    assert "forebay.DataError" in failed and "its footer is damaged or cut off" in failed
