@@ -1,59 +1,51 @@
-"""examples/airflow: its DAGs, run by Airflow in a process of its own over a database of its own."""
+"""examples/airflow: its DAGs, run by Airflow in this process, over a database of its own."""
 
-import json
+import os
+import subprocess
 import sys
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
-from conftest import EXAMPLES, Holder, ask, run, serving, write_people
-
-RUN = """
-import json, os, sys
-from datetime import timedelta
-sys.path.insert(0, os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
-import people
-
-name, params, settings = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
-dag = getattr(people, name)()
-for task in dag.tasks:
-    task.retry_delay = timedelta(seconds=0.1)
-    task.retries = min(task.retries, settings.get("retries", 5))
-done = dag.test(run_conf=params, mark_success_pattern=settings.get("skip"))
-told = {"state": done.state, "tasks": {}}
-for ti in done.get_task_instances():
-    values = {key: ti.xcom_pull(task_ids=ti.task_id, key=key) for key in ("return_value", "held")}
-    told["tasks"][ti.task_id] = {"state": ti.state, "tries": ti.try_number, **values}
-print("\\n" + json.dumps(told))
-"""
+from conftest import EXAMPLES, Holder, ask, example, serving, write_people
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    home = tmp_path_factory.mktemp("airflow")
-    done = run("airflow", "db", "migrate", env=environment(home))
-    assert done.returncode == 0, done.stderr
-    return home
-
-
-def environment(home):
-    return {
-        "AIRFLOW_HOME": str(home),
+def airflow(tmp_path_factory):
+    """The example's module. Airflow reads its settings when it is first imported."""
+    os.environ |= {
+        "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(EXAMPLES / "airflow"),
     }
+    command = Path(sys.executable).parent / "airflow"
+    subprocess.run([command, "db", "migrate"], check=True, capture_output=True)
+    return example("airflow")
 
 
 @pytest.fixture
-def dags(home, store, tmp_path):
-    """Runs a DAG, without what computes the data where `skip` names it; tells how it ended."""
+def dags(airflow, store, tmp_path, monkeypatch):
+    """Runs a DAG, or goes over the tasks that `skip` names; tells how it ended."""
+    monkeypatch.setattr(airflow, "STORE", str(store))
+    monkeypatch.setattr(airflow, "PEOPLE", tmp_path / "people.parquet")
 
-    def go(name, params=None, **settings):
-        words = [sys.executable, "-c", RUN, name, json.dumps(params or {}), json.dumps(settings)]
-        data = {**environment(home), "PEOPLE_DATA": str(tmp_path)}
-        done = run(*words, store=store, env=data)
-        assert done.stdout.strip(), done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
+    def go(name, params=None, skip=None, retries=5):
+        dag = getattr(airflow, name)()
+        for task in dag.tasks:
+            task.retry_delay = timedelta(seconds=0.1)
+            task.retries = min(task.retries, retries)
+        done = dag.test(run_conf=params, mark_success_pattern=skip)
+        return {"state": done.state, "tasks": dict(map(told, done.get_task_instances()))}
 
     return go
+
+
+def told(instance):
+    values = {
+        key: instance.xcom_pull(task_ids=instance.task_id, key=key)
+        for key in ("return_value", "held")
+    }
+    return instance.task_id, {"state": instance.state, "tries": instance.try_number, **values}
 
 
 def test_a_run_publishes_and_gives_the_verdict_as_its_result(dags, store):
