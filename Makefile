@@ -44,10 +44,11 @@ demo-cluster: ## Five nodes in three zones: pushes, a node that dies, two tables
 	@echo "  These are times of a build for development."
 
 .PHONY: test
-test: ## Every test: Rust, the short run of the fuzz targets, the binary as its users use it, Python
+test: ## Every test: Rust, the short run of the fuzz targets, the binary as its users use it, Python, the examples
 	scripts/setup test cargo test --workspace --locked
 	@$(MAKE) --no-print-directory test-binary
 	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) --no-print-directory test-orchestration
 
 .PHONY: test-binary
 test-binary: ## Only the tests that drive the built binary (ARGS='-k swap' picks some)
@@ -60,6 +61,15 @@ test-python: ## Only the tests of the Python package, installed as pip does it
 	PATH="$(CURDIR)/.venv/bin:$$PATH" MATURIN_PEP517_ARGS='--profile dev --locked' $(PYTHON) -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation ./python
 	$(PYTHON) -m pytest -n 2 --dist loadfile python/tests $(ARGS)
+
+ORCHESTRATION := .venv-orchestration/bin
+
+.PHONY: test-orchestration
+test-orchestration: ## Only the tests of examples/ (cron, dbt, Dagster, Airflow), in an environment of their own
+	@scripts/setup orchestration
+	PATH="$(CURDIR)/$(ORCHESTRATION):$$PATH" MATURIN_PEP517_ARGS='--profile dev --locked' $(ORCHESTRATION)/python -m pip install --quiet \
+	  --disable-pip-version-check --no-deps --no-build-isolation ./python
+	$(ORCHESTRATION)/python -m pytest --confcutdir=tests/orchestration tests/orchestration $(ARGS)
 
 .PHONY: test-fuzz
 test-fuzz: ## Only the short run of the fuzz targets (FOREBAY_FUZZ_SEED=n repeats one)
@@ -103,8 +113,8 @@ lint: ## Formatting, clippy, licences and sources of dependencies, house rules, 
 	scripts/setup lint cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo fmt --all --check
 	PATH="$(CURDIR)/.venv-lint/bin:$$PATH" cargo deny --log-level error check licenses bans sources
-	.venv-lint/bin/ruff check --quiet scripts tests python
-	.venv-lint/bin/ruff format --check --quiet python
+	.venv-lint/bin/ruff check --quiet scripts tests python examples
+	.venv-lint/bin/ruff format --check --quiet python examples
 	.venv-lint/bin/pyright --pythonpath $(PYTHON) --project python
 	MYPYPATH=python .venv-lint/bin/mypy --python-executable $(PYTHON) --strict --follow-imports silent \
 	  --ignore-missing-imports --cache-dir target/mypy python/tests/typed

@@ -71,6 +71,11 @@ bench-requests: build ## Requests of pushes and idle nodes to an object store, w
 	@bench/setup cluster
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_requests.py $(BENCH_ARGS)
 
+.PHONY: bench-python
+bench-python: ## From Python: get, get_many, scans beside py-lmdb, sqlite3, redis-py, a dict, DuckDB; what other threads wait for
+	@bench/setup python
+	@$(BENCH_PYTHON) bench/driver/bench_python.py $(BENCH_ARGS)
+
 .PHONY: bench-clean
 bench-clean: ## Removes the data sets and stores that the benchmarks keep under bench/data
 	rm -rf bench/data

@@ -23,7 +23,9 @@ PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
 
 def example(folder):
     """The Python file of an example, as a module of its own."""
-    spec = importlib.util.spec_from_file_location(f"{folder}_people", EXAMPLES / folder / "people.py")
+    spec = importlib.util.spec_from_file_location(
+        f"{folder}_people", EXAMPLES / folder / "people.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
