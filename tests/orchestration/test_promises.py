@@ -1,4 +1,4 @@
-"""What docs/orchestration.md says of exit codes, JSON, tries, kills and backfills, by the binary."""
+"""What docs/orchestration.md says of exit codes, JSON, tries, kills and backfills."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def test_what_json_answers_is_described(store, tmp_path):
     pushed = push(store, source, "--column", "score:float32:round", *allowed)
     assert pushed["lossy"] and pushed["gate"]
     check_fields(pushed, "## push")
-    onto = push(store, source, "--onto", "current")
+    onto = push(store, source, "--onto", "1")
     check_fields(onto, "## push")
     check_fields(ask(store, "swap", "people", "2"), "## swap, rollback, drop")
     check_fields(ask(store, "rollback", "people"), "## swap, rollback, drop")
