@@ -1,0 +1,359 @@
+"""The online store for Feast, in one process: the contract of Feast's stores, and what ours adds.
+
+The contract is what Feast's own tests of online stores ask for (its universal tests of online
+retrieval, types, pushes and materialisation); they are in no package, so that these stand for them.
+`feast_universal.py` runs them in a checkout of Feast."""
+
+import asyncio
+import datetime as dt
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from feast import Entity, FeatureView, Field, FileSource, ValueType
+from feast.infra.key_encoding_utils import serialize_entity_key
+from feast.protos.feast.types.EntityKey_pb2 import EntityKey
+from feast.protos.feast.types.Value_pb2 import Value
+from feast.types import Array, Float32, Float64, Int32, Int64, String
+from feast_repo import END, ENGINE, HOUR, NOW, TYPES, Repo
+
+import forebay
+from forebay.feast import ForebayEngineConfig, ForebayOnlineStoreConfig
+from forebay.feast._names import key_of, project_table
+
+
+SQLITE = {"type": "sqlite", "path": "online.db", "store": None}
+
+
+@pytest.fixture
+def repo(tmp_path) -> Repo:
+    return Repo(tmp_path / "repo")
+
+
+def row(id, at=NOW, **values) -> pd.DataFrame:
+    return pd.DataFrame({"id": [id], "event_timestamp": [at], "created": [at], **{k: [v] for k, v in values.items()}})
+
+
+def versions(repo: Repo, table="shop.stats") -> list[tuple[int, bool]]:
+    with forebay.open(repo.store_path) as store:
+        return [(one.version, one.serving) for one in store[table].versions()]
+
+
+# What Feast asks of every store.
+
+
+@pytest.mark.parametrize("engine", ["local", ENGINE])
+def test_all_types_are_those_of_sqlite(tmp_path, engine):
+    """Both ways in give what Feast's own store gives: by its local engine, and by ours."""
+    ours = Repo(tmp_path / "ours", engine)
+    theirs = Repo(tmp_path / "theirs", "local", **SQLITE)
+    answers = []
+    for repo in (ours, theirs):
+        repo.write(id=[1, 2, 3], **{k: pa.array(v, kind) for k, (_, kind, v) in TYPES.items()})
+        repo.view({name: kind for name, (kind, _, _) in TYPES.items()})
+        repo.materialize()
+        answers.append(repo.read([3, 2, 1, 9], *TYPES))
+    assert answers[0] == answers[1]
+    assert answers[0]["i32"] == [-(2**31), None, 1, None]
+
+
+def test_the_newest_row_wins(repo):
+    """By event timestamp, then by when it was made, within a file, a write, and between both."""
+    repo.write(
+        id=[1, 1, 2, 2, 3],
+        event_timestamp=[NOW - HOUR, NOW - 2 * HOUR, NOW - HOUR, NOW - HOUR, NOW],
+        created=[NOW, NOW, NOW - HOUR, NOW, NOW],
+        x=[10, 11, 20, 21, 30],
+    )
+    repo.view({"x": Int64})
+    repo.materialize()
+    assert repo.read([1, 2, 3], "x") == {"x": [10, 21, 30]}
+    repo.features.write_to_online_store("stats", pd.concat([row(1, x=12), row(1, NOW - HOUR, x=13)]))
+    repo.features.write_to_online_store("stats", row(3, NOW - HOUR, x=31))
+    assert repo.read([1, 3], "x") == {"x": [12, 30]}
+    repo.features.write_to_online_store("stats", row(1, NOW - 3 * HOUR, x=14))
+    assert repo.read([1], "x") == {"x": [12]}
+    # A later materialisation wins over what was written row by row before it.
+    repo.write(id=[1], event_timestamp=[NOW + HOUR / 2], x=[15])
+    repo.materialize(NOW, END)
+    assert repo.read([1, 2, 3], "x") == {"x": [15, 21, 30]}
+
+
+def test_event_timestamps_and_statuses(repo):
+    repo.write(id=[1], event_timestamp=[NOW - HOUR], x=pa.array([None], pa.int64()))
+    repo.view({"x": Int64})
+    repo.materialize()
+    answer = repo.features.get_online_features(["stats:x"], [{"id": 1}, {"id": 2}])
+    (found,) = answer.proto.results[1:]
+    assert [at.seconds for at in found.event_timestamps] == [(NOW - HOUR).timestamp(), 0]
+    assert list(found.statuses) == [1, 3]  # present (and null), not found
+    store, config = repo.features._get_provider().online_store, repo.config
+    one = EntityKey(join_keys=["id"], entity_values=[Value(int64_val=1)])
+    read = store.online_read(config, repo.features.get_feature_view("stats"), [one])
+    assert read == [(NOW - HOUR, {"x": Value()})]
+
+
+def test_keys(repo):
+    """Several join keys, text with what stands between them, empty text, no entity at all."""
+    repo.write(id=["a/b", "", "%"], other=[1, 2, 3], x=[1, 2, 3])
+    more = Entity(name="other", join_keys=["other"], value_type=ValueType.INT32)
+    thing = Entity(name="thing", join_keys=["id"], value_type=ValueType.STRING)
+    repo.features.apply([more, thing])
+    repo.view({"x": Int64}, key=ValueType.STRING, entities=[thing, more])
+    repo.view({"x": Int64}, "everybody", key=ValueType.STRING, entities=[])
+    repo.materialize()
+    rows = [{"id": id, "other": other} for id, other in (("a/b", 1), ("", 2), ("%", 3), ("", 1))]
+    refs = ["stats:x", "everybody:x"]
+    answer = repo.features.get_online_features(refs, rows, full_feature_names=True).to_dict()
+    assert answer["stats__x"] == [1, 2, 3, None]
+    assert answer["everybody__x"][0] in (1, 2, 3) and len(set(answer["everybody__x"])) == 1
+    with forebay.open(repo.store_path) as store:
+        assert sorted(store["shop.stats"]) == ["%/2", "%25/3", "a%2Fb/1"]
+        assert list(store["shop.everybody"]) == ["%"]
+
+
+def test_keys_differ_where_those_of_feast_do():
+    words = ["", "%", "/", "%2F", "a/", "/a", "%25", "a", "b"]
+    entities = [
+        EntityKey(join_keys=["b", "a"], entity_values=[Value(string_val=one), Value(string_val=two)])
+        for one in words
+        for two in words
+    ]
+    assert len({key_of(one) for one in entities}) == len({serialize_entity_key(one) for one in entities})
+    turned = EntityKey(join_keys=["a", "b"], entity_values=[Value(string_val="y"), Value(string_val="x")])
+    same = EntityKey(join_keys=["b", "a"], entity_values=[Value(string_val="x"), Value(string_val="y")])
+    assert key_of(turned) == key_of(same) == "y/x"
+    with pytest.raises(forebay.UsageError, match="join key a has no value"):
+        key_of(EntityKey(join_keys=["a"], entity_values=[Value()]))
+
+
+def test_names_of_tables():
+    assert project_table("shop", "stats") == "shop.stats"
+    long = project_table("shop", "x" * 80)
+    assert len(long) + len(".live") == 64 and long != project_table("shop", "x" * 81)
+    assert project_table("shop", "a b") != project_table("shop", "a_b")
+
+
+def test_pushes_and_async(repo):
+    repo.write(id=[1], x=[1])
+    repo.view({"x": Int64})
+    repo.features.push("stats_push", row(1, NOW + HOUR / 2, x=5))
+    assert repo.read([1], "x") == {"x": [5]}
+
+    async def both() -> dict:
+        await repo.features.initialize()
+        await repo.features.push_async("stats_push", row(2, x=6))
+        read = await repo.features.get_online_features_async(["stats:x"], [{"id": 1}, {"id": 2}])
+        await repo.features.close()
+        return read.to_dict()
+
+    assert asyncio.run(both())["x"] == [5, 6]
+
+
+def test_feature_views_come_and_go(repo):
+    repo.write(id=[1], x=[1])
+    repo.view({"x": Int64})
+    repo.view({"x": Int64}, "other")
+    repo.materialize()
+    repo.features.write_to_online_store("stats", row(1, NOW + HOUR, x=2))
+    with forebay.open(repo.store_path) as store:
+        assert sorted(store) == ["shop.other", "shop.stats", "shop.stats.live"]
+    gone = repo.features.get_feature_view("stats")
+    repo.features.apply([], objects_to_delete=[gone], partial=False)
+    assert repo.read([1], "x", view="other") == {"x": [1]}
+    with forebay.open(repo.store_path) as store:
+        assert list(store) == ["shop.other"]
+    repo.view({"x": Int64})
+    assert repo.read([1], "x") == {"x": [None]}
+    repo.features.teardown()
+    with forebay.open(repo.store_path) as store:
+        assert list(store) == []
+
+
+def test_a_projects_tables_are_its_own(tmp_path):
+    one = Repo(tmp_path / "repo")
+    one.write(id=[1], x=[1])
+    one.view({"x": Int64})
+    one.materialize()
+    other = one.features.config.model_copy(update={"project": "else"})
+    one.features = type(one.features)(config=other)
+    one.view({"x": Int64})
+    assert one.read([1], "x") == {"x": [None]}
+
+
+# Versions.
+
+
+def test_a_materialisation_is_a_version_and_can_be_taken_back(repo):
+    repo.write(id=[1, 2], x=[1, 2])
+    repo.view({"x": Int64})
+    repo.materialize()
+    repo.write(id=[1, 3], event_timestamp=[NOW] * 2, x=[7, 8])
+    with pytest.raises(forebay.GateHeld, match="lost<20%") as held:
+        repo.materialize()
+    assert held.value.result.version == 2
+    assert repo.read([1, 2, 3], "x") == {"x": [1, 2, None]}
+    # Feast does not count the range, and the gate's verdict can be overruled.
+    intervals = repo.features.get_feature_view("stats").materialization_intervals
+    assert len(intervals) == 1
+    with forebay.open(repo.store_path) as store:
+        store["shop.stats"].swap(2)
+    assert _soon(lambda: repo.read([1, 2, 3], "x")) == {"x": [7, None, 8]}
+    with forebay.open(repo.store_path) as store:
+        store["shop.stats"].rollback()
+    assert _soon(lambda: repo.read([1, 2, 3], "x")) == {"x": [1, 2, None]}
+
+
+def _soon(read):
+    """What is read once the second is over for which a version is read without another look."""
+    import time
+
+    time.sleep(1.1)
+    return read()
+
+
+def test_what_a_range_does(repo):
+    """A range that covers the earlier ones replaces; one behind them goes on top; any other is
+    merged, row by row."""
+    repo.write(id=[1, 2], event_timestamp=[NOW - 50 * HOUR] * 2, x=[1, 2])
+    repo.view({"x": Int64})
+    repo.materialize(NOW - 60 * HOUR, NOW - 40 * HOUR)
+    # Behind: a version on top, of the changes only.
+    repo.write(id=[2, 3], event_timestamp=[NOW - 30 * HOUR] * 2, x=[20, 30])
+    repo.features.materialize_incremental(NOW - 20 * HOUR)
+    assert repo.read([1, 2, 3], "x") == {"x": [1, 20, 30]}
+    with forebay.open(repo.store_path) as store:
+        assert store["shop.stats"].rows_between == (2, 4)
+    # Before: the older rows come in where there is none that is newer.
+    repo.write(id=[1, 4], event_timestamp=[NOW - 70 * HOUR] * 2, x=[-1, -4])
+    repo.materialize(NOW - 80 * HOUR, NOW - 40 * HOUR - HOUR)
+    assert repo.read([1, 2, 3, 4], "x") == {"x": [1, 20, 30, -4]}
+    # All of it: what is in the source, and no more.
+    repo.write(id=[1, 2, 3, 4], x=[5, 6, 7, 8])
+    repo.materialize(NOW - 90 * HOUR, END)
+    assert repo.read([1, 2, 3, 4], "x") == {"x": [5, 6, 7, 8]}
+    with forebay.open(repo.store_path) as store:
+        assert store["shop.stats"].rows_between == (4, 4)
+    # Nothing new is no version.
+    before = versions(repo)
+    repo.features.materialize_incremental(END + HOUR)
+    assert versions(repo) == before
+
+
+def test_modes(tmp_path):
+    repo = Repo(tmp_path / "a", {**ENGINE, "mode": "upsert"})
+    repo.write(id=[1], x=[1])
+    repo.view({"x": Int64})
+    repo.materialize()
+    repo.write(id=[2], x=[2])
+    repo.materialize()
+    assert repo.read([1, 2], "x") == {"x": [1, 2]}
+    forced = {"mode": "replace", "views": {"stats": {"force": True}}}
+    repo = Repo(tmp_path / "b", {**ENGINE, **forced})
+    repo.write(id=[1], x=[1])
+    repo.view({"x": Int64})
+    repo.materialize()
+    repo.write(id=[2], event_timestamp=[END + HOUR / 2], x=[2])
+    repo.materialize(END, END + HOUR)
+    assert repo.read([1, 2], "x") == {"x": [None, 2]}
+
+
+def test_features_are_added_changed_and_dropped(repo):
+    repo.write(id=[1, 2], x=[1, 2], y=["a", "b"])
+    repo.view({"x": Int64, "y": String})
+    repo.materialize()
+    repo.view({"x": Float64, "z": Int64})
+    assert repo.read([1], "z") == {"z": [None]}
+    repo.write(id=[2], event_timestamp=[END + HOUR / 2], x=[2.5], z=[9])
+    repo.materialize(END, END + HOUR)
+    assert repo.read([1, 2], "x", "z") == {"x": [1.0, 2.5], "z": [None, 9]}
+    repo.view({"x": String, "z": Int64})
+    with pytest.raises(forebay.UsageError, match="feature x is declared STRING.*materialise"):
+        repo.read([1], "x")
+
+
+def test_what_is_declared_otherwise_is_refused(repo):
+    repo.write(id=[1], x=[1.5])
+    repo.view({"x": Int64})
+    with pytest.raises(forebay.DataError, match="feature x is declared INT64"):
+        repo.materialize()
+    repo.write(id=pa.array([None, 1], pa.int64()), x=[1, 2])
+    with pytest.raises(forebay.DataError, match="1 rows have no id.*the first is row 1"):
+        repo.materialize()
+
+
+# Time to live.
+
+
+def test_ttl_of_a_feature_view_can_be_kept(tmp_path):
+    for enforced, expected in ((False, [1, 2]), (True, [None, 2])):
+        repo = Repo(tmp_path / str(enforced), enforce_ttl=enforced)
+        repo.write(id=[1, 2], event_timestamp=[NOW - 30 * HOUR, NOW], x=[1, 2])
+        repo.view({"x": Int64}, ttl=24 * HOUR)
+        repo.materialize()
+        assert repo.read([1, 2], "x") == {"x": expected}
+        repo.features.write_to_online_store("stats", row(3, NOW - 25 * HOUR, x=3))
+        assert repo.read([3], "x") == {"x": [None if enforced else 3]}
+
+
+def test_rows_expire(tmp_path):
+    import time
+
+    repo = Repo(tmp_path / "repo", key_ttl_seconds=3)
+    repo.write(id=[1], x=[1])
+    repo.view({"x": Int64})
+    repo.materialize()
+    repo.features.write_to_online_store("stats", row(2, x=2))
+    assert repo.read([1, 2], "x") == {"x": [1, 2]}
+    time.sleep(3.1)
+    assert repo.read([1, 2], "x") == {"x": [None, None]}
+
+
+# Settings and several processes.
+
+
+def test_a_live_table_is_open_in_one_process(repo):
+    repo.write(id=[1], x=[1])
+    repo.view({"x": Int64})
+    repo.materialize()
+    repo.features.write_to_online_store("stats", row(1, NOW + HOUR, x=2))
+    # Another feature store of this process has the same tables.
+    again = type(repo.features)(config=repo.config)
+    assert again.get_online_features(["stats:x"], [{"id": 1}]).to_dict()["x"] == [2]
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from pathlib import Path; from feast_repo import Repo; import forebay\n"
+        "for read_only in (False, True):\n"
+        f"    repo = Repo(Path({str(repo.path)!r}), read_only=read_only)\n"
+        "    try: print(repo.read([1], 'x'))\n"
+        "    except forebay.BusyError as error: print(error)\n"
+    )
+    words = [sys.executable, "-W", "ignore", "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    busy, read = done.stdout.strip().splitlines()
+    assert "set online_store.connection" in busy
+    assert read == "{'x': [1]}"
+    closed = Repo(repo.path, read_only=True)
+    with pytest.raises(forebay.UsageError, match="read_only is set"):
+        closed.features.write_to_online_store("stats", row(1, x=3))
+
+
+def test_settings():
+    assert ForebayOnlineStoreConfig().store == "data/forebay"
+    assert ForebayOnlineStoreConfig(connection="redis://a").store is None
+    for wrong in ({"read_only": True, "connection": "redis://a"}, {"key_ttl_seconds": 0}, {"stroe": "x"}):
+        with pytest.raises(ValueError):
+            ForebayOnlineStoreConfig(**wrong)
+    with pytest.raises(ValueError):
+        ForebayEngineConfig(mode="both")
+
+
+def test_the_engine_wants_the_store(tmp_path):
+    repo = Repo(tmp_path / "repo", **SQLITE)
+    repo.write(id=[1], x=[1])
+    repo.view({"x": Int64})
+    with pytest.raises(forebay.UsageError, match="online_store is of type sqlite"):
+        repo.materialize()
