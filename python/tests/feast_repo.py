@@ -7,8 +7,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from feast import Entity, FeatureStore, FeatureView, Field, FileSource, PushSource, ValueType
 from feast.repo_config import RegistryConfig, RepoConfig
-from feast.types import Array, Bool, Bytes, Float32, Float64, Int32, Int64, Json, Map, String
-from feast.types import UnixTimestamp
+from feast.types import (
+    Array,
+    Bool,
+    Bytes,
+    Float32,
+    Float64,
+    Int32,
+    Int64,
+    Json,
+    Map,
+    String,
+    UnixTimestamp,
+)
 
 ENGINE = {"type": "forebay.feast.ForebayEngine"}
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -17,7 +28,8 @@ START, END = NOW - 100 * HOUR, NOW + HOUR
 
 TYPES = {
     "i32": (Int32, pa.int32(), [1, None, -(2**31)]),
-    "i64": (Int64, pa.int64(), [2**53 + 1, None, -1]),
+    "i64": (Int64, pa.int64(), [2**52, None, -1]),
+    "big": (Int64, pa.int64(), [2**53 + 1, 0, -(2**63)]),
     "f32": (Float32, pa.float32(), [0.5, None, -2.25]),
     "f64": (Float64, pa.float64(), [0.1, None, 1e300]),
     "flag": (Bool, pa.bool_(), [True, None, False]),

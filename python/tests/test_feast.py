@@ -5,25 +5,24 @@ retrieval, types, pushes and materialisation); they are in no package, so that t
 `feast_universal.py` runs them in a checkout of Feast."""
 
 import asyncio
-import datetime as dt
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pytest
-from feast import Entity, FeatureView, Field, FileSource, ValueType
+from feast import Entity, ValueType
 from feast.infra.key_encoding_utils import serialize_entity_key
 from feast.protos.feast.types.EntityKey_pb2 import EntityKey
 from feast.protos.feast.types.Value_pb2 import Value
-from feast.types import Array, Float32, Float64, Int32, Int64, String
+from feast.types import Float64, Int64, String
 from feast_repo import END, ENGINE, HOUR, NOW, TYPES, Repo
 
 import forebay
 from forebay.feast import ForebayEngineConfig, ForebayOnlineStoreConfig
 from forebay.feast._names import key_of, project_table
-
 
 SQLITE = {"type": "sqlite", "path": "online.db", "store": None}
 
@@ -34,7 +33,14 @@ def repo(tmp_path) -> Repo:
 
 
 def row(id, at=NOW, **values) -> pd.DataFrame:
-    return pd.DataFrame({"id": [id], "event_timestamp": [at], "created": [at], **{k: [v] for k, v in values.items()}})
+    return pd.DataFrame(
+        {
+            "id": [id],
+            "event_timestamp": [at],
+            "created": [at],
+            **{k: [v] for k, v in values.items()},
+        }
+    )
 
 
 def versions(repo: Repo, table="shop.stats") -> list[tuple[int, bool]]:
@@ -71,7 +77,9 @@ def test_the_newest_row_wins(repo):
     repo.view({"x": Int64})
     repo.materialize()
     assert repo.read([1, 2, 3], "x") == {"x": [10, 21, 30]}
-    repo.features.write_to_online_store("stats", pd.concat([row(1, x=12), row(1, NOW - HOUR, x=13)]))
+    repo.features.write_to_online_store(
+        "stats", pd.concat([row(1, x=12), row(1, NOW - HOUR, x=13)])
+    )
     repo.features.write_to_online_store("stats", row(3, NOW - HOUR, x=31))
     assert repo.read([1, 3], "x") == {"x": [12, 30]}
     repo.features.write_to_online_store("stats", row(1, NOW - 3 * HOUR, x=14))
@@ -118,13 +126,21 @@ def test_keys(repo):
 def test_keys_differ_where_those_of_feast_do():
     words = ["", "%", "/", "%2F", "a/", "/a", "%25", "a", "b"]
     entities = [
-        EntityKey(join_keys=["b", "a"], entity_values=[Value(string_val=one), Value(string_val=two)])
+        EntityKey(
+            join_keys=["b", "a"], entity_values=[Value(string_val=one), Value(string_val=two)]
+        )
         for one in words
         for two in words
     ]
-    assert len({key_of(one) for one in entities}) == len({serialize_entity_key(one) for one in entities})
-    turned = EntityKey(join_keys=["a", "b"], entity_values=[Value(string_val="y"), Value(string_val="x")])
-    same = EntityKey(join_keys=["b", "a"], entity_values=[Value(string_val="x"), Value(string_val="y")])
+    assert len({key_of(one) for one in entities}) == len(
+        {serialize_entity_key(one) for one in entities}
+    )
+    turned = EntityKey(
+        join_keys=["a", "b"], entity_values=[Value(string_val="y"), Value(string_val="x")]
+    )
+    same = EntityKey(
+        join_keys=["b", "a"], entity_values=[Value(string_val="x"), Value(string_val="y")]
+    )
     assert key_of(turned) == key_of(same) == "y/x"
     with pytest.raises(forebay.UsageError, match="join key a has no value"):
         key_of(EntityKey(join_keys=["a"], entity_values=[Value()]))
@@ -209,8 +225,6 @@ def test_a_materialisation_is_a_version_and_can_be_taken_back(repo):
 
 def _soon(read):
     """What is read once the second is over for which a version is read without another look."""
-    import time
-
     time.sleep(1.1)
     return read()
 
@@ -280,6 +294,9 @@ def test_what_is_declared_otherwise_is_refused(repo):
     repo.view({"x": Int64})
     with pytest.raises(forebay.DataError, match="feature x is declared INT64"):
         repo.materialize()
+    repo.write(id=[1, 2], x=[2**53 + 1, None])
+    with pytest.raises(forebay.DataError, match="came as floats"):
+        repo.materialize()
     repo.write(id=pa.array([None, 1], pa.int64()), x=[1, 2])
     with pytest.raises(forebay.DataError, match="1 rows have no id.*the first is row 1"):
         repo.materialize()
@@ -300,8 +317,6 @@ def test_ttl_of_a_feature_view_can_be_kept(tmp_path):
 
 
 def test_rows_expire(tmp_path):
-    import time
-
     repo = Repo(tmp_path / "repo", key_ttl_seconds=3)
     repo.write(id=[1], x=[1])
     repo.view({"x": Int64})
@@ -344,7 +359,11 @@ def test_a_live_table_is_open_in_one_process(repo):
 def test_settings():
     assert ForebayOnlineStoreConfig().store == "data/forebay"
     assert ForebayOnlineStoreConfig(connection="redis://a").store is None
-    for wrong in ({"read_only": True, "connection": "redis://a"}, {"key_ttl_seconds": 0}, {"stroe": "x"}):
+    for wrong in (
+        {"read_only": True, "connection": "redis://a"},
+        {"key_ttl_seconds": 0},
+        {"stroe": "x"},
+    ):
         with pytest.raises(ValueError):
             ForebayOnlineStoreConfig(**wrong)
     with pytest.raises(ValueError):

@@ -81,14 +81,10 @@ def reader(feature: str, kind: ValueType) -> Callable[[Any], Value]:
     """Gives a function from what stands in a feature's column to Feast's value."""
     how = _KINDS.get(kind)
 
-    def scalar(held: Any) -> Value:
-        return Value(**{field: held})
-
-    def items(held: Any) -> Value:
-        return Value(**{field: message(val=held)})
-
-    field, message = (how.field, how.items) if how else ("", None)
-    make = Value.FromString if how is None else scalar if message is None else items
+    def make(held: Any) -> Value:
+        if how is None:
+            return Value.FromString(held)
+        return Value(**{how.field: held if how.items is None else how.items(val=held)})
 
     def read(held: Any) -> Value:
         if held is None:
@@ -152,6 +148,16 @@ def _is_plain(column: Any, kind: ValueType) -> bool:
     return types.is_floating(column.type.value_type) is types.is_floating(arrow_type(scalar))
 
 
+def _refuse_rounded(column: Any) -> None:
+    """Data frames make floats of whole numbers where some are absent, and round large ones."""
+    if pc.any(pc.greater_equal(pc.abs(column), pa.scalar(2.0**53, column.type))).as_py():
+        raise ValueError(
+            "they came as floats, with some of 2^53 or more, which are rounded: an offline store "
+            "that keeps whole numbers beside absent ones is wanted, such as duckdb, or a source "
+            "without absent values"
+        )
+
+
 def _without_nan(column: Any) -> Any:
     """For Feast a NaN is a value that is absent."""
     if not types.is_floating(column.type):
@@ -174,6 +180,8 @@ def feature_column(column: Any, feature: str, kind: ValueType) -> Any:
             return pa.array([stored(value, kind) for value in values], target)
         if kind == ValueType.UNIX_TIMESTAMP:
             return column.cast(pa.timestamp("s"), safe=False).cast(target)
+        if kind == ValueType.INT64 and types.is_floating(column.type):
+            _refuse_rounded(column)
         # A Float32 is rounded, as by Feast; nothing else is.
         return _without_nan(column).cast(target, safe=kind != ValueType.FLOAT)
     except (pa.ArrowInvalid, TypeError, ValueError, AssertionError) as error:
@@ -193,7 +201,9 @@ def time_column(column: Any, name: str) -> Any:
     try:
         times = pandas.to_datetime(column.to_numpy(zero_copy_only=False), utc=True)
     except (TypeError, ValueError) as error:
-        raise DataError(f"column {name} ({column.type}) has values that are no times: {error}") from error
+        raise DataError(
+            f"column {name} ({column.type}) has values that are no times: {error}"
+        ) from error
     return pa.array(times, pa.timestamp("us", "UTC"), safe=False)
 
 
@@ -206,7 +216,8 @@ def _key_part(column: Any, join_key: str, kind: ValueType) -> Any:
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py() + 1
         raise DataError(
-            f"{column.null_count} rows have no {join_key}, which is a join key; the first is row {row}"
+            f"{column.null_count} rows have no {join_key}, which is a join key; the first is "
+            f"row {row}"
         )
     if kind not in _KEYS:
         raise UsageError(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, StrictStr, model_validator
-
 from feast.repo_config import FeastConfigBaseModel
+from pydantic import Field, PositiveFloat, PositiveInt, StrictStr, model_validator
 
 _STORE = "data/forebay"
 

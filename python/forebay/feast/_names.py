@@ -64,10 +64,11 @@ def _part(join_key: str, value: Value) -> str | bytes:
 
 def key_of(entity: EntityKey) -> str | bytes:
     """The key of an entity: its values in the order of its join keys' names."""
+    values: Any = entity.entity_values  # pyright: ignore
     if len(entity.join_keys) == 1:
-        return _part(entity.join_keys[0], entity.entity_values[0])
-    pairs = sorted(zip(entity.join_keys, entity.entity_values, strict=True), key=lambda p: p[0])
-    parts = [_part(join_key, value) for join_key, value in pairs]
+        return _part(entity.join_keys[0], values[0])
+    given = dict(zip(entity.join_keys, values, strict=True))
+    parts = [_part(join_key, given[join_key]) for join_key in sorted(given)]
     if any(isinstance(part, bytes) for part in parts):
         return b"/".join(p if isinstance(p, bytes) else p.encode() for p in parts)
     return "/".join(str(part) for part in parts) or "%"

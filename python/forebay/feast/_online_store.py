@@ -137,14 +137,10 @@ class ForebayOnlineStore(OnlineStore):
 class _Reading:
     """What one read of a feature view makes of stored rows."""
 
-    def __init__(
-        self, config: RepoConfig, view: FeatureView, requested: list[str] | None
-    ) -> None:
+    def __init__(self, config: RepoConfig, view: FeatureView, requested: list[str] | None) -> None:
         types = {field.name: field.dtype.to_value_type() for field in view.features}
         self._names = list(types) if requested is None else requested
-        self._readers = [
-            (name, reader(name, types[name])) for name in self._names if name in types
-        ]
+        self._readers = [(name, reader(name, types[name])) for name in self._names if name in types]
         self._oldest: float | None = None
         ttl = getattr(view, "ttl", None)
         if own_config(config).enforce_ttl and ttl:

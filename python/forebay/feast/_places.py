@@ -239,10 +239,11 @@ def _key(config: RepoConfig) -> tuple[Any, ...]:
 
 
 def own_config(config: RepoConfig) -> ForebayOnlineStoreConfig:
-    own = config.online_store
+    own: Any = config.online_store
     if not isinstance(own, ForebayOnlineStoreConfig):
         raise UsageError(
-            f"online_store is of type {own.type}: set it to forebay.feast.ForebayOnlineStore"
+            f"online_store is of type {own and own.type}: set it to "
+            "forebay.feast.ForebayOnlineStore"
         )
     return own
 

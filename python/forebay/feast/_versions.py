@@ -111,25 +111,26 @@ def publish(
     store: Store, name: str, rows: Any, how: How, options: Mapping[str, Any]
 ) -> PushResult | None:
     """Pushes rows as the next version; None where there was nothing to do."""
-    current = None if how == "replace" else _current(store, name)
+    current: Any = None if how == "replace" else _current(store, name)
     if current is not None:
         if not rows.num_rows:
             return None
         if how == "onto" and _same_columns(current.schema, rows.schema):
-            return store.push(rows, name, onto="current", **_limited(options))
+            return _pushed(store, name, rows, {"onto": "current", **options})
         held = _fitted(current.to_arrow(), rows.schema)
         rows = newest_last(pa.concat_tables([held, rows]))
-    given = dict(options)
+    whole = {"key": f"{{{KEY}}}", "duplicates": "last"}
     if EXPIRES in rows.column_names:
-        given["ttl_column"] = EXPIRES
-    return store.push(rows, name, key=f"{{{KEY}}}", duplicates="last", **_limited(given))
+        whole["ttl_column"] = EXPIRES
+    return _pushed(store, name, rows, {**whole, **options})
 
 
-def _limited(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with the limits for the schema before those that were given."""
+def _pushed(store: Store, name: str, rows: Any, options: dict[str, Any]) -> PushResult:
     given = options.get("gate") or ()
     limits = (given,) if isinstance(given, str) else given
-    return {**options, "gate": [*_SCHEMA_LIMITS, *limits]}
+    # The last limit of a kind counts, so that those that were given come last.
+    result: Any = store.push(rows, name, **{**options, "gate": [*_SCHEMA_LIMITS, *limits]})
+    return result
 
 
 def _current(store: Store, name: str) -> Any:
