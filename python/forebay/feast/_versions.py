@@ -129,8 +129,8 @@ def _pushed(store: Store, name: str, rows: Any, options: dict[str, Any]) -> Push
     given = options.get("gate") or ()
     limits = (given,) if isinstance(given, str) else given
     # The last limit of a kind counts, so that those that were given come last.
-    result: Any = store.push(rows, name, **{**options, "gate": [*_SCHEMA_LIMITS, *limits]})
-    return result
+    push: Any = store.push
+    return push(rows, name, **{**options, "gate": [*_SCHEMA_LIMITS, *limits]})
 
 
 def _current(store: Store, name: str) -> Any:
