@@ -87,6 +87,22 @@ test-clients: ## Clients of Redis Cluster against five nodes that die and come b
 	cargo build --locked -p forebay
 	FOREBAY=$(DEBUG_BINARY) $(PYTHON) tests/clients/run.py $(ARGS)
 
+# Of Feast's tests; two of its own DynamoDB want a container.
+FEAST_TESTS := online_store/test_universal_online.py online_store/test_universal_online_types.py online_store/test_universal_e2e.py \
+  online_store/test_push_features_to_online_store.py materialization/test_universal_materialization.py offline_store/test_universal_materialization.py
+
+.PHONY: test-feast
+test-feast: ## Feast's own tests of online stores, from a checkout of Feast (FEAST=DIR), with its engine and ours; not part of `make test`
+	@test -d "$(FEAST)/sdk/python/tests" || { echo "make test-feast FEAST=DIR: DIR is a checkout of Feast"; exit 2; }
+	@scripts/setup feast
+	PATH="$(CURDIR)/.venv-feast/bin:$$PATH" MATURIN_PEP517_ARGS='--profile dev --locked' .venv-feast/bin/pip install --quiet \
+	  --disable-pip-version-check --no-deps --no-build-isolation ./python
+	for engine in '' forebay.feast.ForebayEngine; do \
+	  (cd "$(FEAST)/sdk/python" && FOREBAY_FEAST_ENGINE=$$engine FULL_REPO_CONFIGS_MODULE=feast_universal PYTHONPATH=$(CURDIR)/python/tests:. \
+	    $(CURDIR)/.venv-feast/bin/python -m pytest -c pytest.ini -p no:cacheprovider -p feast_universal -W ignore --integration -q \
+	    -k 'not dynamo' $(ARGS) $(addprefix tests/integration/,$(FEAST_TESTS))); \
+	done
+
 .PHONY: test-failovers
 test-failovers: ## 50 failovers of a live table under three client libraries, ten minutes; not part of `make test` (ARGS='--failovers 6 --seed 1')
 	scripts/setup test cargo build --release --locked -p forebay

@@ -76,6 +76,11 @@ bench-python: ## From Python: get, get_many, scans beside py-lmdb, sqlite3, redi
 	@bench/setup python
 	@$(BENCH_PYTHON) bench/driver/bench_python.py $(BENCH_ARGS)
 
+.PHONY: bench-feast
+bench-feast: build ## Feast's online stores: a million rows materialised, reads of 100 entities, beside SQLite and Redis
+	@bench/setup feast
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_feast.py $(BENCH_ARGS)
+
 .PHONY: bench-clean
 bench-clean: ## Removes the data sets and stores that the benchmarks keep under bench/data
 	rm -rf bench/data

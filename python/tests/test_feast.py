@@ -8,7 +8,6 @@ import asyncio
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -167,6 +166,10 @@ def test_pushes_and_async(repo):
         return read.to_dict()
 
     assert asyncio.run(both())["x"] == [5, 6]
+    # Closed, its live table is anybody's; the next read opens it again.
+    with forebay.open(repo.store_path) as store:
+        assert len(store["shop.stats.live"]) == 2
+    assert repo.read([1], "x") == {"x": [5]}
 
 
 def test_feature_views_come_and_go(repo):
@@ -285,8 +288,8 @@ def test_features_are_added_changed_and_dropped(repo):
     repo.materialize(END, END + HOUR)
     assert repo.read([1, 2], "x", "z") == {"x": [1.0, 2.5], "z": [None, 9]}
     repo.view({"x": String, "z": Int64})
-    with pytest.raises(forebay.UsageError, match="feature x is declared STRING.*materialise"):
-        repo.read([1], "x")
+    with pytest.raises(forebay.UsageError, match="x is declared STRING, not 2.5.*anew"):
+        repo.read([2], "x")
 
 
 def test_what_is_declared_otherwise_is_refused(repo):
@@ -338,22 +341,31 @@ def test_a_live_table_is_open_in_one_process(repo):
     # Another feature store of this process has the same tables.
     again = type(repo.features)(config=repo.config)
     assert again.get_online_features(["stats:x"], [{"id": 1}]).to_dict()["x"] == [2]
+    asyncio.run(repo.features.close())
     script = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from pathlib import Path; from feast_repo import Repo; import forebay\n"
-        "for read_only in (False, True):\n"
-        f"    repo = Repo(Path({str(repo.path)!r}), read_only=read_only)\n"
-        "    try: print(repo.read([1], 'x'))\n"
-        "    except forebay.BusyError as error: print(error)\n"
+        f"import forebay, sys; live = forebay.open({str(repo.store_path)!r})['shop.stats.live']; "
+        "print('open', flush=True); sys.stdin.read()"
     )
-    words = [sys.executable, "-W", "ignore", "-c", script]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    busy, read = done.stdout.strip().splitlines()
-    assert "set online_store.connection" in busy
-    assert read == "{'x': [1]}"
+    words, pipe = [sys.executable, "-c", script], subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as holder:
+        assert holder.stdout.readline() == "open\n"
+        with pytest.raises(forebay.BusyError, match="set online_store.connection"):
+            repo.read([1], "x")
+        assert Repo(repo.path, read_only=True).read([1], "x") == {"x": [1]}
+        holder.stdin.close()
+    assert repo.read([1], "x") == {"x": [2]}
     closed = Repo(repo.path, read_only=True)
     with pytest.raises(forebay.UsageError, match="read_only is set"):
         closed.features.write_to_online_store("stats", row(1, x=3))
+
+
+def test_a_store_that_is_not_there_is_no_absent_feature(repo):
+    repo.write(id=[1], x=[1])
+    repo.view({"x": Int64})
+    elsewhere = Repo(repo.path, store="nowhere")
+    with pytest.raises(forebay.MissingError, match="nowhere.*`feast apply` makes it"):
+        elsewhere.read([1], "x")
+    assert not (repo.path / "nowhere").exists()
 
 
 def test_settings():

@@ -49,7 +49,9 @@ def test_from_feast_init_to_a_served_feature(folder, capsys):
     served, held, pushed = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     names: dict = {}
     exec(served, names)
-    assert "serving" in run_forebay("forebay versions shop.driver_hourly_stats --store data/forebay")
+    assert "serving" in run_forebay(
+        "forebay versions shop.driver_hourly_stats --store data/forebay"
+    )
     got = run_forebay("forebay get shop.driver_hourly_stats 1001 --store data/forebay")
     assert '"_key":"1001"' in got and '"avg_daily_trips":' in got
     capsys.readouterr()

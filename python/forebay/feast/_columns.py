@@ -77,27 +77,17 @@ def stored(value: Value, kind: ValueType) -> Any:
     return held if how.items is None else list(held.val)
 
 
-def reader(feature: str, kind: ValueType) -> Callable[[Any], Value]:
-    """Gives a function from what stands in a feature's column to Feast's value."""
+def reader(kind: ValueType) -> Callable[[Any], Value]:
+    """Gives a function from what stands in a column of this type to Feast's value.
+
+    It raises TypeError or ValueError for what is of another type."""
     how = _KINDS.get(kind)
-
-    def make(held: Any) -> Value:
-        if how is None:
-            return Value.FromString(held)
-        return Value(**{how.field: held if how.items is None else how.items(val=held)})
-
-    def read(held: Any) -> Value:
-        if held is None:
-            return Value()
-        try:
-            return make(held)
-        except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"feature {feature} is declared {kind.name}, and what was materialised is another "
-                f"type ({type(held).__name__}): materialise its feature view anew ({error})"
-            ) from None
-
-    return read
+    if how is None:
+        return Value.FromString
+    field, message = how.field, how.items
+    if message is None:
+        return lambda held: Value(**{field: held})
+    return lambda held: Value(**{field: message(val=held)})
 
 
 # From columns of an offline store.

@@ -103,7 +103,7 @@ class _PublishNode(LocalOutputNode):
         columns = columns_of(rows, _described(view), own_config(config).key_ttl_seconds)
         how = way(self._config.mode, self._span, view.materialization_intervals)
         options = {**self._config.push, **self._config.views.get(view.name, {})}
-        result = publish(place.own(), name, columns, how, options)
+        result = publish(place.own(create=True), name, columns, how, options)
         place.changed(name)
         if result is not None:
             _logger.info("feature view %s: %s", view.name, result)

@@ -16,10 +16,11 @@ from feast.protos.feast.types.EntityKey_pb2 import EntityKey
 from feast.protos.feast.types.Value_pb2 import Value
 from feast.repo_config import RepoConfig
 
+from .._errors import UsageError
 from ._columns import reader
 from ._live_rows import LiveRow, Stamp, decode, encode, event_time, stamp, stamp_of
 from ._names import PRECOMPUTED, key_of, project_table, view_table
-from ._places import close_place, own_config, place_of, values_of
+from ._places import Place, close_place, own_config, place_of, values_of
 from ._versions import CREATED, EVENT
 
 Row = tuple[EntityKey, dict[str, Value], datetime, datetime | None]
@@ -36,6 +37,12 @@ class ForebayOnlineStore(OnlineStore):
     # Tables of versions of feature views have names of their own.
     _versioned_read_supported = True
 
+    _config: RepoConfig | None = None
+
+    def _place(self, config: RepoConfig) -> Place:
+        self._config = config
+        return place_of(config)
+
     @property
     def async_supported(self) -> SupportedAsyncMethods:
         return SupportedAsyncMethods(read=True, write=True)
@@ -49,7 +56,7 @@ class ForebayOnlineStore(OnlineStore):
         entity_keys: list[EntityKey],
         requested_features: list[str] | None = None,
     ) -> list[Found]:
-        place, name = place_of(config), view_table(config, table)
+        place, name = self._place(config), view_table(config, table)
         keys = [key_of(entity) for entity in entity_keys]
         rows = values_of(place.batch(name), keys)
         live_rows = values_of(place.live(name), keys)
@@ -79,7 +86,7 @@ class ForebayOnlineStore(OnlineStore):
         """Writes rows to the live table; one that is older than what is there is left out."""
         if not data:
             return
-        place = place_of(config)
+        place = self._place(config)
         live = place.writable(view_table(config, table))
         news: dict[str | bytes, LiveRow] = {}
         for entity, values, event, created in data:
@@ -116,7 +123,7 @@ class ForebayOnlineStore(OnlineStore):
         entities_to_keep: Sequence[Entity],
         partial: bool,
     ) -> None:
-        place = place_of(config)
+        place = self._place(config)
         place.prepare([view_table(config, view) for view in tables_to_keep])
         gone = {view_table(config, view) for view in tables_to_delete}
         if gone:
@@ -127,20 +134,27 @@ class ForebayOnlineStore(OnlineStore):
     ) -> None:
         names = {view_table(config, view) for view in tables}
         precomputed = project_table(config.project, PRECOMPUTED)
-        place_of(config).drop(lambda name: name in names or name.startswith(precomputed))
+        self._place(config).drop(lambda name: name in names or name.startswith(precomputed))
         close_place(config)
 
     async def close(self) -> None:
-        """Nothing is this object's own: stores are open for the process."""
+        """Closes live tables, which other processes may open then; a later call opens them."""
+        if self._config is not None:
+            close_place(self._config)
+
+
+_ABSENT = Value()
 
 
 class _Reading:
     """What one read of a feature view makes of stored rows."""
 
     def __init__(self, config: RepoConfig, view: FeatureView, requested: list[str] | None) -> None:
-        types = {field.name: field.dtype.to_value_type() for field in view.features}
-        self._names = list(types) if requested is None else requested
-        self._readers = [(name, reader(name, types[name])) for name in self._names if name in types]
+        self._types = {field.name: field.dtype.to_value_type() for field in view.features}
+        self._names = list(self._types) if requested is None else requested
+        self._readers = [
+            (name, reader(self._types[name])) for name in self._names if name in self._types
+        ]
         self._oldest: float | None = None
         ttl = getattr(view, "ttl", None)
         if own_config(config).enforce_ttl and ttl:
@@ -156,7 +170,28 @@ class _Reading:
         event: datetime = row[EVENT]
         if self._is_expired(event):
             return None, None
-        return event, {name: read(row[name]) for name, read in self._readers if name in row}
+        try:
+            return event, {
+                name: _ABSENT if (held := row[name]) is None else read(held)
+                for name, read in self._readers
+                if name in row
+            }
+        except (TypeError, ValueError):
+            raise self._mismatch(row) from None
+
+    def _mismatch(self, row: dict[str, Any]) -> UsageError:
+        """Says which feature of a row is of another type than is declared."""
+        told: list[str] = []
+        for name, read in self._readers:
+            try:
+                if row.get(name) is not None:
+                    read(row[name])
+            except (TypeError, ValueError):
+                told.append(f"{name} is declared {self._types[name].name}, not {row[name]!r}")
+        return UsageError(
+            f"what was materialised is of another type than is declared ({'; '.join(told)}): "
+            "materialise the feature view anew"
+        )
 
     def _of_live(self, row: LiveRow) -> Found:
         event = event_time(row.stamp)

@@ -85,11 +85,20 @@ class Place:
 
     def batch(self, name: str) -> Readable | None:
         """The version of a batch table that serves, or None where nothing was materialised."""
+        self._see_store()
         return self._batch.get(name)
 
     def live(self, name: str) -> Writable | None:
         """The live table beside it, or None where nothing was written to it."""
-        return None if self._config.read_only else self._live.get(name + LIVE)
+        if self._config.read_only:
+            return None
+        self._see_store()
+        return self._live.get(name + LIVE)
+
+    def _see_store(self) -> None:
+        """Where there is no store nothing can be said of its tables."""
+        if self._connection is None:
+            self.own()
 
     def _find(self, name: str, held: Any) -> Any:
         if isinstance(held, Table):
@@ -113,11 +122,16 @@ class Place:
     def _tables(self) -> Connection | Store:
         return self._connection or self.own()
 
-    def own(self) -> Store:
+    def own(self, create: bool = False) -> Store:
         """The store itself."""
         with self._opening:
             if self._opened is None:
-                self._opened = _take_store(self.url(), self._config.memory_bytes)
+                try:
+                    self._opened = _take_store(self.url(), create, self._config.memory_bytes)
+                except MissingError as error:
+                    raise MissingError(
+                        f"{error}; `feast apply` makes it where online_store.store says"
+                    ) from error
             return self._opened
 
     def url(self) -> str:
@@ -160,23 +174,29 @@ class Place:
                 f"the servers have no live table {name}{LIVE}: make it there by `forebay create "
                 f"{name}{LIVE}`, or set online_store.store so that `feast apply` does"
             )
-        self.own()
+        self.own(create=True)
         run("create", [name + LIVE], {"durability": self._config.durability}, self.url())
 
     def prepare(self, names: Iterable[str]) -> None:
-        """Makes the live tables that servers are to serve, where this process can."""
-        if self._connection is None or self.store is None:
+        """Makes the store, and the live tables that servers are to serve."""
+        if self.store is None or self._config.read_only:
             return
-        there = {table.table for table in self.own().tables()}
+        store = self.own(create=True)
+        if self._connection is None:
+            return
+        there = {table.table for table in store.tables()}
         for name in names:
             if name + LIVE not in there:
                 self.create_live(name)
 
     def drop(self, is_gone: Callable[[str], bool]) -> None:
         """Drops the tables of these names, and the live tables beside them."""
-        if self.store is None or (not _is_url(self.store) and not Path(self.store).exists()):
+        if self.store is None:
             return
-        store = self.own()
+        try:
+            store = self.own()
+        except MissingError:
+            return
         for table in [table.table for table in store.tables()]:
             if is_gone(table.removesuffix(LIVE)):
                 self._batch.forget(table)
@@ -206,11 +226,11 @@ _places: dict[tuple[Any, ...], Place] = {}
 _lock = threading.Lock()
 
 
-def _take_store(place: str, memory_bytes: int | None) -> Store:
+def _take_store(place: str, create: bool, memory_bytes: int | None) -> Store:
     with _lock:
         store, users = _stores.get(place, (None, 0))
         if store is None:
-            store = open_store(place, create=True, memory_bytes=memory_bytes)
+            store = open_store(place, create=create, memory_bytes=memory_bytes)
         _stores[place] = store, users + 1
         return store
 
