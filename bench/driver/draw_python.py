@@ -52,8 +52,8 @@ def waits(axes, found: list, labels: dict) -> None:
     axes.set_xscale("log")
     for place, w in enumerate(rows):
         axes.text(w["max_ms"] * 1.08, place, f"{w['max_ms']:,.1f}", va="center")
-    axes.set_xlim(right=5 * max(w["max_ms"] for w in rows))
+    axes.set_xlim(right=12 * max(w["max_ms"] for w in rows))
     axes.axvline(10, color="#b5651d", linewidth=0.8, label="target")
-    axes.set_title("get_many of so many keys: most that another thread waits", loc="left")
+    axes.set_title("most that another thread waits for get_many", loc="left")
     axes.set_xlabel("ms, less is better")
-    axes.legend(frameon=False, loc="lower right")
+    axes.legend(frameon=False, loc="upper right")
