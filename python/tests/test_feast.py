@@ -7,7 +7,9 @@ retrieval, types, pushes and materialisation); they are in no package, so that t
 import asyncio
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
 import pyarrow as pa
@@ -388,3 +390,42 @@ def test_the_engine_wants_the_store(tmp_path):
     repo.view({"x": Int64})
     with pytest.raises(forebay.UsageError, match="online_store is of type sqlite"):
         repo.materialize()
+
+
+def test_each_read_is_of_one_version(tmp_path):
+    """Threads read while versions come and go; no answer mixes two of them.
+
+    They ask the online store: Feast itself refuses a feature view that is being materialised."""
+    repo = Repo(tmp_path / "repo", refresh_seconds=0)
+    ids = list(range(200))
+    repo.write(id=ids, x=[0] * 200, y=[0] * 200)
+    repo.view({"x": Int64, "y": Int64})
+    repo.materialize()
+    seen, over = set(), threading.Event()
+    online, view = (
+        repo.features._get_provider().online_store,
+        repo.features.get_feature_view("stats"),
+    )
+    keys = [EntityKey(join_keys=["id"], entity_values=[Value(int64_val=id)]) for id in ids]
+
+    def read() -> int:
+        answers = 0
+        while not over.is_set():
+            rows = online.online_read(repo.config, view, keys)
+            values = {value.int64_val for _, row in rows for value in row.values()}
+            assert len(values) == 1, values
+            seen.update(values)
+            answers += 1
+        return answers
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        try:
+            for number in range(1, 6):
+                repo.write(id=ids, x=[number] * 200, y=[number] * 200)
+                repo.materialize()
+                time.sleep(0.05)
+        finally:
+            over.set()
+        assert all(reader.result() > 0 for reader in readers)
+    assert 5 in {*repo.read(ids, "x")["x"]} and len(seen) > 1
