@@ -361,6 +361,19 @@ def test_a_live_table_is_open_in_one_process(repo):
         closed.features.write_to_online_store("stats", row(1, x=3))
 
 
+def test_many_threads_write_the_first_rows(repo):
+    repo.write(id=[1], x=[1])
+    repo.view({"x": Int64})
+    with ThreadPoolExecutor(8) as pool:
+        writes = [
+            pool.submit(repo.features.write_to_online_store, "stats", row(id, x=id))
+            for id in range(16)
+        ]
+        for write in writes:
+            write.result()
+    assert repo.read(list(range(16)), "x") == {"x": list(range(16))}
+
+
 def test_a_store_that_is_not_there_is_no_absent_feature(repo):
     repo.write(id=[1], x=[1])
     repo.view({"x": Int64})

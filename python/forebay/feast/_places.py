@@ -21,6 +21,9 @@ from ._names import LIVE
 
 Key = str | bytes
 
+# How long a new live table is waited for.
+_TRIES, _PAUSE_S = 50, 0.1
+
 
 class Readable(Protocol):
     """A table, here or at servers."""
@@ -68,6 +71,7 @@ class Place:
         """Held while rows of live tables are compared and written."""
         self._config = config
         self._opening = threading.Lock()
+        self._making = threading.Lock()
         self._opened: Store | None = None
         self._connection: Connection | None = None
         if config.connection is not None:
@@ -156,37 +160,46 @@ class Place:
         table = self.live(name)
         if table is not None:
             return table
-        self.create_live(name)
-        self._live.forget(name + LIVE)
-        for _ in range(50):
+        with self._making:
+            return self._made(name)
+
+    def _made(self, name: str) -> Writable:
+        """Makes it, and waits until it can be written: servers see it after up to a second."""
+        problem: Exception | None = None
+        for number in range(_TRIES):
+            self._live.forget(name + LIVE)
             table = self.live(name)
             if table is not None:
                 return table
-            # A server takes a moment to see a new table.
-            time.sleep(0.1)
-            self._live.forget(name + LIVE)
-        raise MissingError(f"the servers do not serve the live table {name}{LIVE} within 5 s")
+            if number == 0:
+                try:
+                    self.create_live(name)
+                    continue
+                except BusyError as error:
+                    # Another process makes it just now.
+                    problem = error
+            time.sleep(_PAUSE_S)
+        raise problem or BusyError(
+            f"the live table {name}{LIVE} was made, and nobody serves it yet: try again"
+        )
 
     def create_live(self, name: str) -> None:
-        """Makes the live table beside a batch table, without opening it."""
+        """Makes the live table beside a batch table where there is none, without opening it."""
         if self._connection is not None and self.store is None:
             raise MissingError(
                 f"the servers have no live table {name}{LIVE}: make it there by `forebay create "
                 f"{name}{LIVE}`, or set online_store.store so that `feast apply` does"
             )
-        self.own(create=True)
-        run("create", [name + LIVE], {"durability": self._config.durability}, self.url())
+        if name + LIVE not in self.own(create=True):
+            run("create", [name + LIVE], {"durability": self._config.durability}, self.url())
 
     def prepare(self, names: Iterable[str]) -> None:
         """Makes the store, and the live tables that servers are to serve."""
         if self.store is None or self._config.read_only:
             return
-        store = self.own(create=True)
-        if self._connection is None:
-            return
-        there = {table.table for table in store.tables()}
-        for name in names:
-            if name + LIVE not in there:
+        self.own(create=True)
+        if self._connection is not None:
+            for name in names:
                 self.create_live(name)
 
     def drop(self, is_gone: Callable[[str], bool]) -> None:
