@@ -51,7 +51,7 @@ def alternate(report: Report, rows: int, lacking: dict, done: Done) -> None:
     try:
         with Spark(WORKERS) as spark:
             # What Java compiles it compiles in the first runs, which are whole ones.
-            for of in {of for of, _, _ in lacking}:
+            for of in dict.fromkeys(of for of, _, _ in lacking):
                 for what in LABELS:
                     say(f"Spark, before all rounds: {of}, {what}")
                     one(spark, of, what, files[of], where / "warm", rows)
