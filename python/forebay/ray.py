@@ -18,7 +18,7 @@ from ._load import LoadResult
 from ._options import ClusterOptions, TaskLoadOptions, takes
 from ._progress import Drawing, drawing
 from ._push import PushResult
-from ._ray_nodes import Nodes, surviving
+from ._ray_nodes import NodeLost, Nodes, surviving
 from ._sampling import Sampler, chosen
 from ._tasks import Source, encoded, failure, of_no_rows, sampled, with_rows, written
 from ._watching import POLL_S
@@ -193,9 +193,12 @@ class _Job:
                 if self._draws is not None and rows > 0:
                     self._draws.advance(rows)
             return self._ray.get(refs)
-        except BaseException:
+        except BaseException as error:
             for ref in waiting:
                 self._ray.cancel(ref)
+            # What Ray has given up before it has called the node dead.
+            if isinstance(error, self._ray.exceptions.ObjectLostError):
+                raise NodeLost from error
             raise
 
 

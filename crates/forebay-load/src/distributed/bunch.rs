@@ -1,5 +1,5 @@
-//! Records of one partition, one behind the other in one value: what an engine moves and sorts costs
-//! by the row more than by the byte.
+//! Records of one partition, one behind the other in one value: what an engine moves and sorts
+//! costs by the row more than by the byte.
 
 use super::DistributedError;
 

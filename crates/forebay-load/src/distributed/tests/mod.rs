@@ -174,9 +174,7 @@ fn records_in(sent: &RecordBatch) -> usize {
     let arrived = Arrived::new(sent).unwrap();
     let rows = (0..arrived.len()).map(|index| arrived.get(index));
     let bunches = rows.filter(|row| row.sequence != CONTROL_SEQUENCE);
-    bunches
-        .map(|row| Unpacked::new(row.records).count())
-        .sum()
+    bunches.map(|row| Unpacked::new(row.records).count()).sum()
 }
 
 /// The rows in so many parts of the source.
