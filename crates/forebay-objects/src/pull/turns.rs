@@ -34,6 +34,8 @@ pub struct Turns {
     last: Option<TableName>,
     /// Until then hints have been paid for.
     hinted: Duration,
+    /// A hint waits until it may be followed: the document's next turn is then.
+    owed: bool,
 }
 
 impl Turns {
@@ -44,6 +46,7 @@ impl Turns {
             check_at: now + poll * CHECK_EVERY,
             last: None,
             hinted: Duration::ZERO,
+            owed: false,
         }
     }
 
@@ -55,7 +58,7 @@ impl Turns {
         mut tables: impl Iterator<Item = TableName>,
     ) -> Option<Turn> {
         if now >= self.document_at {
-            self.document_at = now + self.poll;
+            self.asked(now);
             if has_document {
                 return Some(Turn::Document);
             }
@@ -75,7 +78,7 @@ impl Turns {
 
     /// The document is asked for now, for whatever reason.
     pub fn asked(&mut self, now: Duration) {
-        self.document_at = now + self.poll;
+        (self.document_at, self.owed) = (now + self.poll, false);
     }
 
     /// Something else took two requests, a read and a write: as many looks in turn are left out.
@@ -89,14 +92,20 @@ impl Turns {
         self.document_at = self.document_at.min(again);
     }
 
-    /// Whether a hint is followed now. Anybody may give hints, and requests cost money.
+    /// Whether a hint is followed now, else it is a little later. Anybody may give hints, and
+    /// requests cost money.
     pub fn follows_hint(&mut self, now: Duration) -> bool {
         let paid = self.hinted.max(now) + HINT;
-        let follows = paid <= now + HINT * HINTS;
-        if follows {
+        if paid <= now + HINT * HINTS {
             self.hinted = paid;
+            return true;
         }
-        follows
+        if !self.owed {
+            (self.owed, self.hinted) = (true, paid);
+            let then = paid.saturating_sub(HINT * HINTS);
+            self.document_at = self.document_at.min(then);
+        }
+        false
     }
 
     /// When something is due next.
@@ -150,13 +159,23 @@ mod tests {
     }
 
     #[test]
-    fn hints_are_followed_at_once_but_not_for_ever() {
-        let mut turns = Turns::new(seconds(6), Duration::ZERO);
-        let mut now = seconds(100);
-        let followed = (0..1000).filter(|_| turns.follows_hint(now)).count();
+    fn hints_are_followed_at_once_but_not_for_ever_and_none_is_lost() {
+        let mut turns = Turns::new(seconds(3600), Duration::ZERO);
+        let begin = seconds(100);
+        let followed = (0..1000).filter(|_| turns.follows_hint(begin)).count();
         assert_eq!(followed, 10);
-        now += seconds(3);
-        let followed = (0..1000).filter(|_| turns.follows_hint(now)).count();
-        assert_eq!(followed, 3);
+        // The eleventh waits for a second.
+        let next = |turns: &mut Turns, now| turns.next(now, true, names().into_iter());
+        assert_eq!(next(&mut turns, begin), None);
+        assert_eq!(turns.due(), begin + HINT);
+        assert_eq!(next(&mut turns, begin + HINT), Some(Turn::Document));
+        // However many come, it is one a second.
+        let mut asked = 0;
+        for tick in 1..=600 {
+            let now = begin + HINT + Duration::from_millis(tick * 100);
+            asked += usize::from(turns.follows_hint(now));
+            asked += usize::from(next(&mut turns, now).is_some());
+        }
+        assert!((58..=61).contains(&asked), "{asked}");
     }
 }
