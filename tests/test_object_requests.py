@@ -216,6 +216,16 @@ def test_hints_cost_little(remote, proxy, node, source):
     assert server.ask("/v1/pulls/nudge?document=x")[0] == 400
 
 
+def test_of_many_swaps_in_a_row_the_last_one_is_seen(remote, node, source):
+    for version in (1, 2):
+        remote.push("people", source(20, version=version))
+    server = node("--poll", "1h")
+    wait_for(seen_by_all([server], 2), "version 2", 20)
+    for number in range(15):
+        remote.run("swap", "people", 1 + number % 2)
+    wait_for(seen_by_all([server], 1), "the last swap", 20)
+
+
 def test_pushes_of_many_tables_at_once_are_all_in_the_document(remote, source):
     path = source(20)
     stores = [remote.through(remote.server.url, f"machine-{number}") for number in range(6)]

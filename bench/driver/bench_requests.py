@@ -120,7 +120,7 @@ def idle_cluster(counting: Counting, seconds: int) -> dict:
 
 
 def swaps_seen(counting: Counting, swaps: int) -> list:
-    """Seconds from the start and from the end of each `forebay swap` until the last of five nodes serves what it says."""
+    """Swaps a second apart: seconds from the start and from the end of each `forebay swap` until the last of five nodes serves what it says."""
     store = counting.store("seen", through=False)
     for version in (1, 2):
         path = write(people(ROWS, version), counting.folder / f"seen-{version}.parquet")
@@ -128,12 +128,14 @@ def swaps_seen(counting: Counting, swaps: int) -> list:
     made = [pullers.Node(store, counting.folder / f"seen-cache-{number}") for number in range(NODES)]
     out = []
     try:
+        # Hints are followed ten times in a row, then once a second.
         for version in (2, *[1 + number % 2 for number in range(swaps)]):
             begun = time.monotonic()
             store.run("swap", "people", version, "--quiet")
             ended = time.monotonic()
             wait_for(lambda: all(node.value("people:7", "v1") == str(version) for node in made), "the swap", 60, 0.005)
             now = time.monotonic()
+            time.sleep(1)
             out.append({"since_start": now - begun, "since_end": now - ended, "command": ended - begun})
     finally:
         for node in made:
@@ -178,7 +180,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=DATA) as folder:
         counting = Counting(Path(folder))
         try:
-            measure(report, counting, seconds=30 if options.trial else 120, swaps=4 if options.trial else SWAPS)
+            measure(report, counting, seconds=30 if options.trial else 60, swaps=4 if options.trial else SWAPS)
         finally:
             counting.end()
     tell(report)
