@@ -66,7 +66,7 @@ def test_a_host_that_there_is_none_of(told):
 
 
 ANSWERS = {
-    "AuthorizationHeaderMalformed": (400, "<Region>eu-west-1</Region>", "another region, eu-west-1"),
+    "AuthorizationHeaderMalformed": (400, "<Region>eu-west-1</Region>", "region, eu-west-1"),
     "PermanentRedirect": (301, "", "another region"),
     "AccessDenied": (403, "", "may not do that"),
     "ExpiredToken": (400, "", "no longer valid"),
