@@ -1,10 +1,10 @@
 """What Python programs expect of a store and its tables: keys, views, pickles, forks."""
 
+import asyncio
 import collections.abc
 import enum
 import gc
 import multiprocessing
-import os
 import pickle
 import threading
 import time
@@ -14,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from forking import in_a_child
 
 import forebay
 
@@ -180,30 +181,6 @@ def test_a_pickled_live_table_is_opened_by_whoever_may(path):
     again.store.close()
 
 
-def in_a_child(check):
-    """Runs it in a forked process, which is not waited for without an end."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            said = check()
-        except BaseException as error:
-            said = f"raised {error!r}"
-        os.write(writer, str(said).encode())
-        os._exit(0)
-    os.close(writer)
-    end = time.monotonic() + 30
-    while os.waitpid(pid, os.WNOHANG)[0] == 0:
-        if time.monotonic() > end:
-            os.kill(pid, 9)
-            os.waitpid(pid, 0)
-            os.close(reader)
-            pytest.fail("the child hangs")
-        time.sleep(0.01)
-    with os.fdopen(reader) as out:
-        return out.read()
-
-
 def test_a_forked_child_reads_batch_tables(opened):
     table = opened["names"]
     assert in_a_child(lambda: table["7"]["name"]) == "n7"
@@ -336,3 +313,21 @@ def test_a_scan_of_some_columns(store, path):
     counts = store.create("counts", delta="i64")
     counts.put("k", 7)
     assert list(counts.scan(columns=["value"])) == [("k", 7)]
+
+
+def test_an_event_loop_goes_on_while_many_keys_are_read(opened):
+    table, keys = opened["names"], np.arange(MANY).repeat(5)
+
+    async def turns(read) -> int:
+        reading, count = asyncio.create_task(read()), 0
+        while not reading.done():
+            await asyncio.sleep(0.001)
+            count += 1
+        assert len(await reading) == 100_000
+        return count
+
+    async def in_the_loop() -> list:
+        return table.get_many(keys)
+
+    assert asyncio.run(turns(lambda: asyncio.to_thread(table.get_many, keys))) > 20
+    assert asyncio.run(turns(in_the_loop)) < 5
