@@ -30,7 +30,8 @@ from ._forebay import version as __version__
 from ._load import LoadResult, RowsSent, load
 from ._progress import Progress
 from ._push import PushResult, push
-from ._remote import Connection, RemoteScan, RemoteTable, Versioned, connect
+from ._remote import Connection, RemoteTable, Versioned, connect
+from ._remote_scan import RemoteScan
 from ._results import (
     Applied,
     BadRow,

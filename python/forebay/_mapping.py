@@ -1,4 +1,4 @@
-"""What tables have as mappings: views of their keys, values and records."""
+"""What tables have as a whole: views of keys, values and records as of a mapping, and frames."""
 
 from __future__ import annotations
 
@@ -38,19 +38,77 @@ class Items(ItemsView[str, Any]):
 
 
 class Mapped:
-    """The views of a table that has a scan and a length."""
+    """What `Table` and `RemoteTable` have as a whole, by their scan and their length."""
 
     def keys(self) -> Keys:
-        """The keys, in the table's order."""
+        """A view of the keys (str), in the table's order, as a dict has one.
+
+        >>> list(people.keys()), people.keys() & {"a", "x"}
+        (['a', 'b', 'c'], {'a'})
+        """
         return Keys(cast(Any, self))
 
     def values(self) -> Values:
-        """The values, in the order of their keys."""
+        """A view of the values, in the order of their keys.
+
+        >>> [row["name"] for row in people.values()]
+        ['Ada', 'Bob', 'Cyd']
+        """
         return Values(cast(Any, self))
 
     def items(self) -> Items:
-        """Keys and values, in the table's order."""
+        """A view of the pairs of key and value, in the table's order.
+
+        >>> dict(people.items())["c"]["name"]
+        'Cyd'
+        """
         return Items(cast(Any, self))
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        # pandas and NumPy would make one of keys alone, in silence.
+        raise TypeError(
+            "a table is no array: table.to_pandas() is a data frame, table.to_arrow() and "
+            "table.to_polars() others"
+        )
+
+    @property
+    def schema(self) -> Any:
+        """The columns of a scan as a `pyarrow.Schema`.
+
+        The key is one of its own unless the columns of its template are there. Raises `UsageError`
+        where pyarrow is not installed.
+
+        >>> people.schema.names, clicks.schema.names
+        (['id', 'name', 'age'], ['key', 'value'])
+        """
+        return cast(Any, self).scan().schema
+
+    def to_arrow(self) -> Any:
+        """All records as a `pyarrow.Table`, in the table's order: `scan` with its columns.
+
+        Raises `UsageError` where pyarrow is not installed, and for keys that are not UTF-8
+        (`scan(binary=True)` has them as bytes); `DamagedError` for what is damaged.
+
+        >>> people.to_arrow()["name"].to_pylist()
+        ['Ada', 'Bob', 'Cyd']
+        """
+        return cast(Any, self).scan().to_arrow()
+
+    def to_pandas(self) -> Any:
+        """All records as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
+
+        >>> people.to_pandas()["age"].tolist()
+        [36, 41, 19]
+        """
+        return cast(Any, self).scan().to_pandas()
+
+    def to_polars(self) -> Any:
+        """All records as a `polars.DataFrame`; raises what `to_arrow` raises, of polars.
+
+        >>> people.to_polars()["age"].max()
+        41
+        """
+        return cast(Any, self).scan().to_polars()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())

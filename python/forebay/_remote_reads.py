@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ._errors import BusyError, Error, MissingError, UsageError
 from ._forebay import all_key_bytes, key_bytes
-from ._remote_values import Key, Shape
+from ._remote_values import Key, Layout, Shape
 from ._servers import Again, Class, Servers
 from ._wire import Address, Broken, Command, Unreached, failure
 
@@ -49,6 +49,9 @@ class Reader:
         self._known: Shape | None = None
         # What says of which version and schema the replies beside it are.
         self._mark: Command = ("KV.SCHEMA", name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Reader, (self.servers, self.name))
 
     def wire_key(self, key: Key) -> bytes:
         return self.prefix + key_bytes(key)
@@ -131,6 +134,17 @@ class Reader:
                     raise Error("a value is larger than the server's replies may be") from None
                 at_once = max(at_once // 8, 1)
         return values
+
+    def batches(
+        self, keys: Sequence[bytes], columns: Sequence[str] | None, binary: bool
+    ) -> tuple[Any, list[Any]]:
+        """A row for each wire key, as a schema and record batches of pyarrow."""
+        shape, values = self.read("MGET", keys) if keys else (self.fresh_shape(), [])
+        layout = Layout(shape, binary, columns, looked_up=True)
+        size = len(self.prefix)
+        records = [(key[size:], value) for key, value in zip(keys, values, strict=True)]
+        parts = range(0, len(records), _PAGE_RECORDS)
+        return layout.schema, [layout.batch(records[at : at + _PAGE_RECORDS]) for at in parts]
 
     # Scans.
 

@@ -1,14 +1,16 @@
-"""What the values of a table of a server are, by KV.SCHEMA; keys and values on the wire."""
+"""What the values of a table of a server are, by KV.SCHEMA; keys and values on the wire, and as
+columns of Arrow."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import json
 import math
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._errors import UsageError
 from ._typed import Decode, Digits, Types, arrow_field, name_of, parsed, to_float
@@ -19,11 +21,11 @@ _FORMS = ("be", "hex", "uuid")
 _TEMPLATE_RE = re.compile(r"\{\{|\}\}|\{([^}]*)\}")
 
 
-def key_text(key: bytes) -> str:
+def key_text(key: bytes, how: str = "scan") -> str:
     try:
         return key.decode()
     except UnicodeDecodeError:
-        raise UsageError(f"the key {key!r} is not UTF-8: scan with binary=True") from None
+        raise UsageError(f"the key {key!r} is not UTF-8: {how} with binary=True") from None
 
 
 def milliseconds(ttl: float | timedelta) -> int:
@@ -66,9 +68,15 @@ class Shape:
         """A value as a store of this process gives it; null is None."""
         return None if value is None else self._python(value)
 
-    def _decoder(self, types: Types) -> Decode:
+    def decoder_of(self, columns: Sequence[str] | None) -> Decode:
+        """Reads values as `decode` does; of rows the columns of these names, if not all."""
+        if columns is None or self.kind != "row":
+            return self._python
+        return self._decoder(Types(for_arrow=False), columns)
+
+    def _decoder(self, types: Types, only: Sequence[str] | None = None) -> Decode:
         if self.kind == "row":
-            row = types.row(self._columns)
+            row = types.row(self._columns, only)
             return lambda value: row(parsed(value))
         if self.kind == "list":
             items = types.decoder({"list": {"item": {"kind": self._item}}})
@@ -106,8 +114,8 @@ class Shape:
 
     # Arrow.
 
-    def layout(self, binary: bool) -> Layout:
-        """The columns of a scan, which are those of `forebay export`."""
+    def columns_of_scan(self, binary: bool, only: Sequence[str] | None) -> list[Column]:
+        """The columns of a scan, which are those of `forebay export`; or `only` those named."""
         key = {"kind": "binary" if binary else "text", "nullable": False}
         if self.kind == "row":
             columns = self._columns
@@ -119,48 +127,90 @@ class Shape:
             kind |= {"list": {"list": {"item": self._items_column()}}}
             columns = [{"name": "value", "kind": kind[self.kind], "nullable": False}]
             with_key = True
+        found = [Column(column, is_key=False) for column in columns]
         if with_key:
             name = "key"
             while any(column["name"] == name for column in columns):
                 name = f"_{name}"
-            columns = [{"name": name, **key}, *columns]
-        return Layout(self, columns, with_key, binary)
+            found.insert(0, Column({"name": name, **key}, is_key=True))
+        return found if only is None else _named(found, only)
 
     def _items_column(self) -> dict[str, Any]:
         return {"name": "item", "kind": self._item, "nullable": True}
 
-    def arrow_decoder(self) -> Decode:
-        return self._decoder(Types(for_arrow=True))
+    def arrow_decoder(self, columns: Sequence[str]) -> Decode:
+        return self._decoder(Types(for_arrow=True), columns)
+
+
+class Column(NamedTuple):
+    """A column of a scan."""
+
+    told: dict[str, Any]
+    is_key: bool
+
+    @property
+    def name(self) -> str:
+        return self.told["name"]
+
+
+def _named(columns: Sequence[Column], only: Sequence[str]) -> list[Column]:
+    by_name = {column.name: column for column in columns}
+    for name in only:
+        if name not in by_name:
+            near = difflib.get_close_matches(name, by_name, 1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            known = ", ".join(by_name)
+            raise UsageError(f"there is no column '{name}'{hint}; there are: {known}")
+    return [by_name[name] for name in only]
 
 
 class Layout:
-    """The columns of a scan as record batches."""
+    """Columns of a scan, or of keys that were looked up, as record batches.
+
+    Of looked up keys, which may be absent, each may be null.
+    """
 
     def __init__(
-        self, shape: Shape, columns: list[dict[str, Any]], with_key: bool, binary: bool
+        self,
+        shape: Shape,
+        binary: bool,
+        only: Sequence[str] | None = None,
+        looked_up: bool = False,
     ) -> None:
         try:
             self._pa: Any = importlib.import_module("pyarrow")
         except ImportError:
-            message = "pyarrow makes the record batches of a scan: pip install 'forebay[redis]'"
+            message = "pyarrow makes the record batches of a table: pip install 'forebay[redis]'"
             raise UsageError(message) from None
+        self._columns = shape.columns_of_scan(binary, only)
         self._rows = shape.kind == "row"
-        self._with_key, self._binary = with_key, binary
-        self._decode = shape.arrow_decoder()
-        self.schema: Any = self._pa.schema([arrow_field(column, self._pa) for column in columns])
+        self._binary, self._how = binary, "look up" if looked_up else "scan"
+        names = [column.name for column in self._columns if not column.is_key]
+        self._decode = shape.arrow_decoder(names)
+        nullable = {"nullable": True} if looked_up else {}
+        told = ({**column.told, **nullable} for column in self._columns)
+        self.schema: Any = self._pa.schema([arrow_field(column, self._pa) for column in told])
 
-    def batch(self, records: Sequence[tuple[bytes, bytes]]) -> Any:
-        values = [self._decode(value) for _, value in records]
-        columns: list[list[Any]] = []
-        if self._with_key:
-            columns.append([key if self._binary else key_text(key) for key, _ in records])
-        if self._rows:
-            names = self.schema.names[len(columns) :]
-            columns += [[row[name] for row in values] for name in names]
-        else:
-            columns.append(values)
+    def batch(self, records: Sequence[tuple[bytes, bytes | None]]) -> Any:
+        """A row for each; one without a value is null."""
+        values = [None if value is None else self._decode(value) for _, value in records]
         arrays = [
-            self._pa.array(column, field.type)
-            for column, field in zip(columns, self.schema, strict=True)
+            self._pa.array(self._cells(column, records, values), field.type)
+            for column, field in zip(self._columns, self.schema, strict=True)
         ]
         return self._pa.record_batch(arrays, schema=self.schema)
+
+    def _cells(
+        self,
+        column: Column,
+        records: Sequence[tuple[bytes, bytes | None]],
+        values: list[Any],
+    ) -> list[Any]:
+        if not column.is_key:
+            if not self._rows:
+                return values
+            return [None if row is None else row[column.name] for row in values]
+        return [None if value is None else self._shown(key) for key, value in records]
+
+    def _shown(self, key: bytes) -> str | bytes:
+        return key if self._binary else key_text(key, self._how)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import bisect
 import importlib
+import os
 import random
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -64,12 +66,22 @@ class Servers:
 
     def __init__(self, place: Place, timeout: float, tls: dict[str, str | None]) -> None:
         self.wire = Wire(place, timeout, tls)
+        self._made_of = (place, timeout, tls)
         self._seeds, self._timeout = place.addresses, timeout
         self._lock = threading.Lock()
+        _all.add(self)
         self._routes: dict[str, Routes] = {}
         self._nodes: list[Address] = []
         self._suspects: dict[Address, float] = {}
         self._clustered: bool | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Servers, self._made_of)
+
+    def forked(self) -> None:
+        """Told in the child of a fork: connections are the parent's, and so may be the lock."""
+        self._lock = threading.Lock()
+        self.wire.forked()
 
     # What is known of them.
 
@@ -284,3 +296,14 @@ class Servers:
 
 class Again(Exception):
     """A read that is to be tried again."""
+
+
+_all: weakref.WeakSet[Servers] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for servers in list(_all):
+        servers.forked()
+
+
+os.register_at_fork(after_in_child=_forked)

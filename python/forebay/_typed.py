@@ -12,7 +12,7 @@ import decimal as dec
 import json
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from . import _values
@@ -219,14 +219,18 @@ class Types:
     def _struct(self, details: dict[str, Any]) -> Decode:
         return self.row(details["fields"])
 
-    def row(self, columns: list[dict[str, Any]]) -> Decode:
-        """Reads an object of these columns, which come in their order."""
+    def row(self, columns: list[dict[str, Any]], only: Sequence[str] | None = None) -> Decode:
+        """Reads an object of these columns, which come in their order; `only` those of these names,
+        in theirs."""
         names = [column["name"] for column in columns]
         decoders = [self.decoder(column["kind"]) for column in columns]
+        wanted = None if only is None else [names.index(name) for name in only if name in names]
 
         def decode(value: Any) -> dict[str, Any]:
             if not isinstance(value, Pairs) or [name for name, _ in value] != names:
                 raise unfit(value, f"row of {', '.join(names)}")
+            if wanted is not None:
+                return {names[at]: decoders[at](value[at][1]) for at in wanted}
             cells = zip(names, decoders, value, strict=True)
             return {name: read(cell) for name, read, (_, cell) in cells}
 

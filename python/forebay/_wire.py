@@ -149,6 +149,10 @@ class Wire:
                 pool = self._pools[address] = self._redis.ConnectionPool(**options)
             return pool
 
+    def forked(self) -> None:
+        """Told in the child of a fork, which makes connections of its own."""
+        self._lock, self._pools = threading.Lock(), {}
+
     def close(self) -> None:
         with self._lock:
             pools, self._pools = list(self._pools.values()), {}

@@ -1,0 +1,248 @@
+"""What Python programs expect of tables of servers: Arrow, frames, pickles, forks, threads."""
+
+import asyncio
+import multiprocessing
+import pickle
+import threading
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from forking import in_a_child
+from harness import Store as Files
+
+import forebay
+
+ROWS = 10_000
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Files:
+    files = Files(tmp_path_factory.mktemp("habits") / "store")
+    ids = list(range(ROWS))
+    rows = {"id": ids, "name": [f"n{id}" for id in ids], "half": [id / 2 for id in ids]}
+    path = str(files.path)
+    forebay.push(rows, "names", key="{id:05}", order="ordered", store=path)
+    forebay.push({**rows, "other": ids}, "hashed", key="{id}", store=path)
+    files.run("create", "counts", "--delta", "i64")
+    files.run("create", "people", "--value", "row", "--column", "name:text", "--column", "n:int64")
+    return files
+
+
+@pytest.fixture(scope="module")
+def url(files):
+    with files.serve() as server:
+        server.client().hset("people:k", mapping={"name": "x", "n": 1})
+        yield f"redis://127.0.0.1:{server.port}"
+
+
+@pytest.fixture
+def connection(url):
+    with forebay.connect(url) as made:
+        yield made
+
+
+def test_many_values_as_arrow_are_those_of_a_store(files, connection):
+    with forebay.open(files.path) as store:
+        for name, keys in (("names", ["00007", "x", "09999", "00007"]), ("hashed", [7, -1, 8])):
+            mine, other = store[name], connection[name]
+            for words in ({}, {"columns": ["name", "id"]}, {"columns": ["half"]}, {"binary": True}):
+                ours, theirs = (
+                    mine.get_many_arrow(keys, **words),
+                    other.get_many_arrow(keys, **words),
+                )
+                assert theirs == ours and theirs.schema == ours.schema, (name, words)
+            assert other.get_many_arrow([]).equals(mine.get_many_arrow([]))
+        many = np.arange(-50, ROWS + 50)
+        assert connection["hashed"].get_many_arrow(many) == store["hashed"].get_many_arrow(many)
+
+
+def test_many_values_as_arrow_of_tables_without_columns(connection):
+    counts = connection["counts"]
+    counts.put_many({"a": 1, b"\xff": 2})
+    assert counts.get_many_arrow(["a", "b"]).to_pydict() == {"key": ["a", None], "value": [1, None]}
+    assert counts.get_many_arrow([b"\xff"], columns=["value"])["value"].to_pylist() == [2]
+    assert counts.get_many_arrow([b"\xff"], binary=True)["key"].to_pylist() == [b"\xff"]
+    with pytest.raises(forebay.UsageError, match="is not UTF-8: look up with binary=True"):
+        counts.get_many_arrow([b"\xff"])
+    counts.delete(b"\xff")
+
+
+def test_a_scan_of_some_columns(files, connection):
+    scan = connection["names"].scan("09998", columns=["name", "id"])
+    assert scan.to_arrow().to_pydict() == {"name": ["n9998", "n9999"], "id": [9998, 9999]}
+    assert scan.schema.names == ["name", "id"] == pa.schema(scan).names
+    assert list(scan)[0] == ("09998", {"name": "n9998", "id": 9998})
+    assert list(list(scan)[0][1]) == ["name", "id"], "in the order that was asked for"
+    people = connection["people"]
+    assert list(people.scan(columns=["key", "n"])) == [("k", {"n": 1})]
+    assert people.scan(columns=["key", "n"]).to_arrow().to_pydict() == {"key": ["k"], "n": [1]}
+    connection["counts"].put("k", 7)
+    assert ("k", 7) in list(connection["counts"].scan(columns=["value"]))
+    assert connection["counts"].scan(columns=["value"]).schema.names == ["value"]
+
+
+def test_a_column_that_is_not_there_is_told_with_those_that_are(files, connection):
+    with forebay.open(files.path) as store:
+        for call in (
+            lambda table: table.scan(columns=["nme"]),
+            lambda table: table.get_many_arrow(["00001"], columns=["nme"]),
+            lambda table: table.get_many_arrow([], columns=["nme"]),
+        ):
+            told = []
+            for table in (store["names"], connection["names"]):
+                with pytest.raises(forebay.UsageError) as refused:
+                    call(table)
+                told.append(str(refused.value))
+            assert told[0] == told[1]
+            assert "no column 'nme'; did you mean 'name'?; there are: id, name, half" in told[0]
+
+
+def test_all_of_a_table_is_a_frame(files, connection):
+    with forebay.open(files.path) as store:
+        mine, other = store["names"], connection["names"]
+        assert other.schema == mine.schema and other.to_arrow() == mine.to_arrow()
+        assert other.to_polars().equals(mine.to_polars())
+        assert other.to_pandas().equals(mine.to_pandas())
+    scan = other.scan("00001", "00003", reverse=True)
+    for frame in (scan.to_pandas(), scan.to_polars()):
+        assert frame["id"].to_list() == [2, 1]
+    for make in (pd.DataFrame, np.array, np.asarray):
+        for whole in (other, other.scan()):
+            with pytest.raises(TypeError, match="to_pandas"):
+                make(whole)
+    assert pl.DataFrame(other.scan(limit=2)).height == 2
+
+
+def test_a_package_that_is_not_there_is_named(connection, monkeypatch):
+    for package in ("polars", "pandas"):
+        monkeypatch.setitem(__import__("sys").modules, package, None)
+        with pytest.raises(forebay.UsageError, match=f"pip install {package}"):
+            getattr(connection["names"], f"to_{package}")()
+
+
+def test_pickles_connect_again(url, connection):
+    table, scan = connection["names"], connection["names"].scan("09999")
+    assert table["00007"]["name"] == "n7"
+    made, again, walked = pickle.loads(pickle.dumps((connection, table, scan)))
+    assert again["00007"]["name"] == "n7" and made["names"].name == again.name == "names"
+    assert [key for key, _ in walked] == ["09999"]
+    made.close()
+    assert table["00008"]["name"] == "n8", "the first goes on"
+    with forebay.connect("redis://127.0.0.1:1", timeout=0.2) as nobody:
+        # Nobody is asked before the first call.
+        assert isinstance(pickle.loads(pickle.dumps(nobody)), forebay.Connection)
+        with pytest.raises(forebay.BusyError):
+            pickle.loads(pickle.dumps(nobody))["names"]
+
+
+def test_pickles_have_the_login_and_the_options(tmp_path):
+    url = "rediss://shop:p%40ss@one:1,two:2"
+    made = forebay.connect(url, timeout=3.5, ca_file="ca.pem", key_file="key.pem")
+    again = pickle.loads(pickle.dumps(made))
+    before, after = (one._servers.__reduce__()[1] for one in (made, again))
+    assert before == after
+    assert after[0].password == "p@ss" and after[1] == 3.5 and after[2]["ca_certs"] == "ca.pem"
+
+
+def read_one(table, key):
+    return table[key]["name"]
+
+
+@pytest.mark.parametrize("start", ["spawn", "fork"])
+def test_workers_of_a_pool_get_tables(connection, start):
+    table = connection["names"]
+    assert table["00001"]
+    with multiprocessing.get_context(start).Pool(2) as pool:
+        words = [(table, f"{id:05}") for id in range(20)]
+        assert pool.starmap(read_one, words) == [f"n{id}" for id in range(20)]
+
+
+def sockets(connection) -> set[tuple[str, int]]:
+    """This process's ends of the connections that were made."""
+    found = set()
+    for pool in connection._servers.wire._pools.values():
+        for one in [*pool._available_connections, *pool._in_use_connections]:
+            if one._sock is not None:
+                found.add(one._sock.getsockname())
+    return found
+
+
+def test_a_forked_child_makes_connections_of_its_own(connection):
+    table = connection["names"]
+    assert table["00007"]["name"] == "n7"
+    mine = sockets(connection)
+    assert len(mine) == 1
+
+    def child():
+        assert sockets(connection) == set()
+        names = {table[f"{id:05}"]["name"] for id in range(50)}
+        theirs = sockets(connection)
+        connection.close()
+        return len(names), len(theirs), theirs & mine
+
+    assert in_a_child(child) == "(50, 1, set())"
+    # What the child closed was its own.
+    assert table["00008"]["name"] == "n8" and sockets(connection) == mine
+
+
+def test_parent_and_child_read_at_the_same_time(connection):
+    table = connection["names"]
+    wrong, done = [], threading.Event()
+
+    def read():
+        number = 0
+        while not done.is_set():
+            number = (number + 1) % ROWS
+            if table[f"{number:05}"]["id"] != number:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for turn in range(5):
+            keys = [f"{id:05}" for id in range(turn * 300, turn * 300 + 300)]
+            said = in_a_child(lambda keys=keys: [table[key]["id"] for key in keys])
+            assert said == str([int(key) for key in keys])
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+def test_a_fork_while_another_thread_has_the_lock(connection):
+    table = connection["names"]
+    assert table["00001"]
+    with connection._servers._lock, connection._servers.wire._lock:
+        assert in_a_child(lambda: table["00007"]["name"]) == "n7"
+    assert table["00008"]["name"] == "n8"
+
+
+def test_a_closed_connection_connects_again(url):
+    with forebay.connect(url) as connection:
+        table = connection["names"]
+        assert table["00007"]["name"] == "n7" and len(sockets(connection)) == 1
+    assert sockets(connection) == set()
+    assert table["00008"]["name"] == "n8"
+    connection.close()
+    assert sockets(connection) == set()
+
+
+def test_an_event_loop_goes_on_while_many_keys_are_read(connection):
+    table = connection["names"]
+    keys = [f"{id:05}" for id in range(ROWS)]
+
+    async def turns() -> int:
+        reading = asyncio.create_task(asyncio.to_thread(table.get_many, keys))
+        count = 0
+        while not reading.done():
+            await asyncio.sleep(0.001)
+            count += 1
+        assert len(await reading) == ROWS
+        return count
+
+    assert asyncio.run(turns()) > 5
