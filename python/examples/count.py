@@ -21,7 +21,7 @@ def main(store: str, lines: Iterable[str]) -> None:
             words = opened.create("words", order="ordered", delta="i64", durability="100ms")
 
         def count(line: str) -> None:
-            words.write_many([("delta", word, 1) for word in line.lower().split()], atomic=False)
+            words.delta_many((word, 1) for word in line.lower().split())
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(count, lines))

@@ -14,51 +14,76 @@ from ._text import between, count, html_table, size
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DryRun:
-    """What a push would do. Nothing was written."""
+    """What a push would do, as `forebay.push(..., dry_run=True)` gives it. Nothing was written.
+
+    - `table`: the table's name; `version`: the number that the version would have
+    - `outlook`: whether it would serve (`swap`), be kept as was asked for (`keep`), be held by the
+      gate (`hold`), or fail (`fail`); `problem`: why it would fail, else None
+    - `rows_read`: how many were read for this; `all_read`: whether these are all
+    - `columns`: the columns that would be stored, and their types as `column` takes them
+    - `key`: the template of keys; `value`: what is stored; `order`: `hashed` or `ordered`
+    - `partitions`: how many there would be
+    - `examples`: the first rows: pairs of key and value
+    - `rows`, `rows_least`: the greatest and the least number of rows of the version; None where
+      they cannot be told without reading all
+    - `bytes`: of keys and values, None likewise; `exact`: whether rows and bytes were counted, not
+      estimated
+    - `onto`: the version whose rows it would go on with, and `applied`: what the keys come to there
+      (`Applied`); else None
+    - `rejected`: bad rows among those read; `bad_rows`: the first of them (`BadRow`)
+    - `lossy`: values that conversions changed among those read, as was asked for (`Lossy`)
+    - `duplicates`: rows among those read that share a key with another
+    - `compared_with`: the version that serves; None where there is none
+    - `gate`: what the gate would see (`Finding`)
+    - `disk_needed`, `disk_free`: bytes on the store's device; None where they are not known
+    - `push_seconds`: how long the push would take, without waiting for the device
+    - `seconds`: how long this took
+    - `messages`: what else there was to say
+
+    >>> import pyarrow as pa
+    >>> ids = pa.table({"id": [1, 2]})
+    >>> tried = forebay.push(ids, "ids", key="{id}", store=store, dry_run=True)
+    >>> tried.outlook, tried.columns, tried.rows
+    ('swap', {'id': 'int64'}, 2)
+    """
 
     table: str
     version: int
     outlook: Literal["swap", "keep", "hold", "fail"]
-    """Whether the version would serve, be kept as was asked for, be held by the gate, or fail."""
     problem: str | None
-    """Why the push would fail."""
     rows_read: int
     all_read: bool
     columns: dict[str, str]
-    """The columns that would be stored, and their types as `column` takes them."""
     key: str
     value: str
     order: str
     partitions: int
     examples: list[tuple[Any, Any]]
-    """The first rows: keys and values."""
     rows: int | None
-    """The rows of the version; None where they cannot be told without reading all."""
     rows_least: int | None
     bytes: int | None
-    """Of keys and values."""
     exact: bool
-    """Whether rows and bytes were counted, not estimated."""
     onto: int | None
     applied: Applied | None
     rejected: int
-    """Bad rows among those read, and the first of them."""
     bad_rows: tuple[BadRow, ...]
     lossy: tuple[Lossy, ...]
-    """Values that conversions changed among those read, as was asked for."""
     duplicates: int
     compared_with: int | None
-    """The version that serves; None where there is none."""
     gate: tuple[Finding, ...]
     disk_needed: int | None
     disk_free: int | None
     push_seconds: float | None
-    """How long the push would take, without waiting for the device."""
     seconds: float
     messages: tuple[str, ...]
 
     @property
     def title(self) -> str:
+        """What would become of the version, in words.
+
+        >>> tried.title
+        'ids version 1 would serve'
+        """
         ends = {
             "swap": "would serve",
             "keep": "would be built and not serve",

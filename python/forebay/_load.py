@@ -9,43 +9,64 @@ from typing import Any, Unpack
 
 from ._command import run_with
 from ._data import Data
-from ._options import LoadOptions, takes
+from ._options import LoadOptions
 from ._results import Applied, Lossy, losses
+from ._taking import takes
 from ._text import count, html_table, size
 
 
 @dataclass(frozen=True, slots=True)
 class RowsSent:
-    """How a load with `insert="rows"` sent them."""
+    """How a load with `insert="rows"` sent them.
+
+    - `order`: in which order, `clients`: how many sent at a time, `batch_rows`: rows in a request
+    - `requests`: one to several nodes counts for each
+    - `sent_again`: rows that were sent more than once, each time but the first
+
+    >>> forebay.RowsSent("sorted", clients=3, batch_rows=512, requests=40, sent_again=0).requests
+    40
+    """
 
     order: str
     clients: int
     batch_rows: int
     requests: int
-    """One to several nodes counts for each."""
     sent_again: int
-    """Rows that were sent more than once, each time but the first."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LoadResult:
-    """What a load did."""
+    """What a load did; `forebay.load` gives it.
+
+    - `table`: the table's name
+    - `rows`: keys that were loaded; `bytes`: of the keys and values
+    - `applied`: what the operations on those keys were (`Applied`)
+    - `rejected`: bad rows left out
+    - `lossy`: values that conversions changed, as was asked for by `column`: a `Lossy` a column
+    - `duplicates`: rows dropped for, or composed with, another of the same key
+    - `seconds`: how long it took
+    - `insert`: how rows were sent (`RowsSent`), with `insert="rows"`; else None
+    - `indexes`: what was done of each secondary index: a `LoadResult` each
+
+    >>> import pyarrow as pa
+    >>> opened = forebay.open(store, create=True)
+    >>> counts = opened.create("counts", delta="i64")
+    >>> result = counts.load(pa.table({"id": ["a", "b"], "n": [1, 2]}), key="{id}")
+    >>> result.rows, result.applied.updates
+    (2, 2)
+    """
 
     table: str
     rows: int
-    """Keys that were loaded."""
     bytes: int
     applied: Applied
-    """What the operations on those keys were."""
     rejected: int
     lossy: tuple[Lossy, ...]
-    """Values that conversions changed, as was asked for by `column`."""
     duplicates: int
     seconds: float
     insert: RowsSent | None = None
     """How rows were sent, with `insert="rows"`."""
     indexes: tuple[LoadResult, ...] = ()
-    """What was done of each secondary index."""
 
     def __str__(self) -> str:
         return (
@@ -71,13 +92,27 @@ class LoadResult:
 
 @takes(LoadOptions)
 def load(data: Data, table: str, *, key: str, **options: Unpack[LoadOptions]) -> LoadResult:
-    """Adds rows to a live table, all at one moment.
+    """Adds rows to a live table, all at one moment; gives a `LoadResult`.
 
-    The options are those of `forebay load`; `as_` is `--as`. The table may be served meanwhile,
-    or be open in this process or another one; where nobody has it open, it is opened for the load.
+    `data` is what `forebay.push` takes, `table` (str) the name of a live table, which
+    `Store.create` made, and `key` (str) the template over columns that makes keys. The table may be
+    served meanwhile, or be open in this process or another one; where nobody has it open, it is
+    opened for the load. In a cluster each partition adds its rows at one moment of its own, and
+    with `index` the sources are files.
 
-    In a cluster `index={"by_city": "{city}/{id}"}` loads secondary indexes with the table; the
-    sources are files then.
+    Raises `MissingError` where there is no such table; `UsageError` for a batch table, and for an
+    option that is none; `DataError` for rows that cannot be stored; `BusyError` where the table
+    does not take them now. Nothing was added then, unless the message says so.
+
+    >>> import pyarrow as pa
+    >>> with forebay.open(store, create=True) as opened:
+    ...     clicks = opened.create("clicks", delta="i64")
+    ...     clicks.put("a", 1)
+    >>> counts = pa.table({"page": ["a", "b"], "n": [10, 20]})
+    >>> forebay.load(counts, "clicks", key="{page}", as_="delta", store=store).rows
+    2
+    >>> forebay.open(store)["clicks"].get_many(["a", "b"])
+    [11, 20]
     """
     given: dict[str, Any] = {"key": key, **options}
     index = options.get("index")

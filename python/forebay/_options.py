@@ -1,22 +1,17 @@
 """The options of functions that take rows, each with its type, once.
 
 They are those of the command line by the same names, `-` written as `_`. Functions take them by
-`**options: Unpack[...]`, from which editors and type checkers know them; `takes` tells `help` of
-them, and refuses others.
+`**options: Unpack[...]`, from which editors and type checkers know them; `_taking.takes` tells
+`help` of them, and refuses others. What they mean is in `_option_texts.py`.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from inspect import Parameter, signature
-from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
 
 from ._command import Boundaries, Path
 from ._progress import ProgressOption
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 Order = Literal["hashed", "ordered"]
 Duplicates = Literal["fail", "first", "last"]
@@ -143,32 +138,3 @@ class CreateOptions(TypedDict, total=False):
     merge_rate: int | str | None
     compression: Compression | None
     replication: Literal["leader"] | None
-
-
-def takes(options: type) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
-    """Gives a function the keys of `options`, in place of its `**options`, as keyword parameters:
-    its signature has them, and a call with any other is a `TypeError`."""
-
-    def taking(function: Callable[_P, _T]) -> Callable[_P, _T]:
-        own = signature(function)
-        named = [p for p in own.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
-        types: dict[str, Any] = options.__annotations__
-        for name, kind in types.items():
-            written = kind.__forward_arg__
-            default = False if written == "bool" else None
-            parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=written)
-            named.append(parameter)
-        known = {parameter.name for parameter in named}
-
-        @functools.wraps(function)
-        def checked(*words: _P.args, **given: _P.kwargs) -> _T:
-            unknown = next((name for name in given if name not in known), None)
-            if unknown is not None:
-                name = function.__name__
-                raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}")
-            return function(*words, **given)
-
-        setattr(checked, "__signature__", own.replace(parameters=named))  # noqa: B010
-        return checked
-
-    return taking

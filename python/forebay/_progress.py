@@ -13,18 +13,28 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One moment of an operation."""
+    """One moment of an operation, which the function that was given as `progress` is called with.
+
+    - `stage`: what it does: `reading`, `building`, `comparing` and others
+    - `done`: how much of the stage is done, `total`: how much there is, None where that is not
+      known
+    - `unit`: of both: `rows`, `bytes`, `pages` or `partitions`
+    - `seconds`: since the stage began
+
+    >>> import pyarrow as pa
+    >>> seen = []
+    >>> ids = pa.table({"id": [1, 2]})
+    >>> forebay.push(ids, "ids", key="{id}", store=store, progress=seen.append).rows
+    2
+    >>> isinstance(seen[0], forebay.Progress)
+    True
+    """
 
     stage: str
-    """What it does: `reading`, `building`, `comparing`."""
     done: int
-    """How much of the stage is done, in `unit`."""
     total: int | None
-    """How much there is, where that is known."""
     unit: str
-    """`rows`, `bytes`, `pages` or `partitions`."""
     seconds: float
-    """Since the stage began."""
 
 
 ProgressOption = bool | Callable[[Progress], object] | None

@@ -11,40 +11,52 @@ from ._command import boundaries_word, run_with
 from ._data import Data
 from ._dry_run import DryRun, dry_run_result
 from ._errors import GateHeld
-from ._options import PushOptions, takes
+from ._options import PushOptions
 from ._python_words import told
 from ._results import Applied, Finding, Lossy, findings, losses
+from ._taking import takes
 from ._text import between, count, html_table, size
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PushResult:
-    """What a push did."""
+    """What a push did; `forebay.push` gives it.
+
+    - `table`: the table's name; `version`: the number of the version made
+    - `rows`, `rows_least`: the rows of the version; of one that goes on with another the greatest
+      and the least possible number
+    - `bytes`: of the keys and values that were pushed
+    - `rejected`: bad rows left out
+    - `lossy`: values that conversions changed, as was asked for by `column`: a `Lossy` a column
+    - `duplicates`: rows dropped for, or composed with, another of the same key
+    - `seconds`: how long it took
+    - `swapped`: whether the version serves
+    - `onto`: the version whose rows it goes on with, and `applied`: what the keys came to there
+      (`Applied`); else None
+    - `gate`: what the gate saw beside the version that served (`Finding`); empty where there was
+      none
+    - `messages`: what else there was to say
+
+    >>> import pyarrow as pa
+    >>> result = forebay.push(pa.table({"id": [1, 2]}), "ids", key="{id}", store=store)
+    >>> result.version, result.rows, result.swapped, result.onto
+    (1, 2, True, None)
+    """
 
     table: str
     version: int
     rows: int
-    """The rows of the version; of one that goes on with another the greatest possible number."""
     rows_least: int
     bytes: int
-    """Of the keys and values that were pushed."""
     rejected: int
-    """Bad rows left out."""
     lossy: tuple[Lossy, ...]
-    """Values that conversions changed, as was asked for by `column`."""
     duplicates: int
-    """Rows dropped for, or composed with, another of the same key."""
     seconds: float
     swapped: bool
-    """Whether the version serves."""
     onto: int | None
-    """The version whose rows it goes on with."""
     applied: Applied | None
-    """What the keys came to, in a push onto another version."""
     gate: tuple[Finding, ...]
-    """What the gate saw beside the version that served; empty where there was none."""
     messages: tuple[str, ...]
-    """What else there was to say."""
 
     def __str__(self) -> str:
         state = "serves" if self.swapped else "is built and does not serve"
@@ -144,26 +156,22 @@ def push(
     dry_run: bool | Literal["sample", "all"] = False,
     **options: Unpack[PushOptions],
 ) -> PushResult | DryRun:
-    """Builds a version of a table from data, checks it and swaps it in.
+    """Builds a version of a table from data, checks it and swaps it in; gives a `PushResult`.
 
     `data` is anything that speaks Arrow (a data frame of pandas or polars, a DuckDB relation, a
     table, reader or dataset of pyarrow, a table of deltalake or pyiceberg), which is read as it
-    comes, or paths, globs and URLs of files; the path of a Delta table is that table as it is now.
-    `key` is a template over its columns, as in `"{carrier}/{flight:05}"`. `store` is a directory or
-    URL; without it `FOREBAY_STORE`, else `./forebay-data`. `boundaries` are where partitions begin:
-    keys of an ordered table, slots of a hashed one, or a file of them.
-
-    The other options are those of `forebay push`, by the same names, and the loader is the same;
-    see `forebay push --help`. `progress` is True for bars (by tqdm, where it is installed), False
-    for none, or a function that is called with a `Progress`; by default bars are drawn where there
-    is somebody to see them.
+    comes, a list of dicts, a dict of columns, a generator of batches, or paths, globs and URLs of
+    files; the path of a Delta table is that table as it is now. `table` (str) is the table's name;
+    it is made where there is none.
 
     With `dry_run` nothing is written: a `DryRun` says what the push would do, by a sample of the
-    rows, or by all of them (`dry_run="all"`). A stream is read as far as that takes.
+    rows (True or "sample"), or by all of them ("all"). A stream is read as far as that takes.
 
     Raises `GateHeld`, with the result, when the version was built but differs too much from the
-    one that serves; `DataError` for rows that cannot be stored; `BusyError` while somebody else
-    pushes to the table. Whatever is raised, what serves goes on serving. Ctrl-C stops it.
+    one that serves; `DataError` for rows that cannot be stored; `MissingError` for files that are
+    not there; `UsageError` for an option that is none; TypeError for data that is none; `BusyError`
+    while somebody else pushes to the table. Whatever is raised, what serves goes on serving. Ctrl-C
+    stops it.
 
     >>> import pyarrow as pa
     >>> prices = pa.table({"article": ["a1", "a2"], "price": [3.5, 7.25]})

@@ -15,7 +15,12 @@ _NUMBERS = ("version", "rows", "bytes", "serving", "versions")
 
 
 class Listing(list[T], Generic[T]):
-    """A list that shows itself as a table, in a terminal and in a notebook."""
+    """A list that shows itself as a table, in a terminal and in a notebook.
+
+    >>> opened = forebay.open(store, create=True)
+    >>> opened.tables()
+    Tables of ...: none yet
+    """
 
     def __init__(self, items: Iterable[T], title: str, look: Look[T]) -> None:
         super().__init__(items)
@@ -48,11 +53,27 @@ class Look(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A table of a store. Of a batch table the last four are of the serving version."""
+    """A table of a store, as `Store.tables` lists it.
+
+    - `table`: its name; `mode`: `batch` or `live`
+    - `serving`: the number of the version that serves, `versions`: how many are kept
+    - `order`: `hashed` or `ordered`
+    - `rows`, `bytes`, `created` (a datetime in UTC): of the serving version, as `VersionInfo` has
+      them
+
+    What is not known, or is none of a live table, is None.
+
+    >>> import pyarrow as pa
+    >>> opened = forebay.open(store, create=True)
+    >>> opened.push(pa.table({"id": [1, 2]}), "ids", key="{id}").version
+    1
+    >>> info = opened.tables()[0]
+    >>> info.table, info.mode, info.serving, info.rows
+    ('ids', 'batch', 1, 2)
+    """
 
     table: str
     mode: str
-    """`batch` or `live`."""
     serving: int | None
     versions: int
     order: str | None
@@ -60,11 +81,11 @@ class TableInfo:
     bytes: int | None
     created: datetime | None
 
-    @classmethod
-    def of(cls, answer: dict[str, Any]) -> TableInfo:
-        """Of what the command answers."""
-        answer["created"] = _moment(answer["created"])
-        return cls(**answer)
+
+def table_info(answer: dict[str, Any]) -> TableInfo:
+    """Of what the command answers."""
+    answer["created"] = _moment(answer["created"])
+    return TableInfo(**answer)
 
 
 TABLES = Look[TableInfo](
@@ -85,7 +106,27 @@ TABLES = Look[TableInfo](
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """A version of a table. Its rows are between `rows_least` and `rows`."""
+    """A version of a table, as `Table.versions` lists it.
+
+    - `version`: its number
+    - `rows`, `rows_least`: the greatest and the least number of rows that there can be; the same
+      where they are known
+    - `bytes`: of its keys and values
+    - `created`: when it was made (a datetime in UTC)
+    - `serving`: whether it serves
+    - `checksum`: of its records; None where it is not known without reading all
+    - `runs`: files of sorted records that it consists of
+    - `problem`: why its manifest cannot be read, if so
+    - `rolled_back`: of a cluster's table: a swap to it wants `force`
+
+    >>> import pyarrow as pa
+    >>> opened = forebay.open(store, create=True)
+    >>> opened.push(pa.table({"id": [1, 2]}), "ids", key="{id}").version
+    1
+    >>> info = opened["ids"].versions()[0]
+    >>> info.version, info.rows, info.rows_least, info.serving
+    (1, 2, 2, True)
+    """
 
     version: int
     rows: int
@@ -94,18 +135,15 @@ class VersionInfo:
     created: datetime
     serving: bool
     checksum: str | None
-    """None where it is not known without reading all."""
     runs: int
     problem: str | None = None
-    """Why its manifest cannot be read, if so."""
     rolled_back: bool = False
-    """Of a cluster's table: a swap to it wants `force`."""
 
-    @classmethod
-    def of(cls, answer: dict[str, Any]) -> VersionInfo:
-        """Of what the command answers."""
-        answer["created"] = _moment(answer["created"])
-        return cls(**answer)
+
+def version_info(answer: dict[str, Any]) -> VersionInfo:
+    """Of what the command answers."""
+    answer["created"] = _moment(answer["created"])
+    return VersionInfo(**answer)
 
 
 VERSIONS = Look[VersionInfo](
@@ -125,7 +163,15 @@ VERSIONS = Look[VersionInfo](
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """What serves from now on, and what served before."""
+    """What serves from now on, and what served before: of `Table.swap` and `Table.rollback`.
+
+    - `table`: the table's name
+    - `version`: the number of the version that serves
+    - `previous`: the number of the one that served; None where none did
+
+    >>> forebay.Swapped("people", version=1, previous=2).previous
+    2
+    """
 
     table: str
     version: int
@@ -134,23 +180,48 @@ class Swapped:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The version that `compact` made of another one by merging its runs."""
+    """The version that `Table.compact` made of another one by merging its runs.
+
+    - `table`: the table's name; `version`: the number of the version made
+    - `source`: the version whose runs were merged; the same one where there was nothing to merge
+    - `serves`: whether the version made serves; `rows`: of it
+    - `runs`: runs that were merged; `partitions`: partitions that they were in
+
+    >>> import pyarrow as pa
+    >>> opened = forebay.open(store, create=True)
+    >>> opened.push(pa.table({"id": [1, 2]}), "ids", key="{id}").version
+    1
+    >>> opened.push(pa.table({"id": [2]}), "ids", onto="current").version
+    2
+    >>> made = opened["ids"].compact()
+    >>> made.source, made.version, made.rows
+    (2, 3, 2)
+    """
 
     table: str
     version: int
     source: int
-    """The version whose runs were merged; the same one where there was nothing to merge."""
     serves: bool
     rows: int
     runs: int
-    """Runs that were merged."""
     partitions: int
-    """Partitions that they were in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A version, or a live table, of which all was read back and is sound."""
+    """A version, or a live table, of which all was read back and is sound; `Table.verify` gives it.
+
+    - `table`: the table's name; `version`: None of a live table
+    - `rows`: how many were read, of a live table in its runs
+    - `bytes`: of keys and values, `checksum`: of the records; both None of a live table
+
+    >>> import pyarrow as pa
+    >>> opened = forebay.open(store, create=True)
+    >>> opened.push(pa.table({"id": [1, 2]}), "ids", key="{id}").version
+    1
+    >>> opened["ids"].verify().rows
+    2
+    """
 
     table: str
     version: int | None
@@ -161,7 +232,14 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What the keys of a push onto another version came to."""
+    """What the keys of a push onto another version, or of a load, came to.
+
+    - `updates`, `inserts`, `deletes`, `deltas`: how many keys were set, set if absent, removed and
+      added to
+
+    >>> forebay.Applied(updates=2, inserts=0, deletes=1, deltas=0).deletes
+    1
+    """
 
     updates: int
     inserts: int
@@ -171,7 +249,14 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a limit of the gate saw, in words, and whether it was passed."""
+    """What a limit of the gate saw beside the version that served.
+
+    - `limit`: as it was given, `seen`: what was seen, in words
+    - `passed`: whether the version may serve, by this limit
+
+    >>> forebay.Finding("rows>-20%", "rows, 5 to 1 (-80%)", passed=False).seen
+    'rows, 5 to 1 (-80%)'
+    """
 
     limit: str
     seen: str
@@ -180,11 +265,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Lossy:
-    """How many values of a column a conversion changed, as was asked for."""
+    """How many values of a column a conversion changed, as was asked for by `column`.
+
+    - `column`: its name; `how`: `round`, `truncate`, `null` or `utc`
+    - `values`: how many were changed
+
+    >>> str(forebay.Lossy("price", "round", values=2))
+    'price: 2 values rounded'
+    """
 
     column: str
     how: str
-    """`round`, `truncate`, `null` or `utc`."""
     values: int
 
     def __str__(self) -> str:
@@ -195,7 +286,14 @@ class Lossy:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be stored: its file or data, where it is there, and why."""
+    """A row that cannot be stored.
+
+    - `file`: the file that it is in, or the data; `place`: where it is there
+    - `reason`: why it cannot be stored
+
+    >>> forebay.BadRow("a.csv", "line 7", "the key is null").place
+    'line 7'
+    """
 
     file: str
     place: str
@@ -212,7 +310,15 @@ def findings(answer: Iterable[dict[str, Any]]) -> tuple[Finding, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A key that is `added`, `removed` or `changed`, and then its columns before and after."""
+    """A key that differs between two versions.
+
+    - `key`: as text; `change`: `added`, `removed` or `changed`
+    - `columns`: of a changed row, the columns that differ, each with its value before and after
+
+    >>> one = forebay.Difference("a", "changed", {"price": (3.5, 4.0)})
+    >>> one.columns["price"]
+    (3.5, 4.0)
+    """
 
     key: str
     change: str
@@ -221,7 +327,25 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diff:
-    """What changed between two versions: counts, and the first differences of each kind."""
+    """What changed between two versions; `Table.diff` gives it.
+
+    - `table`: the table's name; `before`, `after`: the numbers of the versions
+    - `added`, `removed`, `changed`, `unchanged`: how many keys
+    - `columns`: how many rows changed in each column
+    - `columns_added`, `columns_removed`, `columns_retyped`: names of columns
+    - `schema_changes`: what became of the columns, of what a value is, of the key and of the order,
+      in words
+    - `differences`: the first `Difference` of each kind, as many as `limit` said
+
+    >>> import pyarrow as pa
+    >>> opened = forebay.open(store, create=True)
+    >>> for n in (1, 2):
+    ...     rows = pa.table({"id": ["a", "b"], "n": [1, n]})
+    ...     version = opened.push(rows, "counts", key="{id}", gate="changed<100%").version
+    >>> diff = opened["counts"].diff(1, 2)
+    >>> diff.changed, diff.columns, diff.differences[0].columns
+    (1, {'id': 0, 'n': 1}, {'n': ('1', '2')})
+    """
 
     table: str
     before: int
@@ -231,16 +355,19 @@ class Diff:
     changed: int
     unchanged: int
     columns: dict[str, int]
-    """How many rows changed in each column."""
     columns_added: list[str]
     columns_removed: list[str]
     columns_retyped: list[str]
     schema_changes: list[str]
-    """What became of the columns, of what a value is, of the key and of the order, in words."""
     differences: list[Difference]
 
     @property
     def title(self) -> str:
+        """The table, the versions and the counts, in words.
+
+        >>> diff.title
+        'counts version 1 to 2: 0 added, 0 removed, 1 changed, 1 unchanged'
+        """
         counts = [
             f"{n:,} {what}"
             for n, what in [
@@ -268,6 +395,36 @@ class Diff:
 
     def _repr_html_(self) -> str:
         return html_table(self.title, ("key", "change", "column", "before", "after"), self._rows())
+
+
+def diff_of(answer: dict[str, Any]) -> Diff:
+    """Of what the command answers."""
+    schema = answer["schema"]
+    return Diff(
+        table=answer["table"],
+        before=answer["from"],
+        after=answer["to"],
+        added=answer["added"],
+        removed=answer["removed"],
+        changed=answer["changed"],
+        unchanged=answer["unchanged"],
+        columns=answer["columns"],
+        columns_added=schema["added"],
+        columns_removed=schema["removed"],
+        columns_retyped=schema["retyped"],
+        schema_changes=[change["text"] for change in schema["changes"]],
+        differences=[
+            Difference(
+                key=str(sample["key"]),
+                change=sample["change"],
+                columns={
+                    change["column"]: (change["before"], change["after"])
+                    for change in sample["columns"]
+                },
+            )
+            for sample in answer["differences"]
+        ],
+    )
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from ._driving import check_sampler, drive, drive_load
 from ._errors import DataError, Error
 from ._load import LoadResult
-from ._options import ClusterOptions, TaskLoadOptions, takes
+from ._options import ClusterOptions, TaskLoadOptions
 from ._progress import Drawing, drawing
 from ._push import PushResult
 from ._ray_nodes import NodeLost, Nodes, surviving
 from ._sampling import Sampler, chosen
+from ._taking import takes
 from ._tasks import Source, encoded, failure, of_no_rows, sampled, with_rows, written
 from ._watching import POLL_S
 
@@ -44,12 +45,18 @@ def push(
 ) -> PushResult:
     """Builds a version of a table from a dataset of Ray, by the tasks of its cluster.
 
-    The options are those of `forebay.push` and `forebay.spark.push`, and so are result and
-    exceptions. `store` is a URL, or a directory that all nodes of the cluster share; tasks find its
-    credentials in their own environment. `memory` is of each task that writes.
+    `dataset` is the dataset, `table` (str) the table's name, `key` (str) the template over columns
+    that makes keys. The result is that of `forebay.push`, and so are the exceptions. `store` is a
+    URL, or a directory that all nodes of the cluster share; tasks find its credentials in their own
+    environment. `memory` is of each task that writes.
 
     The dataset is computed once. Samples, where boundaries are to be found, are taken from its
-    blocks.
+    blocks: `sampler` ("interval", "random" or "split") and `seed` (int) are those of
+    `forebay.spark.push`. Raises TypeError for what is no dataset of Ray.
+
+    >>> people = ray.data.from_items([{"id": 1, "name": "Ada"}, {"id": 2, "name": "Bob"}])
+    >>> forebay.ray.push(people, "people", key="{id}", partitions=2, store=store).rows
+    2
     """
     _check(dataset)
     check_sampler(sampler)
@@ -68,11 +75,17 @@ def load(
 ) -> LoadResult:
     """Loads a dataset of Ray into a live table of a cluster, by the tasks of Ray.
 
-    The options are those of `forebay.load` and `forebay.spark.load`, which says how it goes; so are
-    result and exceptions. `store` is a URL, or a directory that all machines share; tasks find its
+    `dataset` is the dataset, `table` (str) the table's name, `key` (str) the template over columns
+    that makes keys. It goes as `forebay.spark.load` says. The result is that of `forebay.load`, and
+    so are the exceptions. `store` is a URL, or a directory that all machines share; tasks find its
     credentials in their own environment. `memory` is of each task that writes.
 
-    The dataset is computed once, with `plan="auto"` too.
+    The dataset is computed once, with `plan="auto"` too. Raises TypeError for what is no dataset of
+    Ray.
+
+    >>> counts = ray.data.from_items([{"page": "a", "n": 1}, {"page": "b", "n": 2}])
+    >>> forebay.ray.load(counts, "clicks", key="{page}", as_="delta", store=store).rows
+    2
     """
     _check(dataset)
     draws = drawing(options.pop("progress", None), table)

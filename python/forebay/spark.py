@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ._driving import check_sampler, drive, drive_load
 from ._errors import Error, UsageError
 from ._load import LoadResult
-from ._options import ClusterOptions, TaskLoadOptions, takes
+from ._options import ClusterOptions, TaskLoadOptions
 from ._progress import Drawing, drawing
 from ._push import PushResult
 from ._sampling import Sampler, chosen, in_sql
+from ._taking import takes
 from ._tasks import Count, Source, encoded, failure, of_no_rows, sampled, with_rows, written
 from ._watching import Stage, watched
 
@@ -47,18 +48,24 @@ def push(
 ) -> PushResult:
     """Builds a version of a table from a data frame of Spark, by the tasks of its cluster.
 
-    The options are those of `forebay.push`, and so are result and exceptions. `store` is a URL, or
-    a directory that all machines of the cluster share; tasks find its credentials in their own
-    environment. `memory` is of each task that writes.
+    `df` is the data frame, `table` (str) the table's name, `key` (str) the template over columns
+    that makes keys. The result is that of `forebay.push`, and so are the exceptions. `store` is a
+    URL, or a directory that all machines of the cluster share; tasks find its credentials in their
+    own environment. `memory` is of each task that writes.
 
     Where an ordered table is cut into `partitions` is settled by a sample of the keys:
-    `sampler="interval"` takes every k-th row, `"random"` any (by `seed`), and both read the whole
-    data frame once more than the push does; `"split"` reads the first rows of some parts of it, for
-    data in no order. No sample is taken where `boundaries` are given, nor for a hashed table with
-    `partitions`.
+    with the `sampler` "interval" of every k-th row, with "random" of any (by `seed`, an int); both
+    read the whole data frame once more than the push does. "split" reads the first rows of some
+    parts of it, for data in no order. No sample is taken where `boundaries` are given, nor for a
+    hashed table with `partitions`.
 
     The data frame has to be the same rows each time it is computed; where it is not, the push fails
-    rather than mix them.
+    rather than mix them. Raises TypeError for what is no data frame of Spark 4.1 or later, and
+    `UsageError` for one of Spark Connect.
+
+    >>> people = spark.createDataFrame([(1, "Ada"), (2, "Bob")], "id int, name string")
+    >>> forebay.spark.push(people, "people", key="{id}", partitions=2, store=store).rows
+    2
     """
     _check(df)
     check_sampler(sampler)
@@ -76,19 +83,24 @@ def push(
 def load(df: DataFrame, table: str, *, key: str, **options: Unpack[TaskLoadOptions]) -> LoadResult:
     """Loads a data frame of Spark into a live table of a cluster, by the tasks of Spark.
 
-    The options are those of `forebay.load`, and so are result and exceptions. The tasks write a run
-    for each partition that the table has, and stage it in `store`, the store of the cluster; when
-    all are there and add up, its nodes bring them, and each partition adds its own at one moment.
-    `store` is a URL, or a directory that all machines share; tasks find its credentials in their
-    own environment. `memory` is of each task that writes. Rows of one key are composed in the order
-    of the data frame.
+    `df` is the data frame, `table` (str) the table's name, `key` (str) the template over columns
+    that makes keys. The result is that of `forebay.load`, and so are the exceptions. The tasks
+    write a run for each partition that the table has, and stage it in `store`, the store of the
+    cluster; when all are there and add up, its nodes bring them, and each partition adds its own at
+    one moment. `store` is a URL, or a directory that all machines share; tasks find its credentials
+    in their own environment. `memory` is of each task that writes. Rows of one key are composed in
+    the order of the data frame.
 
     Where a partition was cut meanwhile the cluster refuses the load, and says so: give it again.
     `plan="auto"` has the partitions cut and moved before, by a sample of the keys, for which the
     data frame is read once more.
 
     The data frame has to be the same rows each time it is computed; where it is not, the load fails
-    rather than mix them.
+    rather than mix them. Raises TypeError and `UsageError` as `push` does.
+
+    >>> counts = spark.createDataFrame([("a", 1), ("b", 2)], "page string, n long")
+    >>> forebay.spark.load(counts, "clicks", key="{page}", as_="delta", store=store).rows
+    2
     """
     _check(df)
     draws = drawing(options.pop("progress", None), table)

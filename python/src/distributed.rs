@@ -16,25 +16,27 @@ use pyo3::prelude::*;
 use crate::errors::{of_anyhow, usage};
 use crate::listener::Listener;
 
-/// A push whose rows tasks bring; ended by `commit` or `abandon`.
+/// A push whose rows tasks bring, where its driver runs. It holds the table's push lock.
 #[pyclass(frozen, module = "forebay._forebay")]
 pub struct DistributedPush {
     push: Mutex<Option<distributed::DistributedPush>>,
 }
 
-/// A load into a live table of a cluster whose rows tasks bring; ended by `commit` or `abandon`.
+/// A load into a live table of a cluster whose rows tasks bring, where its driver runs.
+///
+/// It holds the lock of loads into the table.
 #[pyclass(frozen, module = "forebay._forebay")]
 pub struct DistributedLoad {
     load: Mutex<Option<distributed::DistributedLoad>>,
 }
 
-/// Turns the rows of one part of the source into records.
+/// Turns the rows of one part of the source into records; `source` is that part's number.
 #[pyclass(frozen, module = "forebay._forebay")]
 pub struct TaskEncoder {
     task: Mutex<Option<distributed::RowTask>>,
 }
 
-/// Writes the runs of partitions.
+/// Writes the runs of whole partitions into the store.
 #[pyclass(frozen, module = "forebay._forebay")]
 pub struct PartWriter {
     task: Mutex<Option<distributed::PartTask>>,
@@ -124,17 +126,21 @@ impl DistributedPush {
         Ok(Self { push })
     }
 
+    /// Whether `set_boundaries` has to be called, with samples, before rows can be encoded.
     #[getter]
     fn needs_samples(&self, py: Python<'_>) -> PyResult<bool> {
         with(py, &self.push, |push| Ok(push.needs_samples()))
     }
 
+    /// How many partitions there are, once that is settled.
     #[getter]
     fn partitions(&self, py: Python<'_>) -> PyResult<usize> {
         with(py, &self.push, |push| push.partitions())
     }
 
-    /// Settles where partitions begin, and gives their number.
+    /// Settles where partitions begin, by what `TaskEncoder.sample` gave, a batch or a table.
+    ///
+    /// `rows` is how many the source has. Gives the number of partitions.
     fn set_boundaries(
         &self,
         py: Python<'_>,
@@ -145,12 +151,12 @@ impl DistributedPush {
         with(py, &self.push, |push| push.set_boundaries(&samples, rows))
     }
 
-    /// What tasks need to know.
+    /// What tasks need to know; before `set_boundaries`, for `TaskEncoder.sample` only.
     fn recipe(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
         with(py, &self.push, |push| push.recipe())
     }
 
-    /// Publishes the version; gives what `command` gives of a push.
+    /// Publishes the version that the reports tell of; gives what `command` gives.
     #[pyo3(signature = (reports, listener=None))]
     fn commit(
         &self,
@@ -165,7 +171,7 @@ impl DistributedPush {
         Ok((outcome == Outcome::Held, text, messages))
     }
 
-    /// Gives the lock back and removes what tasks wrote; after a commit there is nothing to do.
+    /// Gives the lock back and removes what tasks wrote. After `commit` it does nothing.
     fn abandon(&self, py: Python<'_>) {
         py.detach(|| {
             let push = self.push.lock().take();
@@ -189,27 +195,33 @@ impl DistributedLoad {
         Ok(Self { load })
     }
 
+    /// Whether which of two rows of a key came first matters.
     #[getter]
     fn by_age(&self, py: Python<'_>) -> PyResult<bool> {
         with(py, &self.load, |load| Ok(load.is_by_age()))
     }
 
+    /// Whether `make_ready` is to be called before rows are encoded.
     #[getter]
     fn planned(&self, py: Python<'_>) -> PyResult<bool> {
         with(py, &self.load, |load| Ok(load.is_planned()))
     }
 
+    /// Whether that takes samples.
     #[getter]
     fn needs_samples(&self, py: Python<'_>) -> PyResult<bool> {
         with(py, &self.load, |load| Ok(load.needs_samples()))
     }
 
+    /// How many partitions the table has.
     #[getter]
     fn partitions(&self, py: Python<'_>) -> PyResult<usize> {
         with(py, &self.load, |load| Ok(load.partitions()))
     }
 
-    /// Has the plan carried out.
+    /// Has the table's partitions cut and moved as the plan says.
+    ///
+    /// It may be made by what `TaskEncoder.sample` gave, a batch or a table, of so many rows.
     #[pyo3(signature = (samples, rows, listener=None))]
     fn make_ready(
         &self,
@@ -227,12 +239,12 @@ impl DistributedLoad {
         Ok(())
     }
 
-    /// What tasks need to know.
+    /// What tasks need to know; before `make_ready`, for `TaskEncoder.sample` only.
     fn recipe(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
         with(py, &self.load, |load| load.recipe())
     }
 
-    /// Has the cluster add the load; gives what `command` gives of one.
+    /// Has the cluster add what the reports tell of; gives the result as JSON.
     #[pyo3(signature = (reports, listener=None))]
     fn commit(
         &self,
@@ -246,7 +258,7 @@ impl DistributedLoad {
         Ok(text)
     }
 
-    /// Gives the lock back and removes what tasks wrote; after a commit there is nothing to do.
+    /// Gives the lock back and removes what tasks wrote. After `commit` it does nothing.
     fn abandon(&self, py: Python<'_>) {
         py.detach(|| {
             let load = self.load.lock().take();
@@ -266,7 +278,9 @@ impl TaskEncoder {
         })
     }
 
-    /// Keys of rows, and the bytes that each stands for.
+    /// A batch of `key` and `bytes`, for `set_boundaries`: a row stands for `weights` rows each.
+    ///
+    /// Rows that cannot be stored are left out.
     fn sample<'py>(
         &self,
         py: Python<'py>,
@@ -278,7 +292,9 @@ impl TaskEncoder {
         samples.to_pyarrow(py)
     }
 
-    /// Takes the rows of a batch in; gives batches of records that are to be sent now.
+    /// Takes rows in; gives batches of `partition`, `records`, `source`, `sequence`.
+    ///
+    /// They are to be sent now. Each of their rows has a bunch of records.
     fn encode<'py>(
         &self,
         py: Python<'py>,
@@ -289,7 +305,7 @@ impl TaskEncoder {
         ready.iter().map(|batch| batch.to_pyarrow(py)).collect()
     }
 
-    /// The rest, and the control rows.
+    /// The rest, and the control rows, to be shuffled with it: `sequence` is -1.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let rest = with_last(py, &self.task, |task| Ok(task.finish()?))?;
         rest.iter().map(|batch| batch.to_pyarrow(py)).collect()
@@ -307,7 +323,9 @@ impl PartWriter {
         })
     }
 
-    /// Takes a batch of records in; gives their number.
+    /// Takes bunches of records and control rows in, in any order; gives the number of records.
+    ///
+    /// Where one of several rows of a key is chosen, sorted by `source` and `sequence`.
     fn add(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<u64> {
         let batches = batches_of(batch)?;
         with(py, &self.task, |task| {
@@ -319,7 +337,7 @@ impl PartWriter {
         })
     }
 
-    /// Writes the runs; gives a report for each partition.
+    /// Writes the runs and reads them back; gives a report for each partition.
     fn finish(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         with_last(py, &self.task, distributed::PartTask::finish)
     }

@@ -11,7 +11,7 @@ use crate::errors::exception;
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Told in each child before anything else runs there.
+/// Told in each child of a fork, before anything else runs there.
 #[pyfunction]
 pub fn is_forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);

@@ -81,7 +81,7 @@ pub fn key_bytes<'py>(py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Boun
     Ok(PyBytes::new(py, &key_of(key)?))
 }
 
-/// The same of many.
+/// The same of many, as `RawTable.get_many` takes them.
 #[pyfunction]
 pub fn all_key_bytes<'py>(
     py: Python<'py>,

@@ -11,6 +11,7 @@ mod expiry;
 mod forks;
 mod keys;
 mod listener;
+mod opened;
 mod operations;
 mod pack;
 mod scan;
@@ -28,6 +29,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(forks::is_forked, module)?)?;
     module.add_function(wrap_pyfunction!(keys::key_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(keys::all_key_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(store::open_url, module)?)?;
     module.add_class::<store::RawStore>()?;
     module.add_class::<table::RawTable>()?;
     module.add_class::<scan::RawScan>()?;

@@ -42,8 +42,25 @@ pub struct Range {
     pub columns: Option<Vec<String>>,
 }
 
-/// A range of a table, to be walked through any number of times.
-#[pyclass(frozen, module = "forebay._forebay")]
+/// A range of a table, to be gone through any number of times; `Table.scan` gives it.
+///
+/// It is an Arrow stream (`pyarrow.table(scan)`, `polars.DataFrame(scan)`), and pairs of key and
+/// value to loop over. The key is a column of its own unless the columns of its template are there.
+///
+/// >>> import polars as pl
+/// >>> import pyarrow as pa
+/// >>> opened = forebay.open(store, create=True)
+/// >>> rows = pa.table({"id": ["a", "b"], "name": ["Ada", "Bob"]})
+/// >>> opened.push(rows, "people", key="{id}", order="ordered").version
+/// 1
+/// >>> scan = opened["people"].scan("b")
+/// >>> list(scan)
+/// [('b', {'id': 'b', 'name': 'Bob'})]
+/// >>> pl.DataFrame(scan).rows()
+/// [('b', 'Bob')]
+///
+/// The examples of its methods go on from here.
+#[pyclass(frozen, name = "Scan", module = "forebay")]
 pub struct RawScan {
     walk: Walk,
     shape: Arc<Shape>,
@@ -144,25 +161,40 @@ impl RawScan {
 
 #[pymethods]
 impl RawScan {
-    /// Its columns, as a schema of pyarrow.
+    /// Its columns as a `pyarrow.Schema`. Raises `UsageError` where pyarrow is not installed.
+    ///
+    /// >>> scan.schema.names
+    /// ['id', 'name']
     #[getter]
     fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         by_package(slf, "pyarrow", "schema")
     }
 
-    /// All of it as a table of pyarrow.
+    /// All of it as a `pyarrow.Table`.
+    ///
+    /// Raises `UsageError` where pyarrow is not installed and, without `binary`, for keys that
+    /// are not UTF-8; `DamagedError` for what is damaged.
+    ///
+    /// >>> scan.to_arrow().to_pydict()
+    /// {'id': ['b'], 'name': ['Bob']}
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         by_package(slf, "pyarrow", "table")
     }
 
-    /// All of it as a data frame of pandas, by pyarrow.
+    /// All of it as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
+    ///
+    /// >>> scan.to_pandas()["name"].tolist()
+    /// ['Bob']
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let table = by_package(slf, "pyarrow", "table")?;
         import(slf.py(), "pandas")?;
         table.call_method0("to_pandas")
     }
 
-    /// All of it as a data frame of polars.
+    /// All of it as a `polars.DataFrame`; raises what `to_arrow` raises, of polars.
+    ///
+    /// >>> scan.to_polars()["name"].to_list()
+    /// ['Bob']
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         by_package(slf, "polars", "DataFrame")
     }
@@ -219,7 +251,7 @@ impl RawScan {
 }
 
 /// The records of a scan, one after another: a key and a value each.
-#[pyclass(frozen, module = "forebay._forebay")]
+#[pyclass(frozen, name = "_Records", module = "forebay._forebay")]
 pub struct RawRecords {
     shape: Arc<Shape>,
     binary: bool,

@@ -15,13 +15,23 @@ use crate::errors::{exception, of_anyhow, of_error, usage};
 use crate::forks::{OpenedIn, of_parent};
 use crate::shape::Shape;
 
-/// A store on this machine. Live tables are opened once, and shared by all who ask for them.
+/// The native part of `forebay.Store`, of which the package's users need not know.
+// Live tables are opened once, and shared by all who ask for them.
 #[pyclass(frozen, subclass, module = "forebay._forebay")]
 pub struct RawStore {
+    /// The store's directory or URL (str), as it was opened.
+    ///
+    /// >>> opened.url == store
+    /// True
     #[pyo3(get)]
     url: String,
     store: Store,
-    /// As it was asked for.
+    /// How many bytes its live tables may use for what is not written yet (int).
+    ///
+    /// None: a quarter of the machine's memory.
+    ///
+    /// >>> opened.memory_bytes is None
+    /// True
     #[pyo3(get)]
     memory_bytes: Option<usize>,
     budget: Arc<Budget>,
@@ -167,6 +177,12 @@ impl RawStore {
     }
 
     /// Whether a table is live.
+    ///
+    /// `name` is the table's (str). Raises `MissingError` where there is no such table, and
+    /// `UsageError` for what is no name.
+    ///
+    /// >>> opened.is_live("people")
+    /// False
     fn is_live(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
         let name: TableName = name
             .parse()
@@ -175,12 +191,8 @@ impl RawStore {
             .map_err(|error| of_error(py, error))
     }
 
-    /// The store's directory or URL; an error once it is closed.
-    fn open_url(&self, py: Python<'_>) -> PyResult<&str> {
-        self.check_open(py).map(|()| self.url.as_str())
-    }
-
     /// Closes the live table of that name, if it is open here.
+    #[pyo3(name = "_close_table")]
     fn close_table(&self, py: Python<'_>, name: &str) {
         if self.opened_in.is_parent() {
             return;
@@ -189,6 +201,16 @@ impl RawStore {
         py.detach(|| live.map(|live| live.close()));
     }
 
+    /// Closes the live tables that are open in it, and the store for further calls.
+    ///
+    /// What was taken from it before is read on, of batch tables. A later call is an `Error`. The
+    /// end of a `with` block closes it, too.
+    ///
+    /// >>> opened.close()
+    /// >>> opened.tables()
+    /// Traceback (most recent call last):
+    ///     ...
+    /// forebay.Error: the store ... is closed: open it again
     fn close(&self, py: Python<'_>) {
         self.is_closed.store(true, Ordering::Relaxed);
         if self.opened_in.is_parent() {
@@ -197,4 +219,10 @@ impl RawStore {
         let live = std::mem::take(&mut *self.live.lock());
         py.detach(|| live.values().for_each(|live| live.close()));
     }
+}
+
+/// The store's directory or URL; an error once it is closed.
+#[pyfunction]
+pub fn open_url(py: Python<'_>, store: &RawStore) -> PyResult<String> {
+    store.check_open(py).map(|()| store.url.clone())
 }

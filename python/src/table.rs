@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatchIterator, RecordBatchReader};
 use arrow_pyarrow::IntoPyArrow;
-use forebay_engine::live::{LiveError, LiveLookup, LiveTable};
-use forebay_engine::{Lookup, Version};
+use forebay_engine::live::LiveTable;
 use forebay_load::export::{ExportError, LookupRowsError, lookup_batches};
 use forebay_run::scan::Direction;
 use parking_lot::RwLock;
@@ -13,49 +12,26 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::errors::{exception, of_error, unreadable, usage};
+use crate::errors::{of_error, unreadable, usage};
 use crate::expiry::{expires_ms, seconds_left};
-use crate::forks::of_parent;
 use crate::keys::{TURN_OBJECTS, key_of, keys_of};
+use crate::opened::Opened;
 use crate::operations::{self, Verb, Write};
-use crate::scan::{Range, RawScan, Walk};
-use crate::shape::Shape;
-use crate::store::{Found, Live, RawStore};
+use crate::scan::{Range, RawScan};
+use crate::store::{Live, RawStore};
 use crate::values::to_python;
 
-/// See the module's text. Of a batch table it is one version, until it is told to go on to another.
+/// The native part of `forebay.Table`, of which the package's users need not know.
+// Of a batch table it is one version, until it is told to go on to another.
 #[pyclass(frozen, subclass, module = "forebay._forebay")]
 pub struct RawTable {
+    /// The table's name (str), without a version.
+    ///
+    /// >>> people.name
+    /// 'people'
     #[pyo3(get)]
     name: String,
     opened: RwLock<Opened>,
-}
-
-#[derive(Clone)]
-pub enum Opened {
-    Batch(Arc<Version>, Arc<Shape>),
-    Live(Arc<Live>),
-}
-
-impl From<Found> for Opened {
-    fn from(found: Found) -> Self {
-        match found {
-            Found::Live(live) => Opened::Live(live),
-            Found::Batch(version) => {
-                let shape = Shape::of(forebay_engine::Source::Batch(&version));
-                Opened::Batch(version, Arc::new(shape))
-            }
-        }
-    }
-}
-
-impl Opened {
-    fn shape(&self) -> &Shape {
-        match self {
-            Opened::Batch(_, shape) => shape,
-            Opened::Live(live) => &live.shape,
-        }
-    }
 }
 
 impl RawTable {
@@ -63,44 +39,8 @@ impl RawTable {
         self.opened.read().clone()
     }
 
-    /// The live table, or an error that says why there is none.
-    pub fn live(&self, py: Python<'_>) -> PyResult<(Arc<Live>, LiveTable)> {
-        match self.opened() {
-            Opened::Live(live) => {
-                let table = open(py, &self.name, &live)?;
-                Ok((live, table))
-            }
-            Opened::Batch(version, _) => {
-                let table = version.table().clone();
-                Err(of_error(py, LiveError::Batch { table }))
-            }
-        }
-    }
-
-    /// The values of keys, in their order.
-    fn values_of(
-        &self,
-        py: Python<'_>,
-        opened: &Opened,
-        keys: &[Vec<u8>],
-    ) -> PyResult<Vec<Option<Vec<u8>>>> {
-        match opened {
-            Opened::Batch(version, _) => {
-                let read = py.detach(|| {
-                    let mut values = vec![None; keys.len()];
-                    let read = version.get_many(keys, |place, value| {
-                        values[place] = value.map(|value| value.to_vec());
-                    });
-                    read.map(|()| values)
-                });
-                read.map_err(|error| of_error(py, error))
-            }
-            Opened::Live(live) => {
-                let table = open(py, &self.name, live)?;
-                let read = py.detach(|| table.get_many(keys));
-                read.map_err(|error| of_error(py, error))
-            }
-        }
+    fn live(&self, py: Python<'_>) -> PyResult<(Arc<Live>, LiveTable)> {
+        self.opened().live(py, &self.name)
     }
 
     fn write(
@@ -139,17 +79,6 @@ fn parts<'py>(write: &Bound<'py, PyAny>) -> PyResult<Parts<'py>> {
     Ok((verb, key, value, None))
 }
 
-/// The table of a slot; an error once it is closed.
-pub fn open(py: Python<'_>, name: &str, live: &Live) -> PyResult<LiveTable> {
-    if live.opened_in.is_parent() {
-        return Err(of_parent(py, name));
-    }
-    live.table().ok_or_else(|| {
-        let message = format!("table {name} is closed: take it from its store again");
-        exception(py, "Error", message)
-    })
-}
-
 #[pymethods]
 impl RawTable {
     #[new]
@@ -163,19 +92,19 @@ impl RawTable {
     }
 
     /// Goes on to what a target names; gives whether that is another version.
+    #[pyo3(name = "_go_to")]
     fn go_to(&self, py: Python<'_>, store: &RawStore, target: &str) -> PyResult<bool> {
         let next = Opened::from(store.find(py, target)?);
         let mut opened = self.opened.write();
-        let same = match (&*opened, &next) {
-            (Opened::Batch(a, _), Opened::Batch(b, _)) => a.version() == b.version(),
-            (Opened::Live(a), Opened::Live(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        };
+        let same = opened.is(&next);
         *opened = next;
         Ok(!same)
     }
 
-    /// The version that is read; None where the table is live.
+    /// The number of the version that is read (int); None where the table is live.
+    ///
+    /// >>> people.version, clicks.version
+    /// (1, None)
     #[getter]
     fn version(&self) -> Option<u64> {
         match self.opened() {
@@ -184,7 +113,12 @@ impl RawTable {
         }
     }
 
-    /// The rows, as far as they are known: the least and the greatest number.
+    /// The least and the greatest possible number of rows (two int), as far as is known at once.
+    ///
+    /// Both are the same where the version's count is known. `len(table)` counts.
+    ///
+    /// >>> people.rows_between
+    /// (3, 3)
     #[getter]
     fn rows_between(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         match self.opened() {
@@ -197,19 +131,28 @@ impl RawTable {
         }
     }
 
-    /// `hashed` or `ordered`.
+    /// How keys are arranged: `hashed`, or `ordered`, which has ranges.
+    ///
+    /// >>> people.order, clicks.order
+    /// ('ordered', 'hashed')
     #[getter]
     fn order(&self) -> String {
         format!("{:?}", self.opened().shape().order).to_lowercase()
     }
 
-    /// `bytes`, `number`, `row` or `list`.
+    /// What values are: `bytes`, `number` (int or float), `row` (dicts of columns) or `list`.
+    ///
+    /// >>> people.kind, clicks.kind
+    /// ('row', 'number')
     #[getter]
     fn kind(&self) -> &'static str {
         self.opened().shape().kind_name()
     }
 
-    /// The template of the keys.
+    /// The template over columns that keys are made by; of a live table `{key}`.
+    ///
+    /// >>> people.key_template
+    /// '{id}'
     #[getter]
     fn key_template(&self) -> String {
         let opened = self.opened();
@@ -217,7 +160,12 @@ impl RawTable {
         key.unwrap_or("{key}").to_owned()
     }
 
-    /// The columns as an Arrow schema says them: names and types.
+    /// The columns of rows: a list of pairs, the name and the Arrow type, both str.
+    ///
+    /// It is empty where values are no rows. `schema` has them for pyarrow, with the key.
+    ///
+    /// >>> people.columns
+    /// [('id', 'Utf8'), ('name', 'Utf8'), ('age', 'Int64')]
     #[getter]
     fn columns(&self) -> Vec<(String, String)> {
         let opened = self.opened();
@@ -228,6 +176,17 @@ impl RawTable {
             .collect()
     }
 
+    /// The value of a key, or `default` where the key is absent.
+    ///
+    /// `key` is str, bytes or a whole number, which stands for its decimal digits; `default` is
+    /// any object. A value is as `kind` says; `table[key]` is the same with a KeyError in place
+    /// of `default`.
+    ///
+    /// Raises TypeError for a key of another class, `UsageError` for a value that Python's
+    /// classes cannot hold (a timestamp with nanoseconds: `scan` reads it), and `DamagedError`.
+    ///
+    /// >>> people.get("c"), people.get("x", "nobody")
+    /// ({'id': 'c', 'name': 'Cyd', 'age': 19}, 'nobody')
     #[pyo3(signature = (key, default=None))]
     fn get<'py>(
         &self,
@@ -236,40 +195,7 @@ impl RawTable {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let key = key_of(key)?;
-        let opened = self.opened();
-        let found = match &opened {
-            Opened::Batch(version, shape) => match version.try_get(&key) {
-                Ok(Lookup::Found(value)) => Some(to_python(py, shape, &value)?),
-                Ok(Lookup::Absent) => None,
-                Ok(Lookup::NotResident) => {
-                    let value = py.detach(|| {
-                        version
-                            .get(&key)
-                            .map(|value| value.map(|value| value.to_vec()))
-                    });
-                    let value = value.map_err(|error| of_error(py, error))?;
-                    value
-                        .map(|value| to_python(py, shape, &value))
-                        .transpose()?
-                }
-                Err(error) => return Err(of_error(py, error)),
-            },
-            Opened::Live(live) => {
-                let table = open(py, &self.name, live)?;
-                let value = match table.try_get(&key) {
-                    Ok(LiveLookup::Found(value)) => Some(value),
-                    Ok(LiveLookup::Absent) => None,
-                    Ok(LiveLookup::NotResident) => {
-                        let value = py.detach(|| table.get(&key));
-                        value.map_err(|error| of_error(py, error))?
-                    }
-                    Err(error) => return Err(of_error(py, error)),
-                };
-                value
-                    .map(|value| to_python(py, &live.shape, &value))
-                    .transpose()?
-            }
-        };
+        let found = self.opened().value_of(py, &self.name, &key)?;
         Ok(found.or(default))
     }
 
@@ -286,19 +212,20 @@ impl RawTable {
 
     fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let key = key_of(key)?;
-        match self.opened() {
-            Opened::Batch(version, _) => py
-                .detach(|| version.exists(&key))
-                .map_err(|error| of_error(py, error)),
-            Opened::Live(live) => {
-                let table = open(py, &self.name, &live)?;
-                let value = py.detach(|| table.get(&key));
-                Ok(value.map_err(|error| of_error(py, error))?.is_some())
-            }
-        }
+        self.opened().contains(py, &self.name, &key)
     }
 
-    /// The values of keys, in their order; the default for one that is absent.
+    /// The values of many keys as a list, in their order; `default` for each that is absent.
+    ///
+    /// `keys` is a list or whatever else can be looped over, or a column of NumPy, pandas,
+    /// pyarrow or polars; keys and values are those of `get`. Other threads run meanwhile.
+    ///
+    /// Raises what `get` raises, and TypeError for text or a data frame in place of keys.
+    ///
+    /// >>> people.get_many(["c", "x"])
+    /// [{'id': 'c', 'name': 'Cyd', 'age': 19}, None]
+    /// >>> clicks.get_many(pa.array(["page-7", "page-8"]), 0)
+    /// [3, 0]
     #[pyo3(signature = (keys, default=None))]
     fn get_many<'py>(
         &self,
@@ -308,7 +235,7 @@ impl RawTable {
     ) -> PyResult<Bound<'py, PyList>> {
         let wanted = keys_of(keys)?;
         let opened = self.opened();
-        let values = self.values_of(py, &opened, &wanted)?;
+        let values = opened.values_of(py, &self.name, &wanted)?;
         let default = default.unwrap_or_else(|| py.None().into_bound(py));
         let out = PyList::empty(py);
         py.detach(move || drop(wanted));
@@ -324,6 +251,18 @@ impl RawTable {
         Ok(out)
     }
 
+    /// The values of many keys as a table of pyarrow: a row for each key, in their order.
+    ///
+    /// `keys` are those of `get_many`. `columns` is a list of names (list[str]): those that the
+    /// table has then, in that order, by default all that a scan has. All of a row is null where
+    /// its key is absent. With `binary` (bool) a column of keys is bytes, not text. No object of
+    /// Python is made for a value, so that this is the fastest way to many.
+    ///
+    /// Raises `UsageError` for a column that is not there and, without `binary`, for keys that
+    /// are not UTF-8; TypeError for what holds no keys.
+    ///
+    /// >>> people.get_many_arrow(["c", "x"], columns=["name", "age"]).to_pydict()
+    /// {'name': ['Cyd', None], 'age': [19, None]}
     #[pyo3(signature = (keys, columns=None, *, binary=false))]
     fn get_many_arrow<'py>(
         &self,
@@ -334,7 +273,7 @@ impl RawTable {
     ) -> PyResult<Bound<'py, PyAny>> {
         let wanted = keys_of(keys)?;
         let opened = self.opened();
-        let values = self.values_of(py, &opened, &wanted)?;
+        let values = opened.values_of(py, &self.name, &wanted)?;
         let columns = opened.shape().table_columns(binary, columns.as_deref());
         let batches = py.detach(|| {
             let records = wanted.iter().zip(&values);
@@ -354,7 +293,13 @@ impl RawTable {
         reader.into_pyarrow(py)?.call_method0("read_all")
     }
 
-    /// How many records there are now, by a look at each where that is not known.
+    /// How many records there are now (int); `len(table)` is the same.
+    ///
+    /// Of a version whose count is known that is at once; of others, and of live tables, each
+    /// record is looked at. Raises `DamagedError`.
+    ///
+    /// >>> people.count(), clicks.count()
+    /// (3, 1)
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
         match self.opened() {
             Opened::Batch(version, _) => {
@@ -363,12 +308,27 @@ impl RawTable {
                     return Ok(most);
                 }
             }
-            Opened::Live(live) => drop(open(py, &self.name, &live)?),
+            Opened::Live(_) => drop(self.live(py)?),
         }
         let all = self.scan(py, None, None, None, false, true, None)?;
         all.count(py)
     }
 
+    /// The records from `start` to before `end` as a `Scan`: an Arrow stream, and to loop over.
+    ///
+    /// `start` and `end` are keys; None is the table's first and past its last. `limit` (int) is
+    /// how many records there are at most. With `reverse` (bool) they come from the last to the
+    /// first, with `binary` (bool) keys are bytes, not text. `columns` (list[str]) names those
+    /// of the stream, and of rows that are looped over. A live table is read as it is when
+    /// `scan` is called.
+    ///
+    /// Raises `UsageError` for `start` or `end` in a hashed table, which has no ranges, and for
+    /// a column that is not there; TypeError for a key that is none.
+    ///
+    /// >>> [key for key, row in people.scan("b")]
+    /// ['b', 'c']
+    /// >>> people.scan(limit=1, reverse=True, columns=["name"]).to_arrow().to_pylist()
+    /// [{'name': 'Cyd'}]
     #[pyo3(signature = (start=None, end=None, *, limit=None, reverse=false, binary=false, columns=None))]
     #[expect(
         clippy::too_many_arguments,
@@ -388,17 +348,9 @@ impl RawTable {
             key.map(|key| key_of(key).map(|key| key.into_owned()))
                 .transpose()
         };
-        let (walk, shape) = match self.opened() {
-            Opened::Batch(version, shape) => (Walk::Batch(version), shape),
-            Opened::Live(live) => {
-                let table = open(py, &self.name, &live)?;
-                let snapshot = py.detach(|| table.snapshot());
-                (
-                    Walk::Live(snapshot, table.name().clone()),
-                    Arc::clone(&live.shape),
-                )
-            }
-        };
+        let opened = self.opened();
+        let walk = opened.walk(py, &self.name)?;
+        let shape = Arc::clone(opened.shape());
         let range = Range {
             start: bound(start)?,
             end: bound(end)?,
@@ -414,6 +366,20 @@ impl RawTable {
         RawScan::new(py, walk, shape, range)
     }
 
+    /// Sets a key's value in a live table; it is as durable as the table promises then.
+    ///
+    /// `key` is str, bytes or a whole number. `value` is as `kind` says: str or bytes, a number, a
+    /// dict of columns, or a list. `ttl` is how long the key lasts: seconds (int or float), a
+    /// timedelta, or text as in "12h"; without it, as the table was made. A table that was made
+    /// with `ttl="never"` takes none, nor does one with deltas that was not made with
+    /// `ttl="per-key"`.
+    ///
+    /// Raises `UsageError` for a batch table, and for a value or `ttl` that the table does not
+    /// take; TypeError for a key or value of a wrong class; `Error` where the table is closed.
+    ///
+    /// >>> sessions.put("s1", "Ada", ttl="12h")
+    /// >>> sessions["s1"]
+    /// b'Ada'
     #[pyo3(signature = (key, value, *, ttl=None))]
     fn put(
         &self,
@@ -425,6 +391,14 @@ impl RawTable {
         self.write(py, Verb::Put, key, Some(value), ttl)
     }
 
+    /// Sets a key's value in a live table if the key is absent, and else leaves it as it is.
+    ///
+    /// `key`, `value`, `ttl` and what is raised are those of `put`.
+    ///
+    /// >>> sessions.insert("s1", "Ada")
+    /// >>> sessions.insert("s1", "Bob")
+    /// >>> sessions["s1"]
+    /// b'Ada'
     #[pyo3(signature = (key, value, *, ttl=None))]
     fn insert(
         &self,
@@ -436,6 +410,16 @@ impl RawTable {
         self.write(py, Verb::Insert, key, Some(value), ttl)
     }
 
+    /// Adds to a key's value in a live table, by the kind of deltas that it was made with.
+    ///
+    /// `key` and `ttl`, which sets anew how long the key lasts, are those of `put`; `delta` is a
+    /// number, or bytes or str to be appended. An absent key gets it as its value.
+    ///
+    /// Raises what `put` raises, and `UsageError` for a table that was made without deltas.
+    ///
+    /// >>> clicks.delta("page-7", 4)
+    /// >>> clicks["page-7"]
+    /// 7
     #[pyo3(signature = (key, delta, *, ttl=None))]
     fn delta(
         &self,
@@ -447,12 +431,21 @@ impl RawTable {
         self.write(py, Verb::Delta, key, Some(delta), ttl)
     }
 
+    /// Removes a key from a live table, whether it is there or not.
+    ///
+    /// `key` is str, bytes or a whole number. Raises `UsageError` for a batch table, TypeError
+    /// for a key of another class, and `Error` where the table is closed.
+    ///
+    /// >>> clicks.delete("page-7")
+    /// >>> "page-7" in clicks
+    /// False
     fn delete(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         self.write(py, Verb::Delete, key, None, None)
     }
 
     /// Does operations, each (verb, key, value) or (verb, key, value, ttl); all at once, or else
     /// one by one, waiting for the device once.
+    #[pyo3(name = "_write_many")]
     fn write_many(&self, py: Python<'_>, writes: &Bound<'_, PyAny>, atomic: bool) -> PyResult<u64> {
         let (live, table) = self.live(py)?;
         let mut batch = Vec::new();
@@ -471,34 +464,42 @@ impl RawTable {
             .map_err(|error| of_error(py, error))
     }
 
-    /// For how many seconds more a key lasts; None: for ever, or until it is deleted.
+    /// For how many seconds more a key lasts (float); None: until it is deleted.
+    ///
+    /// `key` is str, bytes or a whole number. Raises KeyError where the key is absent, and
+    /// TypeError for a key of another class.
+    ///
+    /// >>> sessions.put("s1", "Ada", ttl=3600)
+    /// >>> 3590 < sessions.ttl("s1") <= 3600
+    /// True
     fn ttl(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
         let bytes = key_of(key)?;
-        let found = match self.opened() {
-            Opened::Batch(version, _) => {
-                let found = py.detach(|| version.expires_ms(&bytes));
-                found.map_err(|error| of_error(py, error))?
-            }
-            Opened::Live(live) => {
-                let table = open(py, &self.name, &live)?;
-                let found = py.detach(|| table.expires_ms(&bytes));
-                found.map_err(|error| of_error(py, error))?
-            }
-        };
-        match found {
+        match self.opened().expires_ms(py, &self.name, &bytes)? {
             Some(expires_ms) => Ok(seconds_left(expires_ms)),
             None => Err(PyKeyError::new_err(key.clone().unbind())),
         }
     }
 
-    /// Writes all that is in memory to runs.
+    /// Writes all that a live table has in memory to runs, its files of sorted records.
+    ///
+    /// It is done by itself as memory fills. Raises `UsageError` for a batch table, and `Error`
+    /// where the table is closed.
+    ///
+    /// >>> clicks.flush()
+    /// >>> clicks.rows_between
+    /// (0, 1)
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let (_, table) = self.live(py)?;
         py.detach(|| table.flush())
             .map_err(|error| of_error(py, error))
     }
 
-    /// Flushes, then merges each partition's runs into one.
+    /// Flushes a live table, then merges the runs of each partition into one.
+    ///
+    /// Reads have fewer runs to look at then. It is done by itself as runs come to be many.
+    /// Raises what `flush` raises.
+    ///
+    /// >>> clicks.optimize()
     fn optimize(&self, py: Python<'_>) -> PyResult<()> {
         let (_, table) = self.live(py)?;
         py.detach(|| table.compact())
@@ -506,6 +507,7 @@ impl RawTable {
     }
 
     /// Reads every run of a live table back; gives how many there are and what is wrong.
+    #[pyo3(name = "_verify_live")]
     fn verify_live(&self, py: Python<'_>) -> PyResult<(usize, Vec<String>)> {
         let (_, table) = self.live(py)?;
         let verified = py.detach(|| table.verify(&mut |_| ()));
@@ -514,6 +516,7 @@ impl RawTable {
     }
 
     /// How a live table is doing.
+    #[pyo3(name = "_live_stats")]
     fn live_stats(&self, py: Python<'_>) -> PyResult<(Vec<usize>, u64, u64, u64)> {
         let (_, table) = self.live(py)?;
         let stats = py.detach(|| table.stats());
@@ -525,6 +528,15 @@ impl RawTable {
         ))
     }
 
+    /// Closes a live table, which another process may open then.
+    ///
+    /// Writes that are under way are waited for. Every later call for the table is an `Error`,
+    /// until it is taken from its store again. The end of a `with` block closes it, too. Of a batch
+    /// table nothing is closed.
+    ///
+    /// >>> clicks.close()
+    /// >>> opened["clicks"]["page-7"]
+    /// 3
     fn close(&self, py: Python<'_>) {
         if let Opened::Live(live) = self.opened() {
             py.detach(|| live.close());

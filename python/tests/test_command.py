@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import forebay
-from forebay import _push, _store
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = [sys.executable, "-m", "forebay"]
@@ -31,18 +30,6 @@ def test_the_command_is_the_binary(command, tmp_path):
     assert run("get", "t", "1").stdout == '{"id":1,"n":2}\n'
     assert run("nonsense").returncode == 2
     assert forebay.open(tmp_path / "forebay-data")["t"][1] == {"id": 1, "n": 2}
-
-
-@pytest.mark.parametrize("module", [forebay, _push, _store], ids=lambda module: module.__name__)
-def test_the_examples_of_the_package_hold(module, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    flags = doctest.ELLIPSIS
-    for test in doctest.DocTestFinder().find(module):
-        names = {"forebay": forebay, "store": str(tmp_path / test.name)}
-        test.globs.update(names)
-        result = doctest.DocTestRunner(optionflags=flags).run(test)
-        assert result.failed == 0, test.name
-    assert doctest.DocTestFinder().find(module)
 
 
 def test_the_guide_s_examples_hold(tmp_path, monkeypatch):

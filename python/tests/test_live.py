@@ -270,7 +270,7 @@ def test_keys_expire_one_by_one(store):
         batch.put("{u}1", "1", ttl="5m")
         batch.put("{u}2", "2")
     assert table.ttl("{u}1") > 290 and table.ttl("{u}2") is None
-    assert table.write_many([("put", "a", "3"), ("put", "b", "4", 50)], atomic=False) == 2
+    assert table.put_many([("a", "3")]) == 1 and table.put_many([("b", "4")], ttl=50) == 1
     assert table.ttl("a") is None and table.ttl("b") <= 50
     for wrong in (0, -1, float("nan"), float("inf"), "soon", True, [1]):
         with pytest.raises(forebay.UsageError):

@@ -20,6 +20,7 @@ from spark_harness import manifest, runs, skew
 
 import forebay
 import forebay.ray
+from examples import run_example
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -320,3 +321,7 @@ def test_the_example_holds(ray, tmp_path, monkeypatch):
     exec(compile(code, "docs/ray.md", "exec"), {"__name__": "__main__"})
     with forebay.open("store") as store:
         assert store.tables()
+
+
+def test_the_example_of_its_text_holds(ray, path):
+    run_example(forebay.ray.push.__doc__, "push", {"forebay": forebay, "ray": ray, "store": path})

@@ -12,6 +12,7 @@ from object_store import BUCKET, RemoteStore
 import forebay
 import forebay.ray
 import forebay.spark
+from examples import run_example
 
 
 def numbers(ray, first, last, word="name", blocks=4):
@@ -185,3 +186,12 @@ def test_a_cluster_over_object_storage(ray, s3_server, tmp_path, monkeypatch):
     finally:
         cluster.end()
     cluster.check_logs()
+
+
+def test_the_example_of_its_text_holds(ray, live_cluster):
+    live_cluster.create("clicks", "--delta", "i64", *PARTED["hashed"])
+    run_example(
+        forebay.ray.load.__doc__,
+        "load",
+        {"forebay": forebay, "ray": ray, "store": live_cluster.path},
+    )

@@ -23,6 +23,7 @@ from spark_harness import manifest, runs, skew
 
 import forebay
 import forebay.spark
+from examples import run_example
 from forebay import _sampling, _tasks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -501,3 +502,9 @@ def test_what_tasks_raise_survives_any_report():
     assert type(error) is forebay.DataError
     assert str(error) == 'two\nlines, "quoted" {braces}: ä'
     assert _tasks.error_of("nothing of ours") is None
+
+
+def test_the_example_of_its_text_holds(spark, path):
+    run_example(
+        forebay.spark.push.__doc__, "push", {"forebay": forebay, "spark": spark, "store": path}
+    )

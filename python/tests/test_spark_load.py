@@ -14,6 +14,7 @@ from spark_harness import Meanwhile, executors, kill
 
 import forebay
 import forebay.spark
+from examples import run_example
 
 SCHEMA = "id long, name string, half double"
 
@@ -300,3 +301,9 @@ def test_a_slow_task_is_done_twice(sparks, live_cluster, tmp_path):
     load(live_cluster, sums(spark, sleep_once), table, key="k{id:02}", as_="delta")
     check_sums(live_cluster, table, 400)
     assert sorted(os.listdir(notes)) == ["attempt 0", "attempt 1"]
+
+
+def test_the_example_of_its_text_holds(spark, live_cluster):
+    live_cluster.create("clicks", "--delta", "i64", *PARTED["hashed"])
+    names = {"forebay": forebay, "spark": spark, "store": live_cluster.path}
+    run_example(forebay.spark.load.__doc__, "load", names)

@@ -1,0 +1,173 @@
+//! What a table is read from: a version of a batch table, or an open live table.
+
+use std::sync::Arc;
+
+use forebay_engine::live::{LiveError, LiveLookup, LiveTable};
+use forebay_engine::{Lookup, Source, Version};
+use pyo3::prelude::*;
+
+use crate::errors::{exception, of_error};
+use crate::forks::of_parent;
+use crate::scan::Walk;
+use crate::shape::Shape;
+use crate::store::{Found, Live};
+use crate::values::to_python;
+
+/// See the module's text.
+#[derive(Clone)]
+pub enum Opened {
+    Batch(Arc<Version>, Arc<Shape>),
+    Live(Arc<Live>),
+}
+
+impl From<Found> for Opened {
+    fn from(found: Found) -> Self {
+        match found {
+            Found::Live(live) => Opened::Live(live),
+            Found::Batch(version) => {
+                let shape = Shape::of(Source::Batch(&version));
+                Opened::Batch(version, Arc::new(shape))
+            }
+        }
+    }
+}
+
+impl Opened {
+    pub fn shape(&self) -> &Arc<Shape> {
+        match self {
+            Opened::Batch(_, shape) => shape,
+            Opened::Live(live) => &live.shape,
+        }
+    }
+
+    /// Whether both are one version, or one live table.
+    pub fn is(&self, other: &Opened) -> bool {
+        match (self, other) {
+            (Opened::Batch(a, _), Opened::Batch(b, _)) => a.version() == b.version(),
+            (Opened::Live(a), Opened::Live(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    /// The live table of a name, or an error that says why there is none.
+    pub fn live(&self, py: Python<'_>, name: &str) -> PyResult<(Arc<Live>, LiveTable)> {
+        match self {
+            Opened::Live(live) => Ok((Arc::clone(live), open(py, name, live)?)),
+            Opened::Batch(version, _) => {
+                let table = version.table().clone();
+                Err(of_error(py, LiveError::Batch { table }))
+            }
+        }
+    }
+
+    /// The value of a key. What is in memory is read without letting go of the interpreter.
+    pub fn value_of<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        key: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let read = match self {
+            Opened::Batch(version, shape) => match version.try_get(key) {
+                Ok(Lookup::Found(value)) => return to_python(py, shape, &value).map(Some),
+                Ok(Lookup::Absent) => return Ok(None),
+                Ok(Lookup::NotResident) => py
+                    .detach(|| {
+                        let value = version.get(key);
+                        value.map(|value| value.map(|value| value.to_vec()))
+                    })
+                    .map_err(|error| of_error(py, error))?,
+                Err(error) => return Err(of_error(py, error)),
+            },
+            Opened::Live(live) => {
+                let table = open(py, name, live)?;
+                match table.try_get(key) {
+                    Ok(LiveLookup::Found(value)) => Some(value),
+                    Ok(LiveLookup::Absent) => None,
+                    Ok(LiveLookup::NotResident) => py
+                        .detach(|| table.get(key))
+                        .map_err(|error| of_error(py, error))?,
+                    Err(error) => return Err(of_error(py, error)),
+                }
+            }
+        };
+        read.map(|value| to_python(py, self.shape(), &value))
+            .transpose()
+    }
+
+    /// The values of keys, in their order.
+    pub fn values_of(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        keys: &[Vec<u8>],
+    ) -> PyResult<Vec<Option<Vec<u8>>>> {
+        match self {
+            Opened::Batch(version, _) => {
+                let read = py.detach(|| {
+                    let mut values = vec![None; keys.len()];
+                    let read = version.get_many(keys, |place, value| {
+                        values[place] = value.map(|value| value.to_vec());
+                    });
+                    read.map(|()| values)
+                });
+                read.map_err(|error| of_error(py, error))
+            }
+            Opened::Live(live) => {
+                let table = open(py, name, live)?;
+                let read = py.detach(|| table.get_many(keys));
+                read.map_err(|error| of_error(py, error))
+            }
+        }
+    }
+
+    pub fn contains(&self, py: Python<'_>, name: &str, key: &[u8]) -> PyResult<bool> {
+        match self {
+            Opened::Batch(version, _) => py
+                .detach(|| version.exists(key))
+                .map_err(|error| of_error(py, error)),
+            Opened::Live(live) => {
+                let table = open(py, name, live)?;
+                let value = py.detach(|| table.get(key));
+                Ok(value.map_err(|error| of_error(py, error))?.is_some())
+            }
+        }
+    }
+
+    /// When a key expires; `None` where it is absent.
+    pub fn expires_ms(&self, py: Python<'_>, name: &str, key: &[u8]) -> PyResult<Option<u64>> {
+        match self {
+            Opened::Batch(version, _) => py
+                .detach(|| version.expires_ms(key))
+                .map_err(|error| of_error(py, error)),
+            Opened::Live(live) => {
+                let table = open(py, name, live)?;
+                py.detach(|| table.expires_ms(key))
+                    .map_err(|error| of_error(py, error))
+            }
+        }
+    }
+
+    /// What a scan goes through: of a live table what it has now.
+    pub fn walk(&self, py: Python<'_>, name: &str) -> PyResult<Walk> {
+        match self {
+            Opened::Batch(version, _) => Ok(Walk::Batch(Arc::clone(version))),
+            Opened::Live(live) => {
+                let table = open(py, name, live)?;
+                let snapshot = py.detach(|| table.snapshot());
+                Ok(Walk::Live(snapshot, table.name().clone()))
+            }
+        }
+    }
+}
+
+/// The table of a slot; an error once it is closed.
+fn open(py: Python<'_>, name: &str, live: &Live) -> PyResult<LiveTable> {
+    if live.opened_in.is_parent() {
+        return Err(of_parent(py, name));
+    }
+    live.table().ok_or_else(|| {
+        let message = format!("table {name} is closed: take it from its store again");
+        exception(py, "Error", message)
+    })
+}
