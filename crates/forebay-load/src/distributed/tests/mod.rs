@@ -395,12 +395,12 @@ fn what_the_shuffle_lost_or_doubled_is_found_where_it_arrives() {
     let refused = |records: &RecordBatch| cluster.write(records).unwrap_err().to_string();
     // In this order the three control rows come first.
     let lost = refused(&part.slice(0, count - 1));
-    let records = |of: &RecordBatch| format!("{} records", records_in(of));
+    let told = |of: &RecordBatch| format!("{} records", records_in(of));
     assert!(count > 20, "they are many bunches");
     assert!(
         lost.contains("partition 2")
-            && lost.contains(&records(&part))
-            && lost.contains(&records(&part.slice(0, count - 1))),
+            && lost.contains(&told(&part))
+            && lost.contains(&told(&part.slice(0, count - 1))),
         "{lost}"
     );
     let control_lost = refused(&part.slice(1, count - 1));
