@@ -64,7 +64,9 @@ mod tests {
 
     use super::*;
 
-    fn unpacked(bunch: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, DistributedError> {
+    type Record = (Vec<u8>, Vec<u8>);
+
+    fn unpacked(bunch: &[u8]) -> Result<Vec<Record>, DistributedError> {
         let owned = |(key, record): (&[u8], &[u8])| (key.to_vec(), record.to_vec());
         Unpacked::new(bunch).map(|each| each.map(owned)).collect()
     }
