@@ -199,6 +199,8 @@ fn whole_rows_are_stored_without_the_columns_beside() {
     let whole = LoadRequest {
         value_column: None,
         leaves_out: false,
+        // Filters are of other sizes where one side spills: a spill is of all partitions.
+        memory_bytes: 1 << 20,
         ..request()
     };
     let built = same_both_ways(whole.clone(), &draft, &rows);
