@@ -35,6 +35,8 @@ class PushResult:
       (`Applied`); else None
     - `gate`: what the gate saw beside the version that served (`Finding`); empty where there was
       none
+    - `left_out`: in a cluster, the nodes that were down, which take the version when they are back
+    - `undone`: in a cluster, why the version serves nowhere after all; else None
     - `messages`: what else there was to say
 
     >>> import pyarrow as pa
@@ -56,6 +58,8 @@ class PushResult:
     onto: int | None
     applied: Applied | None
     gate: tuple[Finding, ...]
+    left_out: tuple[str, ...]
+    undone: str | None
     messages: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -77,6 +81,8 @@ class PushResult:
         if self.duplicates:
             what = "left out" if self.onto is None else "composed"
             text += f"; {count(self.duplicates, 'duplicate')} {what}"
+        if self.left_out:
+            text += f"; down, and to take it when they are back: {', '.join(self.left_out)}"
         return text
 
     def __repr__(self) -> str:
@@ -110,6 +116,7 @@ def _result(answer: dict[str, Any], messages: Sequence[str]) -> PushResult:
     applied = None
     if onto is not None:
         applied = Applied(*(answer[n] for n in ("updates", "inserts", "deletes", "deltas")))
+    rollout: dict[str, Any] = answer.get("rollout") or {}
     return PushResult(
         table=answer["table"],
         version=answer["version"],
@@ -124,6 +131,8 @@ def _result(answer: dict[str, Any], messages: Sequence[str]) -> PushResult:
         onto=onto,
         applied=applied,
         gate=findings(answer["gate"]),
+        left_out=tuple(rollout.get("left_out", ())),
+        undone=answer.get("undone"),
         messages=tuple(told(message) for message in messages),
     )
 

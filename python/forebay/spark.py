@@ -276,8 +276,15 @@ def _told(error: BaseException, what: str) -> Error | None:
     if not isinstance(error, errors.PySparkException | java.Py4JError):
         return None
     report = str(error)
-    lines = [line.strip() for line in report.splitlines() if line.strip()]
-    return failure("Spark", what, report, " ".join(lines[:2]))
+    return failure("Spark", what, report, _cause(report))
+
+
+def _cause(report: str) -> str:
+    """What happened first, which reports tell last; of Python's own errors their last line."""
+    first = report.split("Caused by: ")[-1]
+    lines = first.partition("Traceback (most recent call last):\n")[2] or first
+    told = (line for line in lines.splitlines() if line and not line[0].isspace())
+    return next(told, first).strip()
 
 
 def _part() -> int:

@@ -157,3 +157,15 @@ def test_a_node_that_dies_is_gone_around(cluster, connection):
         cluster.nodes[2].start().comes_up()
         cluster.wait_up()
     assert [row["id"] for row in hashed.get_many(range(100))] == list(range(100))
+
+
+def test_a_push_names_the_nodes_that_it_left_out(cluster):
+    cluster.nodes[2].kill()
+    try:
+        result = push(cluster.store, "left", 1, partitions=2)
+        assert result.swapped and result.left_out == (cluster.nodes[2].name,)
+        assert result.undone is None and str(result).endswith(cluster.nodes[2].name)
+    finally:
+        cluster.nodes[2].start().comes_up()
+        cluster.wait_up()
+    assert push(cluster.store, "left", 2, partitions=2).left_out == ()

@@ -252,8 +252,9 @@ def test_duplicates(spark, path, tmp_path):
 
 def test_bad_rows(spark, path):
     df = spark.createDataFrame([(1, "a"), (None, "b"), (3, "c")], "id int, s string").coalesce(1)
-    with pytest.raises(forebay.DataError, match="row 2.*'id' is null"):
+    with pytest.raises(forebay.DataError, match="row 2.*'id' is null") as raised:
         forebay.spark.push(df, "t", key="{id}", partitions=2, store=path)
+    assert str(raised.value).endswith('leave such rows out by bad_rows="skip"')
     with forebay.open(path) as store:
         assert store.tables() == []
     result = forebay.spark.push(df, "t", key="{id}", bad_rows="skip", store=path)
@@ -363,7 +364,8 @@ def test_an_error_of_the_source_is_chained(spark, path):
         yield
 
     df = spark.range(10).mapInArrow(fail, "id long")
-    with pytest.raises(forebay.Error, match="(?s)Spark has given the push up") as raised:
+    words = "^Spark has given the push up: RuntimeError: the database hung up; nothing of it"
+    with pytest.raises(forebay.Error, match=words) as raised:
         forebay.spark.push(df, "t", key="{id}", partitions=2, store=path)
     assert "the database hung up" in str(raised.value.__cause__)
     with forebay.open(path) as store:

@@ -81,9 +81,11 @@ impl Turns {
         (self.document_at, self.owed) = (now + self.poll, false);
     }
 
-    /// Something else took two requests, a read and a write: as many looks in turn are left out.
+    /// Something else took two requests, a read and a write: as many looks in turn are left out, but
+    /// not more, however often that is, or what is wrong would stay.
     pub fn spend(&mut self, now: Duration) {
-        self.check_at = self.check_at.max(now) + self.poll * CHECK_EVERY * 2;
+        let later = self.check_at.max(now) + self.poll * CHECK_EVERY * 2;
+        self.check_at = later.min(now + self.poll * CHECK_EVERY * 3);
     }
 
     /// The store did not answer.
@@ -148,6 +150,17 @@ mod tests {
         let expected = [pointer(a), pointer(b), Turn::List, pointer(a)];
         let expected: Vec<(u64, Turn)> = (1..).map(|n| n * 30).zip(expected).collect();
         assert_eq!(checks, expected);
+    }
+
+    #[test]
+    fn what_else_is_asked_puts_looks_in_turn_off_but_not_for_long() {
+        let mut turns = Turns::new(seconds(6), Duration::ZERO);
+        for now in 1..=20 {
+            turns.spend(seconds(now));
+        }
+        let all = asked(&mut turns, true, 120);
+        let first = all.iter().find(|(_, turn)| *turn != Turn::Document);
+        assert_eq!(first.unwrap().0, 20 + 90);
     }
 
     #[test]

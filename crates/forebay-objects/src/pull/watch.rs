@@ -145,12 +145,15 @@ impl Watcher {
 
     /// Whether the store answered.
     fn reached<T>(&self, answer: Result<T, PullError>) -> Option<T> {
-        let text = answer.as_ref().err().map(ToString::to_string);
+        let text = answer.as_ref().err().map(|error| match error.is_absent() {
+            true => format!("{error}: is there a store? A push makes one"),
+            false => error.to_string(),
+        });
         if self.pulled.bringer.shared.state.store(text.clone()) {
             match text {
                 Some(problem) => warn!(
                     problem,
-                    "the object store is out of reach; what is here serves on"
+                    "the object store cannot be looked at; what is here serves on"
                 ),
                 None => info!("the object store can be looked at"),
             }
