@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Protocol, cast, runtime_checkable
 
+from ._errors import DataError
 from ._iterated import Iterated
 from ._lake import lake
 from ._objects import of_columns, of_frame, of_rows
@@ -125,11 +126,14 @@ def _at_hand(data: Any, name: str) -> object:
     """The same of what is in memory as a whole."""
     if isinstance(data, Mapping):
         return of_columns(cast("Columns", data))
-    if isinstance(data, list | tuple) and data:
+    if isinstance(data, list | tuple):
         rows = cast("Sequence[Any]", data)
+        if not rows:
+            raise DataError("there are no rows, and so no columns: give a table with columns")
         if all(isinstance(row, Mapping) for row in rows):
             return of_rows(rows)
     if isinstance(data, ArrowStream | ArrowArray):
+        _check_polars(data)
         return of_frame(data) if _is_frame_of_pandas(data) else data
     raise TypeError(
         f"{name} is neither a path nor does it speak Arrow (__arrow_c_stream__): give a "
@@ -137,6 +141,15 @@ def _at_hand(data: Any, name: str) -> object:
         "a table of deltalake or pyiceberg, a list of dicts, a dict of columns, a generator of "
         "batches, or paths"
     )
+
+
+def _check_polars(data: Any) -> None:
+    """Columns of Python's objects are addresses in memory where polars gives them to Arrow."""
+    if not type(data).__module__.startswith("polars."):
+        return
+    for name, kind in getattr(data, "schema", {}).items():
+        if "Object" in str(kind):
+            raise DataError(f"the column '{name}' is of the type {kind} of polars: cast it first")
 
 
 def _name(data: Any) -> str:

@@ -122,6 +122,9 @@ class GateHeld(Error):
         super().__init__(message)
         self.result = result
 
+    def __reduce__(self) -> tuple[type[GateHeld], tuple[str, PushResult]]:
+        return GateHeld, (str(self), self.result)
+
 
 # They show under the name by which they are caught.
 for _class in (

@@ -10,6 +10,10 @@ from typing import Any
 from ._errors import DataError
 
 
+def _is_empty_list(batch: Any) -> bool:
+    return isinstance(batch, list | tuple) and not batch
+
+
 class Iterated:
     """A reader of pyarrow over what an iterator gives, which is asked as rows are read.
 
@@ -21,6 +25,8 @@ class Iterated:
         pa: Any = importlib.import_module("pyarrow")
         self.raised: BaseException | None = None
         self._table_of, self._name = table_of, name
+        # A filter may leave nothing of a list of rows.
+        batches = (batch for batch in batches if not _is_empty_list(batch))
         first = next(batches, None)
         if first is None:
             raise DataError(f"{name} gave no batch, so that there are no columns")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+from collections.abc import ItemsView, Iterator, KeysView, Sequence, ValuesView
 from typing import Any, Protocol, cast
 
 
 class Walked(Protocol):
     """What the views are of."""
 
-    def scan(self) -> Any: ...
+    def scan(self, *, columns: Sequence[str] | None = None) -> Any: ...
     def __len__(self) -> int: ...
 
 
@@ -17,7 +17,8 @@ class Keys(KeysView[str]):
     """The keys of a table, in its order."""
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key, _ in _walked(self).scan())
+        # Without their values.
+        return (key for key, _ in _walked(self).scan(columns=()))
 
 
 class Values(ValuesView[Any]):

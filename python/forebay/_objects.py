@@ -17,9 +17,7 @@ from ._errors import DataError
 _Path = tuple[str, ...]
 """Where in a value: the columns of structs, and `[]` for the items of lists."""
 
-_PLAIN = frozenset(
-    {"string", "integer", "floating", "boolean", "decimal", "empty", "datetime64", "timedelta64"}
-)
+_PLAIN = frozenset({"string", "integer", "floating", "boolean", "decimal", "empty"})
 """What pandas calls object columns whose values are all of one class that is safe."""
 
 
@@ -53,8 +51,10 @@ def of_frame(frame: Any) -> Any:
     if frame.index.name is not None:
         columns.append((str(frame.index.name), frame.index))
     for name, column in columns:
-        if _is_of_objects(column) and infer(column, skipna=True) not in _PLAIN:
-            _check(name, column)
+        # Of a category its values.
+        values = getattr(column.dtype, "categories", column)
+        if _is_of_objects(values) and infer(values, skipna=True) not in _PLAIN:
+            _check(name, values)
     try:
         return pa.table(frame)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
@@ -105,8 +105,17 @@ def _kinds(name: str, value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
             yield path, "text"
         case bytes():
             yield path, "bytes"
+        case bool():
+            yield path, "truth values"
+        case int() | float():
+            yield path, "numbers"
+        case dt.datetime() | dt.timedelta() if value != value:
+            # NaT.
+            return
         case dt.datetime():
             yield path, _kind_of_datetime(name, value)
+        case dt.timedelta() if getattr(value, "nanoseconds", 0):
+            raise _nanoseconds(name, value)
         case dt.date():
             yield path, "dates"
         case dt.time(tzinfo=dt.tzinfo()):
@@ -118,13 +127,26 @@ def _kinds(name: str, value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
             for item in cast("Iterable[Any]", value):
                 yield from _kinds(name, item, (*path, "[]"))
         case _:
-            pass
+            yield from _kinds_of_array(name, value, path)
+
+
+def _kinds_of_array(name: str, value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
+    """Of an array or a scalar of NumPy."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if kind in ("m", "M"):
+        yield path, f"times of {value.dtype}"
+    if kind == "O" and hasattr(value, "tolist"):
+        yield from _kinds(name, value.tolist(), path)
 
 
 def _kind_of_datetime(name: str, value: dt.datetime) -> str:
     if getattr(value, "nanosecond", 0):
-        raise DataError(
-            f"column '{name}' has {value!r}, whose nanoseconds would be lost: give the column as "
-            "datetime64[ns], as by pandas.to_datetime"
-        )
+        raise _nanoseconds(name, value)
     return "times without a zone" if value.tzinfo is None else "times with a zone"
+
+
+def _nanoseconds(name: str, value: Any) -> DataError:
+    return DataError(
+        f"column '{name}' has {value!r}, whose nanoseconds would be lost: give the column as "
+        "datetime64[ns] or timedelta64[ns], as by pandas.to_datetime and to_timedelta"
+    )

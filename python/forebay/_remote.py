@@ -213,6 +213,7 @@ class RemoteTable(Mapped):
         {'name': ['Cyd', None], 'age': [19, None]}
         """
         wire_keys = self._reader.wire_keys(keys)
+        columns = None if columns is None else _listed(columns)
         schema, batches = self._reader.batches(wire_keys, columns, binary)
         return imported("pyarrow").Table.from_batches(batches, schema)
 
@@ -280,7 +281,7 @@ class RemoteTable(Mapped):
         """
         low, high = (None if key is None else key_bytes(key) for key in (start, end))
         if columns is not None:
-            columns = list(columns)
+            columns = _listed(columns)
             self._reader.fresh_shape().columns_of_scan(binary, columns)
         return RemoteScan(self._reader, Range(low, high, limit, reverse), binary, columns)
 
@@ -409,6 +410,12 @@ class RemoteTable(Mapped):
         shape = self._reader.shape()
         what = "live" if shape.version is None else f"version {shape.version}"
         return f"<forebay table {self.name} of a server: {what}, {shape.order}, {shape.kind}>"
+
+
+def _listed(columns: Sequence[str]) -> list[str]:
+    if isinstance(columns, str):
+        raise TypeError(f"columns is a list of names, as in [{columns!r}]")
+    return list(columns)
 
 
 def _lasting(ttl: RemoteTtl | None) -> tuple[str | int, ...]:

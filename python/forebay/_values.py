@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal as dec
-from typing import Any
+from typing import Any, cast
 
 from ._errors import UsageError
 
@@ -29,7 +29,7 @@ def _span(units: int, per_second: int) -> dt.timedelta:
     if per_second > 1_000_000:
         micros, rest = divmod(units, per_second // 1_000_000)
         if rest:
-            raise UsageError("the value has nanoseconds, which Python's times lack: use scan()")
+            raise UsageError("the value has nanoseconds, which Python's times lack: use to_arrow()")
         return dt.timedelta(microseconds=micros)
     return dt.timedelta(microseconds=units * (1_000_000 // per_second))
 
@@ -46,8 +46,10 @@ def duration(units: int, per_second: int) -> dt.timedelta:
     return _span(units, per_second)
 
 
-def _units(span: dt.timedelta, per_second: int) -> int:
-    units, rest = divmod(span // _MICROSECOND * per_second, 1_000_000)
+def _units(span: dt.timedelta, per_second: int, nanoseconds: int = 0) -> int:
+    """`nanoseconds` are those that pandas has beside Python's microseconds."""
+    whole = span // _MICROSECOND * 1000 + nanoseconds
+    units, rest = divmod(whole * per_second, 1_000_000_000)
     if rest:
         raise UsageError(f"{span} is finer than the column's unit of 1/{per_second} s")
     return units
@@ -59,22 +61,33 @@ def days_of(value: Any) -> int:
     return (value - _EPOCH.date()).days
 
 
-def timestamp_of(value: Any, per_second: int) -> int:
-    if not isinstance(value, dt.datetime):
+def timestamp_of(value: Any, per_second: int, zoned: bool) -> int:
+    if not isinstance(value, dt.datetime) or value != value:
         raise UsageError(f"{value!r} is no datetime")
-    return _units(value - (_EPOCH if value.tzinfo is None else _EPOCH_UTC), per_second)
+    if (value.tzinfo is not None) != zoned:
+        raise UsageError(
+            f"{value!r} has {'no ' if zoned else 'a '}time zone, and the column's values have "
+            f"{'one' if zoned else 'none'}"
+        )
+    nanoseconds = getattr(value, "nanosecond", 0)
+    plain: Any = cast("Any", value).to_pydatetime(warn=False) if nanoseconds else value
+    return _units(plain - (_EPOCH_UTC if zoned else _EPOCH), per_second, nanoseconds)
 
 
 def time_of(value: Any, per_second: int) -> int:
     if not isinstance(value, dt.time):
         raise UsageError(f"{value!r} is no time")
+    if value.tzinfo is not None:
+        raise UsageError(f"{value!r} has a time zone, and times of a day have none here")
     return _units(dt.datetime.combine(_EPOCH.date(), value) - _EPOCH, per_second)
 
 
 def duration_of(value: Any, per_second: int) -> int:
     if not isinstance(value, dt.timedelta):
         raise UsageError(f"{value!r} is no timedelta")
-    return _units(value, per_second)
+    nanoseconds = getattr(value, "nanoseconds", 0)
+    plain: Any = cast("Any", value).to_pytimedelta() if nanoseconds else value
+    return _units(plain, per_second, nanoseconds)
 
 
 def scaled(value: Any, precision: int, scale: int) -> int:

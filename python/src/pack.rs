@@ -52,11 +52,14 @@ fn number_of(number: Number, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         Number::I64 if is_integer(value) => value.extract::<i64>()?.to_le_bytes(),
         Number::I64 => return Err(wrong(value, "a value of this table is a whole number")),
         Number::F64 if is_integer(value) || value.is_instance_of::<PyFloat>() => {
-            let value: f64 = value.extract()?;
-            if value.is_nan() {
-                return Err(usage_of(value, "is no number that deltas could add to"));
+            let float: f64 = value.extract()?;
+            if float.is_nan() {
+                return Err(usage_of(float, "is no number that deltas could add to"));
             }
-            value.to_le_bytes()
+            if is_integer(value) && !value.eq(float)? {
+                return Err(usage_of(float, "is the nearest number of 64 bits, and another one"));
+            }
+            float.to_le_bytes()
         }
         Number::F64 => return Err(wrong(value, "a value of this table is a number")),
     };
@@ -197,6 +200,11 @@ impl Cell {
             Ok(Cell::Int(units.extract()?))
         };
         let is_number = is_integer(value) || value.is_instance_of::<PyFloat>();
+        let float = || -> PyResult<f64> {
+            let float: f64 = value.extract().map_err(|_| outside(value, name, kind))?;
+            let is_exact = !is_integer(value) || value.eq(float)?;
+            is_exact.then_some(float).ok_or_else(|| outside(value, name, kind))
+        };
         Ok(match kind {
             Kind::Bool if value.is_instance_of::<PyBool>() => Cell::Bool(value.extract()?),
             Kind::Int8 => integer(i8::MIN.into(), i8::MAX.into())?,
@@ -207,8 +215,11 @@ impl Cell {
             Kind::UInt16 => natural(u16::MAX.into())?,
             Kind::UInt32 => natural(u32::MAX.into())?,
             Kind::UInt64 => natural(u64::MAX)?,
-            Kind::Float32 if is_number => Cell::Float32(value.extract()?),
-            Kind::Float64 if is_number => Cell::Float64(value.extract()?),
+            Kind::Float32 if is_number => {
+                let narrow = narrowed(float()?);
+                Cell::Float32(narrow.ok_or_else(|| outside(value, name, kind))?)
+            }
+            Kind::Float64 if is_number => Cell::Float64(float()?),
             Kind::Text if value.is_instance_of::<pyo3::types::PyString>() => {
                 Cell::Text(value.extract()?)
             }
@@ -229,7 +240,10 @@ impl Cell {
                 Cell::Decimal(scaled.extract()?)
             }
             Kind::Date32 => Cell::Int(converted(value, "days_of", (value,))?.extract()?),
-            Kind::Timestamp { unit, .. } => units("timestamp_of", unit)?,
+            Kind::Timestamp { unit, zone } => {
+                let given = (value, unit.per_second(), zone.is_some());
+                Cell::Int(converted(value, "timestamp_of", given)?.extract()?)
+            }
             Kind::Time { unit } => units("time_of", unit)?,
             Kind::Duration { unit } => units("duration_of", unit)?,
             Kind::List { item, length: None } => Cell::Bytes(list_of(&item.kind, value)?),
@@ -279,6 +293,14 @@ impl Cell {
             (Cell::Bytes(bytes), _) => Datum::Bytes(bytes),
         })
     }
+}
+
+/// A number of 64 bits as one of 32: itself, or the one that is written with the same digits.
+fn narrowed(float: f64) -> Option<f32> {
+    let narrow = float as f32;
+    let same = f64::from(narrow) == float || float.is_nan();
+    let digits = || narrow.is_finite() && narrow.to_string().parse() == Ok(float);
+    (same || digits()).then_some(narrow)
 }
 
 fn outside(value: &Bound<'_, PyAny>, name: &str, kind: &Kind) -> PyErr {

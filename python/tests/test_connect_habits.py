@@ -81,6 +81,9 @@ def test_a_scan_of_some_columns(files, connection):
     assert people.scan(columns=["key", "n"]).to_arrow().to_pydict() == {"key": ["k"], "n": [1]}
     connection["counts"].put("k", 7)
     assert ("k", 7) in list(connection["counts"].scan(columns=["value"]))
+    assert "k" in list(connection["counts"].keys()) and list(people.keys()) == ["k"]
+    with pytest.raises(TypeError, match="columns is a list"):
+        people.scan(columns="n")
     assert connection["counts"].scan(columns=["value"]).schema.names == ["value"]
 
 

@@ -180,10 +180,10 @@ def test_errors_come_before_anything_runs(birds, path):
 
     assert "'no', which the source does not have" in refused("--key={no}")
     assert 'bad_rows="FILE"' in refused(KEY, "--bad-rows=rejects.jsonl")
-    assert "--onto" in refused("--onto=current")
+    assert "onto" in refused("--onto=current")
     assert "threads is not for" in refused(KEY, "--threads=4")
-    assert "--boundaries: the boundaries do not rise" in refused(KEY, "--boundaries=[7, 7]")
-    assert "--boundaries" in refused(KEY, "--boundaries=[7]", "--partitions=3")
+    assert "boundaries: the boundaries do not rise" in refused(KEY, "--boundaries=[7, 7]")
+    assert "boundaries" in refused(KEY, "--boundaries=[7]", "--partitions=3")
     assert "sideways" in refused(KEY, "--order=sideways")
 
 

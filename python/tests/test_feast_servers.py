@@ -56,6 +56,18 @@ def test_writes_through_a_server(tmp_path, served):
         assert list(store) == []
 
 
+def test_what_another_process_has_open_is_not_passed_over(tmp_path, served):
+    own = Repo(tmp_path / "repo")
+    own.write(id=[1], x=[1])
+    own.view({"x": Int64})
+    own.materialize()
+    own.features.write_to_online_store("stats", row(1, NOW + HOUR, x=10))
+    assert own.read([1], "x") == {"x": [10]}
+    other = Repo(tmp_path / "repo", connection=served, refresh_seconds=0)
+    with pytest.raises(forebay.BusyError, match="another process has it open"):
+        other.read([1], "x")
+
+
 def test_without_a_store_nothing_is_materialised(tmp_path, served):
     repo = Repo(tmp_path / "repo", connection=served, store=None)
     repo.write(id=[1], x=[1])

@@ -331,3 +331,12 @@ def test_an_event_loop_goes_on_while_many_keys_are_read(opened):
 
     assert asyncio.run(turns(lambda: asyncio.to_thread(table.get_many, keys))) > 20
     assert asyncio.run(turns(in_the_loop)) < 5
+
+
+def test_a_held_push_goes_through_a_pool_of_processes(path):
+    rows = [{"id": n} for n in range(10)]
+    forebay.push(rows, "t", key="{id}", store=path)
+    with pytest.raises(forebay.GateHeld) as held:
+        forebay.push(rows[:1], "t", key="{id}", store=path)
+    again = pickle.loads(pickle.dumps(held.value))
+    assert (str(again), again.result) == (str(held.value), held.value.result)

@@ -11,6 +11,8 @@ import textwrap
 import threading
 import time
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -324,3 +326,58 @@ def test_batch_tables_take_no_single_writes(store):
         live.versions()
     store.drop("live")
     assert [table.table for table in store.tables()] == ["batch"]
+
+
+ROW_TYPES = {
+    "narrow": "float32",
+    "wide": "float64",
+    "naive": "timestamp(us)",
+    "zoned": "timestamptz(us)",
+    "fine": "timestamp(ns)",
+    "span": "duration(us)",
+    "hour": "time(us)",
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("narrow", 1e300),
+        ("narrow", 16777217),
+        ("wide", 2**53 + 1),
+        ("naive", dt.datetime(2020, 1, 1, tzinfo=dt.UTC)),
+        ("zoned", dt.datetime(2020, 1, 1)),
+        ("naive", pd.Timestamp(1)),
+        ("span", pd.Timedelta(1, "ns")),
+        ("hour", dt.time(1, tzinfo=dt.UTC)),
+    ],
+)
+def test_a_value_that_a_column_cannot_hold_is_refused(store, column, value):
+    table = store.create("t", value="row", column=ROW_TYPES)
+    with pytest.raises(forebay.UsageError):
+        table.put("k", {column: value})
+    assert "k" not in table
+
+
+def test_values_that_columns_hold_come_back(store):
+    table = store.create("t", value="row", column=ROW_TYPES)
+    moment = dt.datetime(2020, 1, 1, 12, 0, 0, 5)
+    row = {
+        "narrow": 0.5,
+        "wide": 0.1,
+        "naive": moment,
+        "zoned": moment.replace(tzinfo=dt.timezone(dt.timedelta(hours=2))),
+        "fine": pd.Timestamp(moment),
+        "span": pd.Timedelta(3, "us"),
+        "hour": dt.time(1, 2, 3, 4),
+    }
+    table.put("k", row)
+    assert table["k"] == row
+    table.put("k", {"narrow": 0.1, "fine": pd.Timestamp(1)})
+    found = table.get_many_arrow(["k"])
+    assert found["narrow"][0].as_py() == np.float32(0.1)
+    assert found["fine"].cast("int64").to_pylist() == [1]
+    assert list(table.keys()) == ["k"]
+    sums = store.create("sums", delta="f64")
+    with pytest.raises(forebay.UsageError, match="nearest number"):
+        sums.delta("k", 2**53 + 1)

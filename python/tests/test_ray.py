@@ -182,7 +182,7 @@ def test_wrong_options_are_told_before_anything_runs(ray, path):
         with pytest.raises(error, match=match):
             forebay.ray.push(dataset, "t", store=path, **{"key": "{id}", **options})
 
-    wrong("invalid value 'sideways' for '--order", order="sideways")
+    wrong("invalid value 'sideways' for order", order="sideways")
     wrong("names the column 'nr', which the source does not have", forebay.DataError, key="{nr}")
     wrong("has to be one of interval, random, split", sampler="all")
     with pytest.raises(TypeError, match="no dataset of Ray; forebay.push and"):

@@ -144,7 +144,7 @@ def test_what_is_wrong_is_told(ray, live_cluster, path):
 
     wrong("no live table of a cluster at .*: tasks build versions", table="none")
     wrong("t is no live table of a cluster", table="t", store=path)
-    wrong("invalid value 'sideways' for '--as", as_="sideways")
+    wrong("invalid value 'sideways' for as_", as_="sideways")
     wrong("unexpected keyword argument 'partitions'", TypeError, partitions=3)
     wrong("is no dataset of Ray", TypeError, dataset=pa.table({"id": [1]}))
     bad = ray.data.from_arrow(pa.table({"id": [1, None], "name": ["a", "b"], "half": [0.25, 0.5]}))

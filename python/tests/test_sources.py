@@ -83,7 +83,11 @@ ALTERED = {
     r"column 'x.\[\].at' mixes": [[{"at": AWARE}, {"at": NAIVE}], None],
     "whose nanoseconds would be lost": [pd.Timestamp(1), None],
     "times of a day have no zone": [dt.time(1, tzinfo=dt.UTC), None],
-    "column 'x': .*Could not convert 1 ": [True, 1],
+    "mixes truth values and numbers": [True, 1],
+    "mixes numbers and truth values": [2.5, True],
+    "timedelta64.ns., as by": [pd.Timedelta(1, "ns"), None],
+    r"mixes times of timedelta64\[s\]": [np.array([1], "m8[s]"), np.array([1], "m8[ns]")],
+    r"column 'x.\[\]' mixes": [np.array([AWARE, NAIVE], dtype=object), None],
     "column 'x': .*outside of the range exactly representable": [2**53 + 1, 0.5],
     "has numbers beyond 64 bits": [2**64, 1],
 }
@@ -103,9 +107,27 @@ def test_what_arrow_would_alter_is_refused(told: str, form: str, tmp_path: Path)
         "pandas": pd.DataFrame({"id": ids, "x": pd.Series(objects, dtype=object)}),
     }[form]
     # Of numbers in a data frame the words are pyarrow's alone.
-    told = "pandas.DataFrame: " if form == "pandas" and type(values[1]) in (int, float) else told
+    numbers = type(values[0]) is int
+    told = "pandas.DataFrame: " if form == "pandas" and numbers else told
     with pytest.raises(forebay.DataError, match=told):
         pushed(data, tmp_path / "store")
+
+
+def test_objects_of_polars_are_refused(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"id": [1], "x": pl.Series([decimal.Decimal(1)], dtype=pl.Object)})
+    for data in (frame, frame.lazy(), iter([frame])):
+        with pytest.raises(forebay.DataError, match="the column 'x' is of the type Object"):
+            pushed(data, tmp_path / "store")
+
+
+def test_categories_are_looked_at_too(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"id": [1, 2], "x": pd.Categorical([b"a", "b"])})
+    with pytest.raises(forebay.DataError, match="mixes"):
+        pushed(frame, tmp_path / "store")
+
+
+def test_empty_lists_among_batches_are_left_out(tmp_path: Path) -> None:
+    assert len(pushed(iter([[], ROWS[:5], [], ROWS[5:7]]), tmp_path / "store")) == 7
 
 
 def test_an_index_of_objects_is_looked_at_too(tmp_path: Path) -> None:
@@ -167,6 +189,8 @@ def test_what_has_no_rows_is_told(tmp_path: Path) -> None:
         pushed({"id": [1], "x": "abc"}, store)
     with pytest.raises(TypeError, match="names that are str, not 1"):
         pushed([{1: 2}], store)
-    for nothing in ([], {}, 7):
+    with pytest.raises(forebay.DataError, match="there are no rows, and so no columns"):
+        pushed([], store)
+    for nothing in ({}, 7):
         with pytest.raises((TypeError, forebay.Error)):
             pushed(nothing, store)

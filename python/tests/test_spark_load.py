@@ -168,7 +168,7 @@ def test_partitions_are_cut_by_a_sample_before(spark, live_cluster):
     assert live_cluster.all_of(table) == wanted(0, 30_000)
     live = live_cluster.heard()["live"]["tables"][table]
     assert live["partitions"] > 3, live
-    with pytest.raises(forebay.UsageError, match="goes with --plan auto"):
+    with pytest.raises(forebay.UsageError, match='goes with plan="auto"'):
         load(live_cluster, numbers(spark, 0, 10), table, partition_bytes="200K")
 
 
@@ -197,8 +197,8 @@ def test_what_is_wrong_is_told_before_anything_runs(spark, live_cluster, path):
     wrong("'nr', which the source", forebay.Error, key="{nr}")
     wrong("the sources have the column 'more'", df=df.withColumn("more", F.lit(1)))
     wrong("it was made without expiry", table="forever", value="name", ttl="1h")
-    wrong("made without --delta", as_="delta")
-    wrong("invalid value 'sideways' for '--as", as_="sideways")
+    wrong("made without delta", as_="delta")
+    wrong("invalid value 'sideways' for as_", as_="sideways")
     wrong("tasks are on several machines", bad_rows="rejects.jsonl")
     wrong("unexpected keyword argument 'partitions'", TypeError, partitions=3)
     wrong("unexpected keyword argument 'sampler'", TypeError, sampler="split")

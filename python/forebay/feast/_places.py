@@ -23,6 +23,7 @@ Key = str | bytes
 
 # How long a new live table is waited for.
 _TRIES, _PAUSE_S = 50, 0.1
+_TRIES_TO_SEE = 20
 
 
 class Readable(Protocol):
@@ -114,6 +115,8 @@ class Place:
         # Nobody else can drop or change what is open here.
         if isinstance(held, Table):
             return held
+        if self._connection is not None:
+            return self._served(self._connection, name)
         try:
             return self._tables()[name]
         except BusyError as error:
@@ -122,6 +125,30 @@ class Place:
                 "store and set online_store.connection, or set online_store.read_only where only "
                 "what was materialised is read"
             ) from error
+
+    def _served(self, connection: Connection, name: str) -> Any:
+        """A live table of the servers. One that they do not have, and the store does, is open in
+        another process: what was written there must not be passed over."""
+        for _ in range(_TRIES_TO_SEE):
+            try:
+                return connection[name]
+            except MissingError:
+                if not self._is_in_directory(name):
+                    raise
+            # Just made: servers see it after up to a second.
+            time.sleep(_PAUSE_S)
+        raise BusyError(
+            f"the servers do not serve the live table {name}, which {self.store} has: another "
+            "process has it open. End that one, or have it go through the servers, too"
+        )
+
+    def _is_in_directory(self, name: str) -> bool:
+        if self.store is None or "://" in self.store:
+            return False
+        try:
+            return name in self.own()
+        except MissingError:
+            return False
 
     def _tables(self) -> Connection | Store:
         return self._connection or self.own()

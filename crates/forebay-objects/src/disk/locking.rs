@@ -287,7 +287,8 @@ impl Shared {
             }
             Some(("versions", file)) if file.ends_with(".manifest") => Trust::Fresh,
             None if rest == POINTER && pointer => Trust::Locked,
-            None if rest == POINTER => Trust::Fresh,
+            // Within a push; else whoever reads it wants to know what serves now.
+            None if rest == POINTER && push => Trust::Fresh,
             _ => Trust::None,
         }
     }

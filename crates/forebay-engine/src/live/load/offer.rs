@@ -148,6 +148,8 @@ pub fn loader_lives(
 /// Removes the files of loads. REQUIRES the push lock. Runs that were taken are not among them: an
 /// owner may be about to add them.
 pub fn sweep(disk: &dyn Disk, files: &TableFiles) -> Result<(), StoreError> {
+    // Tasks may have written there.
+    disk.look_anew(&files.dir);
     for dir in [&files.dir, &files.runs()] {
         for name in disk.list(dir).at("list", dir)? {
             if name.starts_with(PREFIX) {
