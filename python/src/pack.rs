@@ -57,7 +57,10 @@ fn number_of(number: Number, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
                 return Err(usage_of(float, "is no number that deltas could add to"));
             }
             if is_integer(value) && !value.eq(float)? {
-                return Err(usage_of(float, "is the nearest number of 64 bits, and another one"));
+                return Err(usage_of(
+                    float,
+                    "is the nearest number of 64 bits, and another one",
+                ));
             }
             float.to_le_bytes()
         }
@@ -203,7 +206,9 @@ impl Cell {
         let float = || -> PyResult<f64> {
             let float: f64 = value.extract().map_err(|_| outside(value, name, kind))?;
             let is_exact = !is_integer(value) || value.eq(float)?;
-            is_exact.then_some(float).ok_or_else(|| outside(value, name, kind))
+            is_exact
+                .then_some(float)
+                .ok_or_else(|| outside(value, name, kind))
         };
         Ok(match kind {
             Kind::Bool if value.is_instance_of::<PyBool>() => Cell::Bool(value.extract()?),

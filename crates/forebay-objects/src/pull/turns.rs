@@ -81,8 +81,8 @@ impl Turns {
         (self.document_at, self.owed) = (now + self.poll, false);
     }
 
-    /// Something else took two requests, a read and a write: as many looks in turn are left out, but
-    /// not more, however often that is, or what is wrong would stay.
+    /// Something else took two requests, a read and a write: as many looks in turn are left out,
+    /// and three at most, however often that is, or what is wrong would stay.
     pub fn spend(&mut self, now: Duration) {
         let later = self.check_at.max(now) + self.poll * CHECK_EVERY * 2;
         self.check_at = later.min(now + self.poll * CHECK_EVERY * 3);
