@@ -3,9 +3,7 @@
 use forebay_engine::ValueKind;
 use forebay_run::number::Number;
 use forebay_run::operation::DeltaKind;
-use forebay_run::row::{
-    Datum, Kind, ListView, ListWriter, RowError, RowView, RowWriter, Schema, TimeUnit,
-};
+use forebay_run::row::{Datum, Kind, ListView, ListWriter, RowError, RowView, RowWriter, Schema};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt};
@@ -178,6 +176,20 @@ fn converted<'py>(
     module.getattr(function)?.call1(arguments)
 }
 
+/// A date, a time or a duration in the column's unit.
+fn moment(kind: &Kind, value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let units = match kind {
+        Kind::Timestamp { unit, zone } => {
+            let given = (value, unit.per_second(), zone.is_some());
+            converted(value, "timestamp_of", given)?
+        }
+        Kind::Time { unit } => converted(value, "time_of", (value, unit.per_second()))?,
+        Kind::Duration { unit } => converted(value, "duration_of", (value, unit.per_second()))?,
+        _ => converted(value, "days_of", (value,))?,
+    };
+    units.extract()
+}
+
 impl Cell {
     fn of(kind: &Kind, value: &Bound<'_, PyAny>, name: &str) -> PyResult<Cell> {
         if value.is_none() {
@@ -198,18 +210,6 @@ impl Cell {
                 _ => Err(outside(value, name, kind)),
             }
         };
-        let units = |function: &str, unit: &TimeUnit| -> PyResult<Cell> {
-            let units = converted(value, function, (value, unit.per_second()))?;
-            Ok(Cell::Int(units.extract()?))
-        };
-        let is_number = is_integer(value) || value.is_instance_of::<PyFloat>();
-        let float = || -> PyResult<f64> {
-            let float: f64 = value.extract().map_err(|_| outside(value, name, kind))?;
-            let is_exact = !is_integer(value) || value.eq(float)?;
-            is_exact
-                .then_some(float)
-                .ok_or_else(|| outside(value, name, kind))
-        };
         Ok(match kind {
             Kind::Bool if value.is_instance_of::<PyBool>() => Cell::Bool(value.extract()?),
             Kind::Int8 => integer(i8::MIN.into(), i8::MAX.into())?,
@@ -220,11 +220,9 @@ impl Cell {
             Kind::UInt16 => natural(u16::MAX.into())?,
             Kind::UInt32 => natural(u32::MAX.into())?,
             Kind::UInt64 => natural(u64::MAX)?,
-            Kind::Float32 if is_number => {
-                let narrow = narrowed(float()?);
-                Cell::Float32(narrow.ok_or_else(|| outside(value, name, kind))?)
+            Kind::Float32 | Kind::Float64 => {
+                Cell::float(kind, value)?.ok_or_else(|| outside(value, name, kind))?
             }
-            Kind::Float64 if is_number => Cell::Float64(float()?),
             Kind::Text if value.is_instance_of::<pyo3::types::PyString>() => {
                 Cell::Text(value.extract()?)
             }
@@ -244,13 +242,9 @@ impl Cell {
                 let scaled = converted(value, "scaled", (value, *precision, *scale))?;
                 Cell::Decimal(scaled.extract()?)
             }
-            Kind::Date32 => Cell::Int(converted(value, "days_of", (value,))?.extract()?),
-            Kind::Timestamp { unit, zone } => {
-                let given = (value, unit.per_second(), zone.is_some());
-                Cell::Int(converted(value, "timestamp_of", given)?.extract()?)
+            Kind::Date32 | Kind::Timestamp { .. } | Kind::Time { .. } | Kind::Duration { .. } => {
+                Cell::Int(moment(kind, value)?)
             }
-            Kind::Time { unit } => units("time_of", unit)?,
-            Kind::Duration { unit } => units("duration_of", unit)?,
             Kind::List { item, length: None } => Cell::Bytes(list_of(&item.kind, value)?),
             Kind::Struct { fields } => {
                 let row = value.cast::<PyDict>();
@@ -258,6 +252,24 @@ impl Cell {
                 Cell::Bytes(row_of(fields, row)?)
             }
             _ => return Err(outside(value, name, kind)),
+        })
+    }
+
+    /// `None`: it is no number that the column holds.
+    fn float(kind: &Kind, value: &Bound<'_, PyAny>) -> PyResult<Option<Cell>> {
+        let is_whole = is_integer(value);
+        if !is_whole && !value.is_instance_of::<PyFloat>() {
+            return Ok(None);
+        }
+        let Ok(float) = value.extract::<f64>() else {
+            return Ok(None);
+        };
+        if is_whole && !value.eq(float)? {
+            return Ok(None);
+        }
+        Ok(match kind {
+            Kind::Float32 => narrowed(float).map(Cell::Float32),
+            _ => Some(Cell::Float64(float)),
         })
     }
 
