@@ -122,6 +122,8 @@ impl RawStore {
             return Ok(Found::Live(self.open_live(name)?));
         }
         let table = self.store.table(name)?;
+        // In object storage the pointer may be a second old, and whoever asks has just swapped.
+        table.look_anew();
         let version = match target.version {
             Some(version) => version,
             None => table.serving()?,

@@ -155,6 +155,12 @@ impl Table {
         }
     }
 
+    /// Has the next questions asked of the store itself: in object storage answers may otherwise be
+    /// a second old, and older than what another handle of this process has done.
+    pub fn look_anew(&self) {
+        self.disk().look_anew(&self.files.dir);
+    }
+
     /// The version that serves; [`StoreError::NothingServes`] before the first swap.
     pub fn serving(&self) -> Result<u64, StoreError> {
         let nothing = || StoreError::NothingServes {

@@ -211,6 +211,8 @@ impl Shared {
 
     /// [`forebay_io::Disk::look_anew`].
     pub fn look_anew(&self, table: &str) {
+        self.documents()
+            .forget(&format!("tables/{table}/{POINTER}"));
         let is_listed = self.locked.lock().contains_key(table);
         let listing = is_listed.then(|| Listing::ask(&self.parts.objects, table));
         if let Some(locked) = self.locked.lock().get_mut(table) {
@@ -287,8 +289,7 @@ impl Shared {
             }
             Some(("versions", file)) if file.ends_with(".manifest") => Trust::Fresh,
             None if rest == POINTER && pointer => Trust::Locked,
-            // Within a push; else whoever reads it wants to know what serves now.
-            None if rest == POINTER && push => Trust::Fresh,
+            None if rest == POINTER => Trust::Fresh,
             _ => Trust::None,
         }
     }
