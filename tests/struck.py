@@ -4,6 +4,7 @@ bucket can be away, disks can be full or stand still, and requests to the bucket
 import json
 import os
 import threading
+import time
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -16,6 +17,8 @@ from object_store import Proxy, RemoteStore
 from relays import LIMIT_S, Relay
 
 DISK_MIB = 32
+# How long a disk has to have stood still before the commit goes on.
+STALL_S = 0.5
 KEYS = 60
 NAMES = [f"t:{i}" for i in range(KEYS)]
 
@@ -109,19 +112,32 @@ class StruckCluster(Cluster):
         and does not come to say that it serves. Gives what ends that."""
         pointer = node.cache / "tables" / table / "current"
         pipe, real = node.disk / "pipe", node.disk / "current"
-        for path in (pipe, real):
-            path.unlink(missing_ok=True)
-        os.mkfifo(pipe)
-        os.link(pointer, real)
-        link = node.disk / "link"
-        os.link(pipe, link)
-        os.rename(link, pointer)
+
+        def let_go():
+            with suppress(OSError):
+                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+
+        def put_pipe():
+            let_go()
+            for path in (pipe, real):
+                path.unlink(missing_ok=True)
+            os.mkfifo(pipe)
+            os.link(pointer, real)
+            link = node.disk / "link"
+            os.link(pipe, link)
+            os.rename(link, pointer)
+
+        # Who read the pointer before, to remove versions that are old, may write it still.
+        put_pipe()
+        time.sleep(STALL_S)
+        while not pointer.is_fifo():
+            put_pipe()
+            time.sleep(STALL_S)
 
         def go_on():
             if pointer.is_fifo():
                 os.rename(real, pointer)
-            with suppress(OSError):
-                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+            let_go()
 
         return go_on
 

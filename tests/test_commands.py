@@ -47,6 +47,20 @@ def test_push_ends_with_one_object(store, source):
         assert "event" in json.loads(line)
 
 
+def test_errors_have_their_kind(store, tmp_path):
+    def kind(*words, code):
+        result = store.run(*words, "--json", code=code)
+        events = [json.loads(line) for line in result.err.splitlines()]
+        return next(event["kind"] for event in events if event["event"] == "error")
+
+    assert kind("push", "t", tmp_path / "none.parquet", "--key", "{id}", code=1) == "missing"
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id": 1}\n{"id": 1}\n')
+    assert kind("push", "t", rows, "--key", "{id}", code=1) == "data"
+    wrong = ["--boundaries", "[9999999]"]
+    assert kind("push", "t", rows, "--key", "{id}", *wrong, code=2) == "usage"
+
+
 def test_versions(two):
     versions = two.json("versions", "people")
     assert [set(v) for v in versions] == [

@@ -1,6 +1,7 @@
 """Pulls beside serving: how fast, what is in memory before a swap, pointers that move meanwhile."""
 
 import signal
+import socket
 import threading
 import time
 
@@ -9,27 +10,39 @@ from harness import wait_for
 from nodes import MIB, drop_from_memory, metric, ranges, resident_bytes, wide
 
 
+def asked(server, keys):
+    """An MGET as it is sent, and the length of its reply in bytes."""
+    strings = lambda words: "".join(f"${len(word)}\r\n{word}\r\n" for word in words)  # noqa: E731
+    values = server.client(decode_responses=True).mget(keys)
+    words = f"*{len(keys) + 1}\r\n{strings(['MGET', *keys])}"
+    return words.encode(), len(f"*{len(keys)}\r\n{strings(values)}")
+
+
 @pytest.mark.alone
 def test_a_pull_gives_way_when_serving_becomes_slow(remote, node, source, tmp_path):
     remote.push("people", source(20_000, version=1))
     server = node("--pull-rate", "auto:12M")
     wait_for(lambda: server.value("people:7", "v1") == "1", "version 1", 20)
     assert metric(server, "forebay_pull_rate_bytes") == 12 * MIB
-    client, stop = server.client(), threading.Event()
-    slow = threading.Event()
+    stop, slow = threading.Event(), threading.Event()
 
     def load():
-        """GETs of one key, and of thousands once it is to look slow."""
-        many = [f"people:{i}" for i in range(4000)]
-        while not stop.is_set():
-            client.mget(many) if slow.is_set() else client.get("people:7")
+        """GETs of one key, and of two thousand once it is to look slow. The client does little by
+        itself: so few commands in a look that they say nothing would count as none."""
+        one, many = asked(server, ["people:7"]), asked(server, [f"people:{i}" for i in range(2000)])
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            while not stop.is_set():
+                words, left = many if slow.is_set() else one
+                connection.sendall(words)
+                while left:
+                    left -= len(connection.recv(left))
 
     thread = threading.Thread(target=load)
     thread.start()
     try:
         served = metric(server, "forebay_pull_slowed_total")
         time.sleep(2)
-        remote.push("wide", wide(tmp_path / "wide.parquet", rows=16), args=["--partitions", "1"])
+        remote.push("wide", wide(tmp_path / "wide.parquet", rows=32), args=["--partitions", "1"])
         wait_for(lambda: (server.pull("wide") or {}).get("done_bytes", 0) > 0, "a start", 20)
         slow.set()
         falls = lambda: metric(server, "forebay_pull_rate_bytes") < 12 * MIB  # noqa: E731

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from os import PathLike, fspath
 from typing import Any
 
@@ -27,7 +28,7 @@ def words(options: Mapping[str, Any]) -> list[str]:
                 pass
             case True:
                 out.append(flag)
-            case str() | int() | float():
+            case str() | Real():
                 out.append(f"{flag}={value}")
             case PathLike():
                 out.append(f"{flag}={fspath(value)}")  # pyright: ignore[reportUnknownArgumentType]
@@ -46,8 +47,20 @@ def boundaries_word(boundaries: Boundaries | None) -> Path | None:
     """What `--boundaries` takes: a list as JSON, a path or a text of JSON as it is."""
     if boundaries is None or isinstance(boundaries, str | PathLike):
         return boundaries
-    places = [{"key_hex": at.hex()} if isinstance(at, bytes) else at for at in boundaries]
-    return json.dumps(places)
+    return json.dumps([_place(at) for at in boundaries])
+
+
+def _place(at: Any) -> str | int | dict[str, str]:
+    """A boundary in JSON: a key of text or bytes, or a slot."""
+    match at:
+        case bytes():
+            return {"key_hex": at.hex()}
+        case str():
+            return at
+        case Integral() if at is not True and at is not False:
+            return int(at)
+        case _:
+            raise TypeError(f"boundaries are of str or bytes, or slots of int, not {at!r}")
 
 
 def boundary_options(boundary: Sequence[str | bytes] | None) -> dict[str, Any]:

@@ -7,10 +7,12 @@ import difflib
 import importlib
 import json
 import math
+import operator
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from numbers import Real
+from typing import Any, NamedTuple, SupportsIndex
 
 from ._errors import UsageError
 from ._typed import Decode, Digits, Types, arrow_field, name_of, parsed, to_float
@@ -33,6 +35,24 @@ def milliseconds(ttl: float | timedelta) -> int:
     if isinstance(seconds, bool) or not math.isfinite(seconds) or seconds <= 0:
         raise UsageError(f"{ttl!r} is no time to live: give seconds, or a timedelta")
     return math.ceil(seconds * 1000)
+
+
+def _number(value: object) -> int | float | None:
+    """A number, also one of NumPy's, as Python's own; None: it is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, SupportsIndex):
+        try:
+            return operator.index(value)
+        except TypeError:
+            # NumPy's durations and truth values.
+            return None
+    if not isinstance(value, Real):
+        return None
+    same = float(value)
+    return same if same == value else None
 
 
 def columns_of(template: str) -> list[str]:
@@ -102,15 +122,16 @@ class Shape:
             if isinstance(value, bytes | bytearray):
                 return bytes(value)
             raise TypeError(f"a value of table {self.table} is bytes or text")
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        number = _number(value)
+        if number is None:
             raise TypeError(f"a value of table {self.table} is a number")
         if self.number == "i64":
-            if not isinstance(value, int):
+            if not isinstance(number, int):
                 raise TypeError(f"a value of table {self.table} is a whole number")
-            return str(value).encode()
-        if isinstance(value, int) and int(float(value)) != value:
-            raise UsageError(f"{value} is no float: it would be stored as {float(value)!r}")
-        return repr(float(value)).encode()
+            return str(number).encode()
+        if isinstance(number, int) and int(float(number)) != number:
+            raise UsageError(f"{number} is no float: it would be stored as {float(number)!r}")
+        return repr(float(number)).encode()
 
     # Arrow.
 

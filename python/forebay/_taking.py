@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter, cleandoc, signature
-from typing import Any, ParamSpec, TypeVar, get_args
+from numbers import Integral, Real
+from types import UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from . import _options
 from ._option_texts import TEXTS
@@ -40,6 +42,7 @@ def takes(options: type) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
             if unknown is not None:
                 name = function.__name__
                 raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}")
+            refuse_other_types(options, given)
             return function(*words, **given)
 
         setattr(checked, "__signature__", own.replace(parameters=named))  # noqa: B010
@@ -48,6 +51,35 @@ def takes(options: type) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
         return checked
 
     return taking
+
+
+def refuse_other_types(options: type, given: Mapping[str, object]) -> None:
+    """Raises where an option is of a class that it cannot be. What is none of its choices is
+    refused by who reads it."""
+    for name, hint in _hints(options).items():
+        value = given.get(name)
+        if value is not None and not _is_one(hint, value):
+            kind = _readable(options.__annotations__[name].__forward_arg__)
+            raise TypeError(f"{name} is {kind}, not {value!r}")
+
+
+@functools.cache
+def _hints(options: type) -> dict[str, Any]:
+    return get_type_hints(options)
+
+
+def _is_one(hint: Any, value: Any) -> bool:
+    kind = get_origin(hint) or hint
+    if kind in (UnionType, Union):
+        return any(_is_one(one, value) for one in get_args(hint))
+    if kind is Literal:
+        return any(isinstance(value, type(one)) for one in get_args(hint))
+    if kind in (int, float):
+        number = Integral if kind is int else Real
+        return not isinstance(value, bool) and isinstance(value, number)
+    if kind is Sequence:
+        return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    return isinstance(value, kind)
 
 
 def with_options(text: str, options: type) -> str:

@@ -24,16 +24,11 @@ _T = TypeVar("_T")
 Count = Callable[[int], object]
 
 
-_TO_A_FILE = ', or have them written to a file by bad_rows="FILE"'
-"""How the advice on bad rows ends, which tasks on several machines cannot follow."""
-
-
 class TaskError(Exception):
     """An error of this package in a task, as one line that survives the engine's reports."""
 
     def __init__(self, error: errors.Error) -> None:
-        message = str(error).removesuffix(_TO_A_FILE)
-        super().__init__(json.dumps({"error": type(error).__name__, "message": message}))
+        super().__init__(json.dumps({"error": type(error).__name__, "message": str(error)}))
 
 
 def error_of(report: str) -> errors.Error | None:

@@ -6,9 +6,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyString};
 
-/// After so many objects that are made or read, other Python threads get their turn. Each takes
-/// some microseconds at most.
-pub const TURN_OBJECTS: usize = 256;
+use crate::turns::give_turn;
+
 /// How much of a column is made into objects at once.
 const COLUMN_PART: usize = 4096;
 /// How columns of NumPy and pandas, of pyarrow, and of polars give a list of Python's objects.
@@ -113,10 +112,8 @@ pub fn keys_of(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
 
 fn add(keys: &Bound<'_, PyAny>, all: &mut Vec<Vec<u8>>) -> PyResult<()> {
     for key in keys.try_iter()? {
+        give_turn(keys.py(), all.len())?;
         all.push(key_of(&key?)?.into_owned());
-        if all.len().is_multiple_of(COLUMN_PART) {
-            keys.py().detach(|| ());
-        }
     }
     Ok(())
 }
@@ -134,7 +131,6 @@ fn add_column(column: &Bound<'_, PyAny>, method: &str, all: &mut Vec<Vec<u8>>) -
         let range = pyo3::types::PySlice::new(py, start as isize, end as isize, 1);
         let part = places.get_item(range)?.call_method0(method)?;
         add(&part, all)?;
-        py.detach(|| ());
     }
     Ok(())
 }

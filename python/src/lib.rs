@@ -18,6 +18,7 @@ mod scan;
 mod shape;
 mod store;
 mod table;
+mod turns;
 mod values;
 
 use pyo3::prelude::*;

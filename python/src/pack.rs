@@ -6,7 +6,7 @@ use forebay_run::operation::DeltaKind;
 use forebay_run::row::{Datum, Kind, ListView, ListWriter, RowError, RowView, RowWriter, Schema};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
 
 use crate::errors::usage;
 use crate::keys::bytes_of;
@@ -46,6 +46,8 @@ pub fn delta_of(
 }
 
 fn number_of(number: Number, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let plain = plain_number(value)?;
+    let value = plain.as_ref().unwrap_or(value);
     let bytes = match number {
         Number::I64 if is_integer(value) => value.extract::<i64>()?.to_le_bytes(),
         Number::I64 => return Err(wrong(value, "a value of this table is a whole number")),
@@ -69,6 +71,32 @@ fn number_of(number: Number, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 
 fn usage_of(value: f64, what: &str) -> PyErr {
     Python::attach(|py| usage(py, format!("{value} {what}")))
+}
+
+/// A number of NumPy's as Python's own; `None`: it is none.
+fn plain_number<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let is_plain = value.is_exact_instance_of::<PyInt>()
+        || value.is_exact_instance_of::<PyFloat>()
+        || value.is_exact_instance_of::<PyString>()
+        || value.is_exact_instance_of::<PyBool>();
+    if is_plain {
+        return Ok(None);
+    }
+    // Where nobody has imported NumPy, there is nothing of it.
+    let modules = value.py().import("sys")?.getattr("modules")?;
+    let Some(numpy) = modules.cast::<PyDict>()?.get_item("numpy")? else {
+        return Ok(None);
+    };
+    // NumPy counts its durations among whole numbers, and they have no unit as such.
+    if value.is_instance(&numpy.getattr("timedelta64")?)? {
+        return Ok(None);
+    }
+    for class in ["bool_", "integer", "floating"] {
+        if value.is_instance(&numpy.getattr(class)?)? {
+            return value.call_method0("item").map(Some);
+        }
+    }
+    Ok(None)
 }
 
 fn is_integer(value: &Bound<'_, PyAny>) -> bool {
@@ -130,9 +158,7 @@ fn row_of(schema: &Schema, row: &Bound<'_, PyDict>) -> PyResult<Vec<u8>> {
 
 fn list_of(item: &Kind, list: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let py = list.py();
-    if list.is_instance_of::<pyo3::types::PyString>()
-        || list.is_instance_of::<pyo3::types::PyBytes>()
-    {
+    if list.is_instance_of::<PyString>() || list.is_instance_of::<PyBytes>() {
         return Err(wrong(list, "a list is a sequence of its items"));
     }
     let mut writer = ListWriter::new(item);
@@ -141,6 +167,58 @@ fn list_of(item: &Kind, list: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         let cell = Cell::of(item, &value?, "item")?;
         let datum = cell.datum(item).map_err(|error| fits(py, &error))?;
         let pushed = writer.datum(item, &datum);
+        pushed.map_err(|error| fits(py, &error))?;
+    }
+    let mut out = Vec::new();
+    writer.finish(&mut out).map_err(|error| fits(py, &error))?;
+    Ok(out)
+}
+
+/// A list, a map or a struct, packed.
+fn nested(kind: &Kind, value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u8>> {
+    match kind {
+        Kind::List {
+            item,
+            length: Some(length),
+        } => match value.len() {
+            Ok(len) if len == *length as usize => list_of(&item.kind, value),
+            _ => Err(outside(value, name, kind)),
+        },
+        Kind::List { item, .. } => list_of(&item.kind, value),
+        Kind::Map { entries, .. } => map_of(entries, value),
+        Kind::Struct { fields } => match value.cast::<PyDict>() {
+            Ok(row) => row_of(fields, row),
+            Err(_) => Err(outside(value, name, kind)),
+        },
+        _ => Err(outside(value, name, kind)),
+    }
+}
+
+/// Of a dict, or of pairs, which is how a map is read.
+fn map_of(entries: &Schema, map: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let py = map.py();
+    let pairs = match map.cast::<PyDict>() {
+        Ok(dict) => dict.items().into_any(),
+        Err(_) => map.clone(),
+    };
+    let names: Vec<&str> = entries.columns().iter().map(|one| &*one.name).collect();
+    let kind = Kind::Struct {
+        fields: entries.clone(),
+    };
+    let mut writer = ListWriter::new(&kind);
+    writer.begin();
+    for pair in pairs.try_iter()? {
+        let pair = pair?;
+        let Ok((key, value)) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+            return Err(wrong(&pair, "a map is a dict, or a list of pairs"));
+        };
+        let entry = PyDict::new(py);
+        for (name, part) in names.iter().zip([key, value]) {
+            entry.set_item(name, part)?;
+        }
+        let bytes = row_of(entries, &entry)?;
+        let row = RowView::new(entries, &bytes).map_err(|error| fits(py, &error))?;
+        let pushed = writer.datum(&kind, &Datum::Row(row));
         pushed.map_err(|error| fits(py, &error))?;
     }
     let mut out = Vec::new();
@@ -195,6 +273,8 @@ impl Cell {
         if value.is_none() {
             return Ok(Cell::Null);
         }
+        let plain = plain_number(value)?;
+        let value = plain.as_ref().unwrap_or(value);
         let integer = |least: i64, most: i64| -> PyResult<Cell> {
             match value.extract::<i64>().ok().filter(|_| is_integer(value)) {
                 Some(number) if (least..=most).contains(&number) => Ok(Cell::Int(number)),
@@ -223,9 +303,7 @@ impl Cell {
             Kind::Float32 | Kind::Float64 => {
                 Cell::float(kind, value)?.ok_or_else(|| outside(value, name, kind))?
             }
-            Kind::Text if value.is_instance_of::<pyo3::types::PyString>() => {
-                Cell::Text(value.extract()?)
-            }
+            Kind::Text if value.is_instance_of::<PyString>() => Cell::Text(value.extract()?),
             Kind::Binary => Cell::Bytes(bytes_of(value, name)?.into_owned()),
             Kind::FixedBinary { width } => {
                 let bytes = bytes_of(value, name)?;
@@ -245,11 +323,11 @@ impl Cell {
             Kind::Date32 | Kind::Timestamp { .. } | Kind::Time { .. } | Kind::Duration { .. } => {
                 Cell::Int(moment(kind, value)?)
             }
-            Kind::List { item, length: None } => Cell::Bytes(list_of(&item.kind, value)?),
-            Kind::Struct { fields } => {
-                let row = value.cast::<PyDict>();
-                let row = row.map_err(|_| outside(value, name, kind))?;
-                Cell::Bytes(row_of(fields, row)?)
+            Kind::Date64 => {
+                Cell::Int(converted(value, "timestamp_of", (value, 1000, false))?.extract()?)
+            }
+            Kind::List { .. } | Kind::Map { .. } | Kind::Struct { .. } => {
+                Cell::Bytes(nested(kind, value, name)?)
             }
             _ => return Err(outside(value, name, kind)),
         })
@@ -278,6 +356,7 @@ impl Cell {
             (Cell::Null, _) => Datum::Null,
             (Cell::Bool(value), _) => Datum::Bool(*value),
             (Cell::Int(value), Kind::Date32) => Datum::Date(*value as i32),
+            (Cell::Int(value), Kind::Date64) => Datum::Date64(*value),
             (Cell::Int(value), Kind::Timestamp { unit, zone }) => Datum::Timestamp {
                 value: *value,
                 unit: *unit,
@@ -304,6 +383,9 @@ impl Cell {
             (Cell::Bytes(bytes), Kind::List { item, .. }) => {
                 Datum::List(ListView::new(&item.kind, bytes)?)
             }
+            (Cell::Bytes(bytes), Kind::Map { entries, .. }) => {
+                Datum::Map(ListView::rows(entries, bytes)?)
+            }
             (Cell::Bytes(bytes), Kind::Struct { fields }) => {
                 Datum::Row(RowView::new(fields, bytes)?)
             }
@@ -324,6 +406,5 @@ fn outside(value: &Bound<'_, PyAny>, name: &str, kind: &Kind) -> PyErr {
     let shown = value
         .repr()
         .map_or_else(|_| "that".to_owned(), |text| text.to_string());
-    let kind = format!("{kind:?}").to_lowercase();
     usage(value.py(), format!("{shown} is no {kind} for '{name}'"))
 }

@@ -21,8 +21,12 @@ use crate::forks::{OpenedIn, of_parent};
 use crate::shape::Shape;
 use crate::values::{to_python, to_python_fields};
 
-/// Records fetched at once for a loop in Python.
-const AHEAD_RECORDS: usize = 256;
+/// Records fetched at once for a loop in Python: so many that it runs for longer than the
+/// interpreter's switch interval before it lets go of it. What lets go more often, and for less
+/// time than others need to wake up, starves them.
+const AHEAD_RECORDS: usize = 4096;
+/// When they have so many bytes, there are no more.
+const AHEAD_BYTES: usize = 512 << 10;
 
 /// What is walked through: a version, or a live table as it was at a moment.
 pub enum Walk {
@@ -274,14 +278,16 @@ impl State {
         if let Some(record) = self.ahead.next() {
             return Ok(Some(record));
         }
-        let mut ahead = Vec::new();
-        while ahead.len() < AHEAD_RECORDS && self.left > 0 {
+        let (mut ahead, mut bytes) = (Vec::new(), 0);
+        while ahead.len() < AHEAD_RECORDS && bytes < AHEAD_BYTES && self.left > 0 {
             if !self.scan.advance()? {
                 self.left = 0;
                 break;
             }
             self.left -= 1;
-            ahead.push((self.scan.key().to_vec(), self.scan.value().to_vec()));
+            let record = (self.scan.key().to_vec(), self.scan.value().to_vec());
+            bytes += record.0.len() + record.1.len();
+            ahead.push(record);
         }
         self.ahead = ahead.into_iter();
         Ok(self.ahead.next())
@@ -313,7 +319,14 @@ impl RawRecords {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         // The lock is only waited for without the interpreter, which its holder may be waiting for.
-        let next = py.detach(|| self.state.lock().next());
+        let ahead = self
+            .state
+            .try_lock()
+            .and_then(|mut state| state.ahead.next());
+        let next = match ahead {
+            Some(record) => Ok(Some(record)),
+            None => py.detach(|| self.state.lock().next()),
+        };
         let Some((key, value)) = next.map_err(|error| of_error(py, error))? else {
             return Ok(None);
         };

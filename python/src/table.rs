@@ -14,11 +14,12 @@ use pyo3::types::PyList;
 
 use crate::errors::{of_error, unreadable, usage};
 use crate::expiry::{expires_ms, seconds_left};
-use crate::keys::{TURN_OBJECTS, key_of, keys_of};
+use crate::keys::{key_of, keys_of};
 use crate::opened::Opened;
 use crate::operations::{self, Verb, Write};
 use crate::scan::{Range, RawScan};
 use crate::store::{Live, RawStore};
+use crate::turns::give_turn;
 use crate::values::to_python;
 
 /// The native part of `forebay.Table`, of which the package's users need not know.
@@ -244,9 +245,7 @@ impl RawTable {
                 Some(value) => out.append(to_python(py, opened.shape(), &value)?)?,
                 None => out.append(&default)?,
             }
-            if at % TURN_OBJECTS == TURN_OBJECTS - 1 {
-                py.detach(|| ());
-            }
+            give_turn(py, at)?;
         }
         Ok(out)
     }
@@ -450,6 +449,7 @@ impl RawTable {
         let (live, table) = self.live(py)?;
         let mut batch = Vec::new();
         for write in writes.try_iter()? {
+            give_turn(py, batch.len())?;
             let (verb, key, value, ttl) = parts(&write?)?;
             let verb = Verb::of(&verb)
                 .ok_or_else(|| usage(py, format!("no operation is called {verb}")))?;

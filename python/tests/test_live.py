@@ -381,3 +381,43 @@ def test_values_that_columns_hold_come_back(store):
     sums = store.create("sums", delta="f64")
     with pytest.raises(forebay.UsageError, match="nearest number"):
         sums.delta("k", 2**53 + 1)
+
+
+def test_numbers_of_numpy_are_numbers(store):
+    table = store.create("t", value="row", column={"n": "int16", "x": "float64", "yes": "bool"})
+    table.put("k", {"n": np.int64(5), "x": np.float32(0.5), "yes": np.bool_(True)})
+    assert table["k"] == {"n": 5, "x": 0.5, "yes": True}
+    for column, value in [
+        ("n", np.int64(70_000)),
+        ("n", np.float64(1.0)),
+        ("n", np.timedelta64(5, "ns")),
+        ("n", np.datetime64("2026-01-01", "ns")),
+        ("yes", np.int8(1)),
+    ]:
+        with pytest.raises(forebay.UsageError):
+            table.put("x", {column: value})
+    assert "x" not in table
+    sums = store.create("sums", delta="i64")
+    sums.delta("k", np.uint8(7))
+    assert sums["k"] == 7
+    with pytest.raises(TypeError, match="a whole number, not timedelta64"):
+        sums.delta("k", np.timedelta64(7, "ns"))
+
+
+NESTED = {"at": "date64", "pair": "list(int64,2)", "ages": "map(text, int64)"}
+
+
+def test_maps_and_lists_of_a_length(store):
+    table = store.create("t", value="row", column=NESTED)
+    moment = dt.datetime(2026, 1, 2, 3, 4, 5, 6000)
+    table.put("k", {"at": moment, "pair": [1, 2], "ages": {"Ada": 36, "Bob": None}})
+    assert table["k"] == {"at": moment, "pair": [1, 2], "ages": [("Ada", 36), ("Bob", None)]}
+    table.put("read", table["k"])
+    assert table["read"] == table["k"]
+    with pytest.raises(forebay.UsageError, match=r"\[1\] is no list\(int64,2\) for 'pair'"):
+        table.put("x", {"pair": [1]})
+    with pytest.raises(TypeError, match="a map is a dict, or a list of pairs"):
+        table.put("x", {"ages": ["Ada"]})
+    with pytest.raises(forebay.UsageError, match="'key' cannot be null"):
+        table.put("x", {"ages": {None: 1}})
+    assert "x" not in table

@@ -9,6 +9,7 @@ import textwrap
 import threading
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -333,3 +334,31 @@ def test_pandas_takes_along_what_it_can(path):
     with forebay.open(path) as store:
         row = store["t"]["b"]
     assert row["n"] == 2.5 and row["day"] == pd.Timestamp("2026-03-04").to_pydatetime()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("threads", True, "threads is int, not True"),
+        ("threads", "2", "threads is int, not '2'"),
+        ("store", 5, "store is path, not 5"),
+        ("force", "yes", "force is bool, not 'yes'"),
+        ("gate", 3, r"gate is str \| Sequence\[str\], not 3"),
+        ("column", "n:int64", r"column is Mapping\[str, str\] \| Sequence\[str\], not 'n:int64'"),
+        ("order", 1, r"order is \"hashed\" \| \"ordered\", not 1"),
+        ("progress", "x", r"progress is bool \| function, not 'x'"),
+        ("boundaries", [1.5], "boundaries are of str or bytes, or slots of int, not 1.5"),
+    ],
+)
+def test_options_of_other_classes_are_refused(path, option, value, words):
+    given = {"store": path, option: value}
+    with pytest.raises(TypeError, match=words):
+        forebay.push({"id": [1]}, "t", key="{id}", **given)
+
+
+def test_numbers_of_numpy_are_options(path):
+    options = {"partitions": np.int64(3), "boundaries": None, "threads": np.int8(1)}
+    result = forebay.push({"id": [1]}, "t", key="{id}", store=path, **options)
+    assert result.version == 1
+    slots = np.array([1000, 2000])
+    assert forebay.push({"id": [2]}, "u", key="{id}", store=path, boundaries=slots).rows == 1

@@ -62,6 +62,22 @@ pub fn words(error: &anyhow::Error) -> String {
 }
 
 impl ErrorKind {
+    /// As programs are told of it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::InUse => "in-use",
+            Self::Missing => "missing",
+            Self::Usage => "usage",
+            Self::Data => "data",
+            Self::Damaged => "damaged",
+            Self::NotRolledOut => "not-rolled-out",
+            Self::GaveWay => "gave-way",
+            Self::Cancelled => "cancelled",
+            Self::Other => "other",
+        }
+    }
+
     /// The kind of an error of the libraries.
     #[doc(hidden)]
     pub fn of(error: &anyhow::Error) -> Self {
@@ -170,6 +186,7 @@ fn of_distributed(error: &DistributedError) -> ErrorKind {
         | DistributedError::Source { .. }
         | DistributedError::Batch(_) => ErrorKind::Usage,
         DistributedError::Samples { .. }
+        | DistributedError::BadRow { .. }
         | DistributedError::Columns { .. }
         | DistributedError::Shuffle { .. }
         | DistributedError::Control { .. }

@@ -46,8 +46,10 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
     if is_closed_pipe(&error) {
         return ExitCode::from(FAILED);
     }
+    let kind = ErrorKind::of(&error);
     if output.json {
-        tell!("{}", json!({"event": "error", "text": words(&error)}));
+        let event = json!({"event": "error", "kind": kind.name(), "text": words(&error)});
+        tell!("{event}");
     } else {
         let words = words(&error);
         let lines: Vec<String> = words.split('\n').map(without_controls).collect();
@@ -56,7 +58,7 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
     if error.is::<WrongLine>() {
         return ExitCode::from(WRONG);
     }
-    ExitCode::from(match ErrorKind::of(&error) {
+    ExitCode::from(match kind {
         ErrorKind::Busy | ErrorKind::InUse => BUSY,
         ErrorKind::NotRolledOut => UNDONE,
         ErrorKind::GaveWay => HELD,

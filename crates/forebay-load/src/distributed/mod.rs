@@ -60,7 +60,16 @@ use crate::sort::{SortError, Tally};
 #[derive(Debug, thiserror::Error)]
 pub enum DistributedError {
     #[error(transparent)]
-    Push(#[from] PushError),
+    Push(PushError),
+    /// As that of a push by one process, but for a file of such rows, which tasks on several
+    /// machines do not have.
+    #[error("{file}: {place}: {reason}; {advice}leave such rows out by --bad-rows skip")]
+    BadRow {
+        file: String,
+        place: String,
+        reason: String,
+        advice: String,
+    },
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error("{option} is not for a push or a load that tasks build: {reason}")]
@@ -142,6 +151,25 @@ pub enum DistributedError {
         "all partitions together got {came}, and the sources sent {sent}; nothing of it is visible"
     )]
     Total { sent: Sum, came: Sum },
+}
+
+impl From<PushError> for DistributedError {
+    fn from(error: PushError) -> Self {
+        match error {
+            PushError::BadRow {
+                file,
+                place,
+                reason,
+                advice,
+            } => Self::BadRow {
+                file,
+                place,
+                reason,
+                advice,
+            },
+            error => Self::Push(error),
+        }
+    }
 }
 
 impl From<SortError> for DistributedError {

@@ -17,7 +17,6 @@ use super::{DistributedError, Sum};
 use crate::convert::{Loss, Lossy};
 use crate::encode::{Encoded, RowEncoder};
 use crate::push::fit::loose;
-use crate::push::looking::of_table;
 use crate::push::read::count_nulls;
 use crate::push::rejects::Rejects;
 use crate::sort::{Boundaries, Tally};
@@ -158,9 +157,14 @@ impl RowTask {
             framed.extend_from_slice(&payload);
             router.gatherer.push(partition, key, &framed)
         });
-        let changed = changed.map_err(|error| match error {
-            DistributedError::Push(error) if is_load => of_table(error).into(),
-            error => error,
+        let changed = changed.map_err(|mut error| {
+            // The types are the table's: no other can be given.
+            if let DistributedError::BadRow { advice, .. } = &mut error
+                && is_load
+            {
+                advice.clear();
+            }
+            error
         })?;
         for (sum, (path, _)) in lossy.iter_mut().zip(&reader.losses) {
             let of = changed.iter().find(|changed| changed.column == *path);
