@@ -308,7 +308,20 @@ fn by_package<'py>(
     function: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let function = import(scan.py(), package)?.getattr(function)?;
-    function.call1((scan,))
+    function.call1((scan,)).map_err(|error| {
+        // How polars tells of types that it does not have; no `except Exception` gets hold of it.
+        let class = error.get_type(scan.py()).name();
+        match class.is_ok_and(|name| name == "PanicException") {
+            true => usage(
+                scan.py(),
+                format!(
+                    "{package} does not hold the types of all columns: use to_arrow(), or scan \
+                     the others by columns=[...] ({error})"
+                ),
+            ),
+            false => error,
+        }
+    })
 }
 
 #[pymethods]

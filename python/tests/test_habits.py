@@ -2,6 +2,7 @@
 
 import asyncio
 import collections.abc
+import decimal
 import enum
 import gc
 import multiprocessing
@@ -361,3 +362,11 @@ def test_a_held_push_goes_through_a_pool_of_processes(path):
         forebay.push(rows[:1], "t", key="{id}", store=path)
     again = pickle.loads(pickle.dumps(held.value))
     assert (str(again), again.result) == (str(held.value), held.value.result)
+
+
+def test_what_polars_does_not_hold_is_an_error(store):
+    wide = pa.array([decimal.Decimal("1.5")], pa.decimal256(60, 2))
+    store.push(pa.table({"id": [1], "n": wide}), "t", key="{id}")
+    with pytest.raises(forebay.UsageError, match="polars does not hold the types of all columns"):
+        store["t"].to_polars()
+    assert store["t"].scan(columns=["id"]).to_polars()["id"].to_list() == [1]

@@ -362,3 +362,9 @@ def test_numbers_of_numpy_are_options(path):
     assert result.version == 1
     slots = np.array([1000, 2000])
     assert forebay.push({"id": [2]}, "u", key="{id}", store=path, boundaries=slots).rows == 1
+
+
+def test_numbers_below_zero_are_refused(path):
+    for option in ["keep", "version"]:
+        with pytest.raises(forebay.UsageError, match="'-1' is not a whole number of 0 or more"):
+            forebay.push({"id": [1]}, "t", key="{id}", store=path, **{option: -1})

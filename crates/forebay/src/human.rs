@@ -1,5 +1,6 @@
 //! Numbers as people read and write them: sizes, counts, durations.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use forebay_engine::MAX_PARTITIONS;
@@ -112,6 +113,12 @@ pub fn parse_count(text: &str) -> Result<usize, String> {
         Ok(0) | Err(_) => Err(format!("'{text}' is not a number above 0")),
         Ok(count) => Ok(count),
     }
+}
+
+/// A number, also 0.
+pub fn parse_number<T: FromStr>(text: &str) -> Result<T, String> {
+    let told = |_| format!("'{text}' is not a whole number of 0 or more");
+    text.parse().map_err(told)
 }
 
 /// A number of threads.

@@ -29,11 +29,11 @@ pub struct Diff {
     pub table: TableName,
 
     /// The older version
-    #[arg(value_name = "V1")]
+    #[arg(value_name = "V1", value_parser = human::parse_number::<u64>)]
     pub from: u64,
 
     /// The newer version
-    #[arg(value_name = "V2")]
+    #[arg(value_name = "V2", value_parser = human::parse_number::<u64>)]
     pub to: u64,
 
     /// How many differences of each kind to show

@@ -156,7 +156,7 @@ pub struct Push {
     pub boundaries: Option<String>,
 
     /// Number of the version, greater than all before [default: one more than the last]
-    #[arg(long, value_name = "V", help_heading = "Version")]
+    #[arg(long, value_name = "V", value_parser = human::parse_number::<u64>, help_heading = "Version")]
     pub version: Option<u64>,
 
     /// Compression of the pages
@@ -206,7 +206,13 @@ pub struct Push {
     pub dry_run: Option<Extent>,
 
     /// Number of versions to keep; the serving and the previous one always are
-    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Swap")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = human::parse_number::<usize>,
+        default_value_t = 3,
+        help_heading = "Swap"
+    )]
     pub keep: usize,
 }
 

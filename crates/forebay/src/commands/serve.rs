@@ -121,6 +121,7 @@ pub struct Serve {
     #[arg(
         long,
         value_name = "N",
+        value_parser = human::parse_number::<usize>,
         default_value = "2",
         requires = "cache",
         help_heading = "Object storage"
