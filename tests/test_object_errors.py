@@ -1,5 +1,6 @@
 """What is wrong with a bucket, its credentials or the way to it is named once, and soon."""
 
+import json
 import time
 
 import pytest
@@ -53,6 +54,27 @@ def test_a_secret_that_is_not_that_of_the_key(told):
 def test_an_endpoint_without_tls_that_nobody_allowed(told, allowed):
     message = told(AWS_ALLOW_HTTP=allowed)
     assert message.count("AWS_ALLOW_HTTP=true") == 1, message
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "localhost", "", "http://a:99999", "ftp://a"])
+def test_an_endpoint_that_is_no_address(told, address):
+    message = told(AWS_ENDPOINT_URL=address)
+    assert f"AWS_ENDPOINT_URL is {json.dumps(address)}, which is no address" in message, message
+
+
+def test_keys_that_no_request_can_have(told):
+    message = told(AWS_ACCESS_KEY_ID="key\n")
+    assert "AWS_ACCESS_KEY_ID has a line break in it" in message, message
+    message = told(AWS_REGION="us east 1")
+    assert "AWS_REGION has a space in it" in message, message
+
+
+def test_a_work_directory_that_cannot_be_used(remote, told, source, tmp_path):
+    remote.push("others", source(10))
+    file = tmp_path / "file"
+    file.write_text("")
+    message = told(FOREBAY_WORK_DIR=str(file))
+    assert f"in the work directory {file}" in message and "--work-dir" in message, message
 
 
 def test_an_endpoint_that_does_not_answer(told):

@@ -238,3 +238,19 @@ def test_pushes_of_many_tables_at_once_are_all_in_the_document(remote, source):
         assert (result.code, result.err.count("tables.json")) == (0, 0), result.err
     document = json.loads(remote.read("tables.json").rpartition(b"xxh3")[0])
     assert sorted(document["tables"]) == [f"t{number}" for number in range(6)]
+
+
+def test_a_store_that_is_emptied_gets_nothing_from_its_nodes(remote, node, source):
+    remote.push("people", source(100, version=1))
+    server = node("--poll", "500ms")
+    wait_for(lambda: server.value("people:7", "v1") == "1", "version 1", 20)
+    remote.empty()
+    time.sleep(4)
+    assert remote.keys() == []
+    assert server.stop() == 0
+
+
+def test_what_nodes_noted_is_not_in_the_way_of_a_new_store(remote, source):
+    remote.write("tables.json", b"left by a program from before")
+    assert remote.push("people", source(100, version=1))["version"] == 1
+    assert remote.json("tables")[0]["serving"] == 1

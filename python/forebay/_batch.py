@@ -12,6 +12,16 @@ from ._errors import UsageError
 
 Key = str | bytes | int
 Ttl = float | timedelta | str
+
+
+def pair(item: Any) -> tuple[Any, Any]:
+    """A key and what is written there; a text of two letters is no such pair."""
+    if isinstance(item, str | bytes) or not hasattr(item, "__len__") or len(item) != 2:
+        raise TypeError(f"{item!r} is no pair of a key and a value")
+    key, value = item
+    return key, value
+
+
 Write = tuple[str, Key, Any, Ttl | None]
 
 

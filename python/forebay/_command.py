@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from numbers import Integral, Real
 from os import PathLike, fspath
 from typing import Any
 
 from ._data import Data, Input
-from ._errors import Error
+from ._errors import Error, UsageError
 from ._forebay import command as call
 from ._progress import Drawing, ProgressOption, drawing
 
@@ -28,6 +30,10 @@ def words(options: Mapping[str, Any]) -> list[str]:
                 pass
             case True:
                 out.append(flag)
+            case timedelta():
+                out.append(f"{flag}={_milliseconds(value.total_seconds())}")
+            case Real() if name == "ttl":
+                out.append(f"{flag}={_milliseconds(float(value))}")
             case str() | Real():
                 out.append(f"{flag}={value}")
             case PathLike():
@@ -41,6 +47,12 @@ def words(options: Mapping[str, Any]) -> list[str]:
             case _:
                 raise TypeError(f"{name} is {value!r}, which is no option")
     return out
+
+
+def _milliseconds(seconds: float) -> str:
+    if not math.isfinite(seconds) or seconds <= 0:
+        raise UsageError(f"{seconds!r} seconds are no time to live")
+    return f"{math.ceil(seconds * 1000)}ms"
 
 
 def boundaries_word(boundaries: Boundaries | None) -> Path | None:
@@ -67,8 +79,17 @@ def boundary_options(boundary: Sequence[str | bytes] | None) -> dict[str, Any]:
     """`--boundary` of keys that may be bytes: then all of them in hex."""
     if boundary is None or all(isinstance(at, str) for at in boundary):
         return {"boundary": boundary}
-    whole = [at.encode() if isinstance(at, str) else at for at in boundary]
-    return {"boundary": [at.hex() for at in whole], "hex": True}
+    return {"boundary": [_key_bytes(at).hex() for at in boundary], "hex": True}
+
+
+def _key_bytes(key: Any) -> bytes:
+    match key:
+        case bytes():
+            return key
+        case str():
+            return key.encode()
+        case _:
+            raise TypeError(f"a boundary is a key of str or bytes, not {key!r}")
 
 
 def run_with(

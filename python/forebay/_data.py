@@ -108,6 +108,9 @@ class Input:
             return self._of_iterator(cast("Iterator[Any]", data))
         if isinstance(data, ArrowDataset):
             return data.scanner().to_reader()
+        if type(data).__module__.startswith("pyspark.") and hasattr(data, "toArrow"):
+            # Its own stream fails where there are times.
+            return cast("Any", data).toArrow()
         return _at_hand(data, self.name)
 
     def _of_iterator(self, batches: Iterator[Any]) -> object:
@@ -133,8 +136,7 @@ def _at_hand(data: Any, name: str) -> object:
         if all(isinstance(row, Mapping) for row in rows):
             return of_rows(rows)
     if isinstance(data, ArrowStream | ArrowArray):
-        _check_polars(data)
-        return of_frame(data) if _is_frame_of_pandas(data) else data
+        return of_frame(data) if _is_frame_of_pandas(data) else _of_polars(data)
     raise TypeError(
         f"{name} is neither a path nor does it speak Arrow (__arrow_c_stream__): give a "
         "data frame of pandas or polars, a DuckDB relation, a table, reader or dataset of pyarrow, "
@@ -143,13 +145,16 @@ def _at_hand(data: Any, name: str) -> object:
     )
 
 
-def _check_polars(data: Any) -> None:
-    """Columns of Python's objects are addresses in memory where polars gives them to Arrow."""
+def _of_polars(data: Any) -> Any:
+    """The data, if they are not polars', or if those are given to Arrow as they are. Columns of
+    Python's objects are addresses in memory there, and those of nulls have a form of their own."""
     if not type(data).__module__.startswith("polars."):
-        return
-    for name, kind in getattr(data, "schema", {}).items():
-        if "Object" in str(kind):
+        return data
+    kinds = {name: str(kind) for name, kind in getattr(data, "schema", {}).items()}
+    for name, kind in kinds.items():
+        if "Object" in kind:
             raise DataError(f"the column '{name}' is of the type {kind} of polars: cast it first")
+    return data.to_arrow() if any("Null" in kind for kind in kinds.values()) else data
 
 
 def _name(data: Any) -> str:

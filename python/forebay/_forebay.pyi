@@ -394,6 +394,9 @@ class Scan:
     def to_pandas(self) -> Any:
         """All of it as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
 
+        Whole numbers among nulls are of pandas' own types, as `Int64`: as floats they would be
+        rounded.
+
         >>> scan.to_pandas()["name"].tolist()
         ['Bob']
         """

@@ -98,6 +98,9 @@ class Mapped:
     def to_pandas(self) -> Any:
         """All records as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
 
+        Whole numbers among nulls are of pandas' own types, as `Int64`: as floats they would be
+        rounded.
+
         >>> people.to_pandas()["age"].tolist()
         [36, 41, 19]
         """

@@ -51,6 +51,7 @@ def of_frame(frame: Any) -> Any:
     if frame.index.name is not None:
         columns.append((str(frame.index.name), frame.index))
     for name, column in columns:
+        _check_pandas(name, str(column.dtype))
         # Of a category its values.
         values = getattr(column.dtype, "categories", column)
         if _is_of_objects(values) and infer(values, skipna=True) not in _PLAIN:
@@ -60,6 +61,13 @@ def of_frame(frame: Any) -> Any:
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         words = "; ".join(str(word) for word in error.args)
         raise DataError(f"pandas.DataFrame: {words}") from None
+
+
+def _check_pandas(name: str, kind: str) -> None:
+    """Types of pandas alone, of which Arrow would have a number or a struct without its meaning."""
+    for begin, how in (("period[", "to_timestamp()"), ("interval[", "astype(str)")):
+        if kind.startswith(begin):
+            raise DataError(f"column '{name}' is of pandas' {kind}: give it by {how}")
 
 
 def _is_of_objects(column: Any) -> bool:

@@ -11,7 +11,8 @@ _ROWS = {
     "value": 'what is stored for a key: "row", which is the default, or the name of one column',
     "duplicates": 'what becomes of several rows of one key: by default they "fail"; "first" '
     'and "last" are in the order of the source',
-    "ttl": 'when rows expire, counted from the push, as "7d", "12h", "90m" or "30s"; from then '
+    "ttl": "when rows expire, counted from the push: seconds, a timedelta, or text as "
+    '"7d", "12h", "90m" or "30s"; from then '
     "on they are absent",
     "ttl_column": "the column that says when a row expires: a time, or seconds after the push; "
     "where it is null the row never does",

@@ -8,6 +8,7 @@ They are those of the command line by the same names, `-` written as `_`. Functi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Literal, TypedDict
 
 from ._command import Boundaries, Path
@@ -27,7 +28,7 @@ class RowOptions(TypedDict, total=False):
     work_dir: Path | None
     value: str | None
     duplicates: Duplicates | None
-    ttl: str | None
+    ttl: float | timedelta | str | None
     ttl_column: str | None
     column: Mapping[str, str] | Sequence[str] | None
     columns_from: Path | None
@@ -133,7 +134,7 @@ class CreateOptions(TypedDict, total=False):
     column: Mapping[str, str] | Sequence[str] | None
     item: str | None
     durability: str | None
-    ttl: str | None
+    ttl: float | timedelta | str | None
     factor: int | None
     merge_rate: int | str | None
     compression: Compression | None

@@ -22,8 +22,9 @@ _TOLD = re.compile(
     r"|(?P<call>forebay (?:diff|swap|rollback|verify|versions|compact|drop) \S+(?: \d+)*)"
     r"|(?P<function>forebay (?:push|load)\b)"
     # As the parser of command lines tells of one.
-    r"|'?--(?P<argument>[a-z-]+) <[^>]*>'?"
-    r"|'<(?P<word>[A-Z]+)>(?:\.\.\.)?'"
+    r"|'--(?P<argument>[a-z-]+)(?: |\[=)<[^']*>\]?'"
+    r"|--(?P<bare_argument>[a-z-]+) <[^>]*>"
+    r"|'<(?P<word>[A-Z][A-Z0-9]*)>(?:\.\.\.)?'"
     r"|(?<![\w-])(?P<flag>--[a-z][a-z-]*)"
 )
 
@@ -55,8 +56,9 @@ def _words(message: str, found: re.Match[str]) -> tuple[str, int]:
         return f'store["{table}"].{method}({", ".join(numbers)})', found.end()
     if found["function"]:
         return found["function"].replace(" ", "."), found.end()
-    if found["argument"] and _python_name(found["argument"]) in _kinds():
-        return _python_name(found["argument"]), found.end()
+    argument = _python_name(found["argument"] or found["bare_argument"] or "")
+    if argument in _kinds():
+        return argument, found.end()
     if found["word"]:
         return found["word"].lower(), found.end()
     if found["flag"] and _python_name(found["flag"][2:]) in _kinds():

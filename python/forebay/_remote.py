@@ -7,6 +7,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
 
+from ._batch import pair
 from ._errors import UsageError
 from ._forebay import key_bytes
 from ._mapping import Mapped
@@ -287,7 +288,8 @@ class RemoteTable(Mapped):
 
     def __len__(self) -> int:
         """How many records there are: all of them are read for that."""
-        return sum(1 for _ in self.scan(binary=True))
+        pages = self._reader.pages(self._reader.fresh_shape(), Range(None, None, None, False))
+        return sum(len(page) for page in pages)
 
     # Writes.
 
@@ -346,7 +348,7 @@ class RemoteTable(Mapped):
         pairs: Any = items
         if isinstance(items, Mapping):
             pairs = cast(Any, items).items()
-        return len(self._write([self._put(key, value, ttl) for key, value in pairs]))
+        return len(self._write([self._put(*pair(item), ttl) for item in pairs]))
 
     def delta(self, key: Key, delta: Any) -> None:
         """Adds to a key's value in a live table, by the kind of deltas that it was made with.

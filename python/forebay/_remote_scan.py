@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ._errors import UsageError
+from ._frames import of_pandas
 from ._remote_reads import Range, Reader
 from ._remote_values import Layout, Shape, key_text
 
@@ -84,11 +85,14 @@ class RemoteScan:
     def to_pandas(self) -> Any:
         """All of it as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
 
+        Whole numbers among nulls are of pandas' own types, as `Int64`: as floats they would be
+        rounded.
+
         >>> scan.to_pandas()["name"].tolist()
         ['Cyd']
         """
         imported("pandas")
-        return self.to_arrow().to_pandas()
+        return of_pandas(self.to_arrow())
 
     def to_polars(self) -> Any:
         """All of it as a `polars.DataFrame`; raises what `to_arrow` raises, of polars.

@@ -26,6 +26,10 @@ class Listing(list[T], Generic[T]):
         super().__init__(items)
         self._title, self._look = title, look
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # How it shows itself is code.
+        return list, (list(self),)
+
     def __repr__(self) -> str:
         if not self:
             return f"{self._title}: none yet"
@@ -61,6 +65,8 @@ class TableInfo:
     - `rows`, `bytes`, `created` (a datetime in UTC): of the serving version, as `VersionInfo` has
       them
 
+    - `problem`: why its pointer or manifest cannot be read, if so
+
     What is not known, or is none of a live table, is None.
 
     >>> import pyarrow as pa
@@ -80,6 +86,7 @@ class TableInfo:
     rows: int | None
     bytes: int | None
     created: datetime | None
+    problem: str | None = None
 
 
 def table_info(answer: dict[str, Any]) -> TableInfo:
@@ -98,7 +105,7 @@ TABLES = Look[TableInfo](
         info.order or "-",
         "-" if info.rows is None else f"{info.rows:,}",
         "-" if info.bytes is None else size(info.bytes),
-        _date(info.created),
+        info.problem or _date(info.created),
     ),
     marked=lambda info: False,
 )

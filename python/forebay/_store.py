@@ -8,7 +8,7 @@ from os import fspath
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, cast, overload
 
-from ._batch import Batch, Key, Ttl
+from ._batch import Batch, Key, Ttl, pair
 from ._command import Path, boundary_options, run
 from ._data import Data
 from ._dry_run import DryRun
@@ -462,7 +462,7 @@ class Table(Mapped, RawTable):
         pairs: Any = items
         if isinstance(items, Mapping):
             pairs = cast(Any, items).items()
-        writes = ((verb, key, value, ttl) for key, value in pairs)
+        writes = ((verb, *pair(item), ttl) for item in pairs)
         return self._write_many(writes, atomic=False)
 
     @takes(LoadOptions)

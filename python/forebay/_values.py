@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal as dec
+import struct
 from typing import Any, cast
 
 from ._errors import UsageError
@@ -35,7 +36,12 @@ def _span(units: int, per_second: int) -> dt.timedelta:
 
 
 def timestamp(units: int, per_second: int, zoned: bool) -> dt.datetime:
-    return (_EPOCH_UTC if zoned else _EPOCH) + _span(units, per_second)
+    try:
+        return (_EPOCH_UTC if zoned else _EPOCH) + _span(units, per_second)
+    except OverflowError:
+        raise UsageError(
+            "the value lies beyond the years that Python's times have: use to_arrow()"
+        ) from None
 
 
 def time(units: int, per_second: int) -> dt.time:
@@ -100,3 +106,38 @@ def scaled(value: Any, precision: int, scale: int) -> int:
         if whole is None or whole != shifted or abs(whole) >= 10**precision:
             raise UsageError(f"{value} is no decimal({precision}, {scale})")
         return whole
+
+
+def scaled_bytes(value: Any, precision: int, scale: int) -> bytes:
+    return scaled(value, precision, scale).to_bytes(32, "little", signed=True)
+
+
+def half_of(value: Any) -> int:
+    """The bits of a float of 16."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UsageError(f"{value!r} is no float16")
+    try:
+        bits = struct.pack("<e", value)
+    except OverflowError:
+        raise UsageError(f"{value!r} is no float16: it is too large") from None
+    (half,) = struct.unpack("<e", bits)
+    if half != value and value == value:
+        raise UsageError(f"{value!r} is no float16: the nearest one is {half!r}")
+    return int.from_bytes(bits, "little")
+
+
+def interval_of(value: Any, kind: str) -> tuple[int, int, int]:
+    """Months, days and nanoseconds, as they are read, or pyarrow's MonthDayNano."""
+    parts = cast("tuple[Any, ...]", value)
+    if not isinstance(value, tuple) or [type(part) for part in parts] != [int, int, int]:
+        raise UsageError(f"{value!r} is no interval: give (months, days, nanoseconds)")
+    months, days, nanoseconds = cast("tuple[int, int, int]", parts)
+    lost = {
+        "interval(months)": days or nanoseconds,
+        "interval(days)": months or nanoseconds % 1_000_000,
+    }
+    if lost.get(kind) or any(abs(part) >= 2**31 for part in (months, days)):
+        raise UsageError(f"{value!r} is no {kind}")
+    if abs(nanoseconds) >= (2**31 * 1_000_000 if kind == "interval(days)" else 2**63):
+        raise UsageError(f"{value!r} is no {kind}")
+    return months, days, nanoseconds

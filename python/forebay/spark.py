@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -279,9 +280,13 @@ def _told(error: BaseException, what: str) -> Error | None:
     return failure("Spark", what, report, _cause(report))
 
 
+_CALL = re.compile(r"An error occurred while calling \S+\s*: ")
+"""What comes before an exception of Java's."""
+
+
 def _cause(report: str) -> str:
     """What happened first, which reports tell last; of Python's own errors their last line."""
-    first = report.split("Caused by: ")[-1]
+    first = _CALL.sub("", report.split("Caused by: ")[-1])
     lines = first.partition("Traceback (most recent call last):\n")[2] or first
     told = (line for line in lines.splitlines() if line and not line[0].isspace())
     return next(told, first).strip()

@@ -6,6 +6,9 @@ use pyo3::types::{PyBool, PyString};
 
 use crate::errors::usage;
 
+/// A thousand centuries. What lasts longer is meant to last for ever, and has no time to live.
+const MOST_MS: f64 = 1e5 * 365.25 * 86_400_000.0;
+
 /// The moment at which something expires that lasts for `ttl` from now: a number of seconds, a
 /// timedelta, or text as the command line takes it. In milliseconds since 1970-01-01 UTC.
 pub fn expires_ms(ttl: &Bound<'_, PyAny>) -> PyResult<u64> {
@@ -33,7 +36,7 @@ fn lifetime_ms(ttl: &Bound<'_, PyAny>) -> PyResult<u64> {
     };
     // What is shorter than the clock's step lasts one.
     match ms.ceil() {
-        ms if ms >= 1.0 && ms.is_finite() => Ok(ms as u64),
+        ms if (1.0..MOST_MS).contains(&ms) => Ok(ms as u64),
         _ => Err(wrong()),
     }
 }

@@ -13,6 +13,9 @@ use crate::shape::Shape;
 use crate::store::{Found, Live};
 use crate::values::to_python;
 
+/// Keys of a batch table that are looked up before signals are seen to.
+const AT_ONCE: usize = 1 << 16;
+
 /// See the module's text.
 #[derive(Clone)]
 pub enum Opened {
@@ -104,14 +107,17 @@ impl Opened {
     ) -> PyResult<Vec<Option<Vec<u8>>>> {
         match self {
             Opened::Batch(version, _) => {
-                let read = py.detach(|| {
-                    let mut values = vec![None; keys.len()];
-                    let read = version.get_many(keys, |place, value| {
-                        values[place] = value.map(|value| value.to_vec());
+                let mut values = vec![None; keys.len()];
+                for (keys, values) in keys.chunks(AT_ONCE).zip(values.chunks_mut(AT_ONCE)) {
+                    let read = py.detach(|| {
+                        version.get_many(keys, |place, value| {
+                            values[place] = value.map(|value| value.to_vec());
+                        })
                     });
-                    read.map(|()| values)
-                });
-                read.map_err(|error| of_error(py, error))
+                    read.map_err(|error| of_error(py, error))?;
+                    py.check_signals()?;
+                }
+                Ok(values)
             }
             Opened::Live(live) => {
                 let table = open(py, name, live)?;

@@ -49,7 +49,10 @@ fn number_of(number: Number, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let plain = plain_number(value)?;
     let value = plain.as_ref().unwrap_or(value);
     let bytes = match number {
-        Number::I64 if is_integer(value) => value.extract::<i64>()?.to_le_bytes(),
+        Number::I64 if is_integer(value) => {
+            let beyond = |_| usage(value.py(), format!("{value} is no whole number of 64 bits"));
+            value.extract::<i64>().map_err(beyond)?.to_le_bytes()
+        }
         Number::I64 => return Err(wrong(value, "a value of this table is a whole number")),
         Number::F64 if is_integer(value) || value.is_instance_of::<PyFloat>() => {
             let float: f64 = value.extract()?;
@@ -239,6 +242,9 @@ enum Cell {
     Float32(f32),
     Float64(f64),
     Decimal(i128),
+    Decimal256([u8; 32]),
+    Float16(u16),
+    Interval(i32, i32, i64),
     Text(String),
     /// Bytes, or a packed list or struct.
     Bytes(Vec<u8>),
@@ -255,7 +261,9 @@ fn converted<'py>(
 }
 
 /// A date, a time or a duration in the column's unit.
-fn moment(kind: &Kind, value: &Bound<'_, PyAny>) -> PyResult<i64> {
+///
+/// `None`: there are too many of them.
+fn moment(kind: &Kind, value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     let units = match kind {
         Kind::Timestamp { unit, zone } => {
             let given = (value, unit.per_second(), zone.is_some());
@@ -265,7 +273,7 @@ fn moment(kind: &Kind, value: &Bound<'_, PyAny>) -> PyResult<i64> {
         Kind::Duration { unit } => converted(value, "duration_of", (value, unit.per_second()))?,
         _ => converted(value, "days_of", (value,))?,
     };
-    units.extract()
+    Ok(units.extract().ok())
 }
 
 impl Cell {
@@ -321,16 +329,36 @@ impl Cell {
                 Cell::Decimal(scaled.extract()?)
             }
             Kind::Date32 | Kind::Timestamp { .. } | Kind::Time { .. } | Kind::Duration { .. } => {
-                Cell::Int(moment(kind, value)?)
-            }
-            Kind::Date64 => {
-                Cell::Int(converted(value, "timestamp_of", (value, 1000, false))?.extract()?)
+                Cell::Int(moment(kind, value)?.ok_or_else(|| outside(value, name, kind))?)
             }
             Kind::List { .. } | Kind::Map { .. } | Kind::Struct { .. } => {
                 Cell::Bytes(nested(kind, value, name)?)
             }
-            _ => return Err(outside(value, name, kind)),
+            _ => Cell::rare(kind, value)?.ok_or_else(|| outside(value, name, kind))?,
         })
+    }
+
+    /// Of kinds that few columns have; `None`: of no kind that the value can be of.
+    fn rare(kind: &Kind, value: &Bound<'_, PyAny>) -> PyResult<Option<Cell>> {
+        Ok(Some(match kind {
+            Kind::Date64 => {
+                Cell::Int(converted(value, "timestamp_of", (value, 1000, false))?.extract()?)
+            }
+            Kind::Float16 => Cell::Float16(converted(value, "half_of", (value,))?.extract()?),
+            Kind::Decimal {
+                precision, scale, ..
+            } => {
+                let bytes = converted(value, "scaled_bytes", (value, *precision, *scale))?;
+                Cell::Decimal256(bytes.extract()?)
+            }
+            Kind::IntervalMonths | Kind::IntervalDayTime | Kind::IntervalMonthDayNano => {
+                let name = kind.to_string();
+                let (months, days, nanoseconds) =
+                    converted(value, "interval_of", (value, name))?.extract()?;
+                Cell::Interval(months, days, nanoseconds)
+            }
+            _ => return Ok(None),
+        }))
     }
 
     /// `None`: it is no number that the column holds.
@@ -378,7 +406,19 @@ impl Cell {
                 value: *value,
                 scale: *scale,
             },
-            (Cell::Decimal(_), _) => return Err(RowError::Type { column: 0 }),
+            (Cell::Decimal256(value), Kind::Decimal { scale, .. }) => Datum::Decimal256 {
+                value: *value,
+                scale: *scale,
+            },
+            (Cell::Float16(bits), _) => Datum::Float16(*bits),
+            (Cell::Interval(months, days, nanoseconds), _) => Datum::Interval {
+                months: *months,
+                days: *days,
+                nanoseconds: *nanoseconds,
+            },
+            (Cell::Decimal(_) | Cell::Decimal256(_), _) => {
+                return Err(RowError::Type { column: 0 });
+            }
             (Cell::Text(text), _) => Datum::Text(text),
             (Cell::Bytes(bytes), Kind::List { item, .. }) => {
                 Datum::List(ListView::new(&item.kind, bytes)?)

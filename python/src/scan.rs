@@ -2,6 +2,7 @@
 
 use std::ops::Bound as KeyBound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::RecordBatchReader;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
@@ -19,6 +20,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyDict, PyString, PyTuple};
 use crate::errors::{exception, of_error, usage};
 use crate::forks::{OpenedIn, of_parent};
 use crate::shape::Shape;
+use crate::turns::give_turn;
 use crate::values::{to_python, to_python_fields};
 
 /// Records fetched at once for a loop in Python: so many that it runs for longer than the
@@ -187,12 +189,16 @@ impl RawScan {
 
     /// All of it as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
     ///
+    /// Whole numbers among nulls are of pandas' own types, as `Int64`: as floats they would be
+    /// rounded.
+    ///
     /// >>> scan.to_pandas()["name"].tolist()
     /// ['Bob']
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let table = by_package(slf, "pyarrow", "table")?;
         import(slf.py(), "pandas")?;
-        table.call_method0("to_pandas")
+        let frames = slf.py().import("forebay._frames")?;
+        frames.getattr("of_pandas")?.call1((table,))
     }
 
     /// All of it as a `polars.DataFrame`; raises what `to_arrow` raises, of polars.
@@ -245,6 +251,7 @@ impl RawScan {
                 .as_ref()
                 .map(|names| self.shape.fields(names)),
             shape: Arc::clone(&self.shape),
+            given: AtomicUsize::new(0),
             state: Mutex::new(State {
                 scan,
                 left: self.range.limit,
@@ -261,6 +268,8 @@ pub struct RawRecords {
     binary: bool,
     /// The columns of rows that are wanted, if not all.
     fields: Option<Vec<usize>>,
+    /// How many were given.
+    given: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -331,6 +340,8 @@ impl RawRecords {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        // Who loops over them may be no function of Python: `dict(table)`.
+        give_turn(py, self.given.fetch_add(1, Ordering::Relaxed))?;
         // The lock is only waited for without the interpreter, which its holder may be waiting for.
         let ahead = self
             .state

@@ -86,6 +86,13 @@ def test_every_type_of_a_column_that_a_table_takes(spark, path, tmp_path):
     assert runs(path) == runs(tmp_path / "local")
 
 
+def test_a_data_frame_of_spark_is_a_source_of_a_local_push(spark, path):
+    df = spark.sql("select 1 id, timestamp'2020-01-01' at, 'x' text")
+    assert forebay.push(df, "t", key="{id}", store=path).rows == 1
+    row = forebay.open(path)["t"]["1"]
+    assert row == {"id": 1, "at": datetime(2019, 12, 31, 23, tzinfo=UTC), "text": "x"}
+
+
 def test_types_that_columns_are_given(spark, path):
     df = numbers(spark, 10)
     column = {"half": "int8:truncate", "name": "binary"}
@@ -495,6 +502,15 @@ def test_the_examples_hold(spark, path, tmp_path, monkeypatch, where):
     made = "store" if where.endswith(".md") else path
     with forebay.open(made) as store:
         assert store.tables()
+
+
+def test_what_java_tells_is_the_cause():
+    said = "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled"
+    report = f"An error occurred while calling o288.collectToPython.\n: {said}\n\tat org.apache"
+    assert forebay.spark._cause(report) == said
+    assert forebay.spark._cause(f"{report}\nCaused by: java.io.IOException: full") == (
+        "java.io.IOException: full"
+    )
 
 
 def test_what_tasks_raise_survives_any_report():

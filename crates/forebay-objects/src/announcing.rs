@@ -15,6 +15,8 @@ use thiserror::Error;
 use crate::objects::{News, Objects, Put};
 use crate::tables_document::{NodeEntry, TABLES, TableEntry, TablesDocument};
 
+/// What a store begins with.
+const STORE_FILE: &str = "forebay.json";
 /// How often the document is written that others write at the same time.
 const TRIES: u32 = 40;
 const PAUSE_MS: u64 = 40;
@@ -29,6 +31,9 @@ pub enum AnnounceError {
     Document(#[from] DocumentError),
     #[error("{TABLES} was changed by others each time")]
     Busy,
+    /// It would be the only object there.
+    #[error("there is no store any more: {STORE_FILE} is gone, and all tables")]
+    NoStore,
 }
 
 impl AnnounceError {
@@ -102,7 +107,7 @@ impl Announcing<'_> {
                     Err(error @ DocumentError::Format { .. }) => return Err(error.into()),
                     Err(_) => (self.of_pointers()?, Some(seen), false),
                 },
-                News::Absent | News::Same => (self.of_pointers()?, None, false),
+                News::Absent | News::Same => (self.of_all()?, None, false),
             };
             if !change(&mut document)? && is_whole {
                 return Ok(document);
@@ -135,6 +140,15 @@ impl Announcing<'_> {
             News::Content(bytes, _) => Ok(TableEntry::of(&Pointer::parse(&bytes)?)),
             News::Absent | News::Same => Ok(None),
         }
+    }
+
+    /// The same where there is no document. A store that is gone gets none.
+    fn of_all(&self) -> Result<TablesDocument, AnnounceError> {
+        let document = self.of_pointers()?;
+        if document.tables.is_empty() && matches!(self.get(STORE_FILE)?, News::Absent) {
+            return Err(AnnounceError::NoStore);
+        }
+        Ok(document)
     }
 
     /// The document of all pointers as they are. One that is damaged is left out.

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_io::{Clock, Disk, Lock, Random, replace_file};
+use forebay_io::{Clock, Disk, Lock, Random, is_bad_device, replace_file};
 use parking_lot::Mutex;
 use tracing::warn;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -55,8 +55,9 @@ impl Attempt {
         random: &dyn Random,
     ) -> io::Result<Result<Self, String>> {
         let uploads_dir = dir.join("uploads");
-        disk.create_dir_all(&uploads_dir)?;
-        let lock = match disk.lock(&dir.join("lock"), holder)? {
+        let failed = |error| of_work_dir(dir, error);
+        disk.create_dir_all(&uploads_dir).map_err(failed)?;
+        let lock = match disk.lock(&dir.join("lock"), holder).map_err(failed)? {
             Ok(lock) => lock,
             Err(holder) => return Ok(Err(holder)),
         };
@@ -89,6 +90,11 @@ impl Attempt {
             }),
             _lock: lock,
         }))
+    }
+
+    /// An error of what is built here, which is none of the store.
+    pub fn failed(&self, error: io::Error) -> io::Error {
+        of_work_dir(&self.dir, error)
     }
 
     /// The next number of the push's own.
@@ -172,6 +178,16 @@ impl Attempt {
             _ => Ok(()),
         }
     }
+}
+
+fn of_work_dir(dir: &Path, error: io::Error) -> io::Error {
+    // What a device says is looked for by its number.
+    if is_bad_device(&error) {
+        return error;
+    }
+    let dir = dir.display();
+    let words = format!("{error}, in the work directory {dir}: --work-dir names another one");
+    io::Error::new(error.kind(), words)
 }
 
 /// The seed of the push that did not come to its end, or a new one.

@@ -17,6 +17,7 @@ use object_store::path::Path as Key;
 use object_store::{BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt, RetryConfig};
 
 use crate::address::{Address, Kind};
+use crate::environment;
 use crate::refusals::{NO_TLS, said};
 
 /// From the first try of a request on, how long it is tried again while the store does not answer
@@ -74,6 +75,7 @@ pub fn page(url: &str, path: &str, within: Duration) -> io::Result<Bytes> {
 
 pub(crate) fn connect(address: &Address, patience: Patience) -> io::Result<Arc<dyn Backend>> {
     install_cryptography();
+    environment::check(address.kind, |name| std::env::var(name).ok())?;
     let (retry, client) = (patience.retry(), patience.client());
     let bucket = &address.bucket;
     if address.kind == Kind::S3 && wants_clear("AWS_ALLOW_HTTP") {

@@ -16,6 +16,7 @@ mod attempt;
 mod backend;
 mod disk;
 mod documents;
+mod environment;
 mod file;
 mod journal;
 mod lease;

@@ -145,10 +145,16 @@ fn no_credentials(text: &str) -> Option<String> {
         "169.254.170.2",
         "metadata.google.internal",
     ];
+    let variables = match text {
+        _ if text.contains("GCS") => "GOOGLE_APPLICATION_CREDENTIALS to the file of an account",
+        _ if text.contains("Azure") => "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+        _ => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    };
     asked.iter().any(|host| text.contains(host)).then(|| {
-        "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (docs/object-stores.md has the \
-         others); this machine has no role of its own either"
-            .to_owned()
+        format!(
+            "there are no credentials: set {variables} (docs/object-stores.md has the others); this machine has no \
+             role of its own either"
+        )
     })
 }
 

@@ -1,5 +1,7 @@
 //! What kind of error it is: for exit codes, and for programs.
 
+use std::io;
+
 use forebay_cluster::client::ClientError;
 use forebay_cluster::planning::PlanningError;
 use forebay_engine::live::{CheckpointError, LiveError, LoadError as EngineLoadError, LogError};
@@ -76,6 +78,11 @@ impl ErrorKind {
             Self::Cancelled => "cancelled",
             Self::Other => "other",
         }
+    }
+
+    /// That of an error of stores.
+    pub fn of_store(error: &StoreError) -> Self {
+        of_store(error)
     }
 
     /// The kind of an error of the libraries.
@@ -211,6 +218,9 @@ fn of_engine(error: &EngineError) -> ErrorKind {
 fn of_open(error: &OpenError) -> ErrorKind {
     match error {
         OpenError::Address(_) | OpenError::NoWorkDir => ErrorKind::Usage,
+        OpenError::Connect { source, .. } if source.kind() == io::ErrorKind::InvalidInput => {
+            ErrorKind::Usage
+        }
         OpenError::Connect { .. } => ErrorKind::Other,
         OpenError::Pull(error) => of_pull(error),
         OpenError::Store(error) => of_store(error),

@@ -35,6 +35,7 @@ use crate::documents::{Documents, StoreMemory};
 use crate::file::RemoteFile;
 use crate::lease::{Held, KnownLocks};
 use crate::objects::Objects;
+use crate::tables_document::TABLES;
 use crate::upload::Uploaded;
 pub use join::Joined;
 use listing::{Listing, POINTER};
@@ -245,7 +246,8 @@ impl Disk for RemoteDisk {
             Place::Scratch(path) => self.local().create(&path),
             Place::Run { table, file } => {
                 let attempt = self.shared.attempt(&table).ok_or_else(no_push)?;
-                let inner = self.local().create(&attempt.run(&file))?;
+                let inner = self.local().create(&attempt.run(&file));
+                let inner = inner.map_err(|error| attempt.failed(error))?;
                 Ok(Box::new(RunFile {
                     inner,
                     attempt,
@@ -403,7 +405,9 @@ impl Disk for RemoteDisk {
             Place::Local => self.local().list(path),
             Place::Scratch(path) => self.local().list(&path),
             Place::Name(name) => {
-                let names = self.shared.names_below(&name)?;
+                let mut names = self.shared.names_below(&name)?;
+                // What serving nodes note decides nothing, also not whether there is a store.
+                names.retain(|found| !(name.is_empty() && found == TABLES));
                 Ok(
                     match runs_of(&name).and_then(|table| self.shared.attempt(table)) {
                         Some(attempt) => attempt.without_kept(names),

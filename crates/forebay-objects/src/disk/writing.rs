@@ -19,17 +19,20 @@ pub struct RunFile {
 
 impl Write for RunFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.inner.write(bytes)
+        let written = self.inner.write(bytes);
+        written.map_err(|error| self.attempt.failed(error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
+        let flushed = self.inner.flush();
+        flushed.map_err(|error| self.attempt.failed(error))
     }
 }
 
 impl WriteFile for RunFile {
     fn sync(&mut self) -> io::Result<()> {
-        self.inner.sync()?;
+        let synced = self.inner.sync();
+        synced.map_err(|error| self.attempt.failed(error))?;
         self.attempt.uploads.begin(&self.file);
         Ok(())
     }

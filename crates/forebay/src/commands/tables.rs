@@ -6,13 +6,15 @@ use forebay_run::Order;
 use serde::Serialize;
 
 use crate::context::Context;
+use crate::error_kind::ErrorKind;
 use crate::exit::Outcome;
 use crate::human;
 use crate::render::Columns;
 
 /// List the tables of the store
 ///
-/// With --json an array of {table, mode, serving, versions, order, rows, bytes, created}. Of a
+/// With --json an array of {table, mode, serving, versions, order, rows, bytes, created}; of a
+/// damaged table also {problem}. Of a
 /// batch table the last three are of the serving version, and null with serving when none serves.
 /// Of a live one rows are the records in its runs, without what is in its log alone, and bytes the
 /// length of the runs; of a live one of a cluster, which its nodes have, the last three are null.
@@ -30,13 +32,23 @@ struct TableRow {
     rows: Option<u64>,
     bytes: Option<u64>,
     created: Option<String>,
+    /// Only when its pointer or manifest is damaged, and then nothing else is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 pub fn run(context: &Context) -> anyhow::Result<Outcome> {
     let store = context.open_store()?;
     let mut rows = Vec::new();
     for name in store.tables()? {
-        rows.push(describe(&store.table(&name)?)?);
+        rows.push(
+            match store.table(&name).and_then(|table| describe(&table)) {
+                Err(error) if ErrorKind::of_store(&error) == ErrorKind::Damaged => {
+                    unknown(name, &error)
+                }
+                row => row?,
+            },
+        );
     }
     for name in store.live_tables()? {
         rows.push(describe_live(&store, name)?);
@@ -61,7 +73,23 @@ fn describe(table: &Table) -> Result<TableRow, StoreError> {
         rows: manifest.map(|manifest| manifest.rows()),
         bytes: manifest.map(|manifest| manifest.bytes()),
         created: manifest.map(|manifest| utc(manifest.created_unix_ms)),
+        problem: None,
     })
+}
+
+/// One that is damaged does not hide the others.
+fn unknown(table: TableName, error: &StoreError) -> TableRow {
+    TableRow {
+        table,
+        mode: "batch",
+        serving: None,
+        versions: 0,
+        order: None,
+        rows: None,
+        bytes: None,
+        created: None,
+        problem: Some(error.to_string()),
+    }
 }
 
 fn describe_live(store: &Store, name: TableName) -> Result<TableRow, StoreError> {
@@ -75,6 +103,7 @@ fn describe_live(store: &Store, name: TableName) -> Result<TableRow, StoreError>
         rows: Some(info.run_records),
         bytes: Some(info.file_bytes),
         created: Some(utc(info.created_unix_ms)),
+        problem: None,
     })
 }
 
@@ -93,6 +122,7 @@ fn live_in_cluster(context: &Context) -> anyhow::Result<Vec<TableRow>> {
         rows: None,
         bytes: None,
         created: None,
+        problem: None,
     });
     Ok(rows.collect())
 }
@@ -118,7 +148,7 @@ fn text(rows: &[TableRow], in_cluster: bool) -> String {
             row.versions.to_string(),
             or_none(row.rows.map(human::count)),
             or_none(row.bytes.map(human::bytes)),
-            or_none(row.created.clone()),
+            or_none(row.problem.clone().or_else(|| row.created.clone())),
         ]);
     }
     columns.to_string()

@@ -1,0 +1,120 @@
+//! What the environment says of a provider, looked at before the client library is given it: what
+//! cannot be part of a request is no error of the library's, which stops the program.
+
+use std::io;
+
+use reqwest::Url;
+
+use crate::address::Kind;
+
+/// The variables of a provider that hold URLs, and those that requests are made of.
+const S3: ([&str; 3], &[&str]) = (
+    ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"],
+    &[
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+    ],
+);
+const AZURE: ([&str; 3], &[&str]) = (
+    [
+        "AZURE_STORAGE_ENDPOINT",
+        "AZURE_ENDPOINT",
+        "AZURE_STORAGE_AUTHORITY_HOST",
+    ],
+    &[
+        "AZURE_STORAGE_ACCOUNT_NAME",
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_SAS_KEY",
+    ],
+);
+
+/// Refuses values that no request can be made of. `get` gives those of the environment.
+pub fn check(kind: Kind, get: impl Fn(&str) -> Option<String>) -> io::Result<()> {
+    let (urls, words) = match kind {
+        Kind::S3 => S3,
+        Kind::Azure => AZURE,
+        Kind::Google => return Ok(()),
+    };
+    let problems = urls
+        .iter()
+        .filter_map(|name| url_problem(name, &get(name)?));
+    let words = words
+        .iter()
+        .filter_map(|name| word_problem(name, &get(name)?));
+    match problems.chain(words).next() {
+        Some(problem) => Err(io::Error::new(io::ErrorKind::InvalidInput, problem)),
+        None => Ok(()),
+    }
+}
+
+fn url_problem(name: &str, value: &str) -> Option<String> {
+    let how = "write http://HOST:PORT or https://HOST, or unset it";
+    let is_plain = !value.contains(|c: char| c.is_whitespace() || c.is_control());
+    let url = Url::parse(value).ok().filter(|_| is_plain);
+    let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    match url.is_some_and(|url| is_web(&url)) {
+        true => None,
+        false => Some(format!("{name} is {value:?}, which is no address: {how}")),
+    }
+}
+
+/// Secrets are not shown.
+fn word_problem(name: &str, value: &str) -> Option<String> {
+    let is_other = |c: char| !c.is_ascii_graphic();
+    let what = match value.chars().find(|c| is_other(*c))? {
+        '\n' | '\r' => "a line break",
+        ' ' | '\t' => "a space",
+        _ => "a character that is not of ASCII",
+    };
+    Some(format!(
+        "{name} has {what} in it, which none has: set it without"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(name: &str, value: &str) -> Result<(), String> {
+        let get = |asked: &str| (asked == name).then(|| value.to_owned());
+        check(Kind::S3, get).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_no_request_can_be_made_of_is_refused() {
+        for url in [
+            "",
+            "127.0.0.1:9000",
+            "localhost",
+            "http://",
+            " http://a",
+            "http://a:99999",
+            "ftp://a",
+        ] {
+            let refused = checked("AWS_ENDPOINT_URL", url).expect_err(url);
+            assert!(refused.contains("AWS_ENDPOINT_URL is"), "{refused}");
+        }
+        for url in [
+            "http://127.0.0.1:9000",
+            "https://s3.example.com",
+            "http://[::1]:9/",
+        ] {
+            assert_eq!(checked("AWS_ENDPOINT_URL", url), Ok(()));
+        }
+        for (value, what) in [
+            ("k\n", "line break"),
+            ("us east 1", "space"),
+            ("k\u{e9}", "ASCII"),
+        ] {
+            let refused = checked("AWS_ACCESS_KEY_ID", value).expect_err("refused");
+            assert!(
+                refused.contains(what) && !refused.contains(value),
+                "{refused}"
+            );
+        }
+        assert_eq!(checked("AWS_SECRET_ACCESS_KEY", "a/b+c="), Ok(()));
+    }
+}
