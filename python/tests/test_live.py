@@ -63,7 +63,7 @@ def test_deltas_count_without_reading(store):
     assert clicks["page"] == 2**63 - 1 and clicks.kind == "number"
     with pytest.raises(TypeError, match="whole number"):
         clicks.delta("page", 1.5)
-    with pytest.raises(OverflowError):
+    with pytest.raises(forebay.UsageError):
         clicks.put("page", 2**63)
     rates = store.create("rates", delta="f64", durability="os")
     rates.delta("a", 0.25)
