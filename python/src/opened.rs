@@ -107,7 +107,7 @@ impl Opened {
     ) -> PyResult<Vec<Option<Vec<u8>>>> {
         match self {
             Opened::Batch(version, _) => {
-                let mut values = vec![None; keys.len()];
+                let mut values = py.detach(|| vec![None; keys.len()]);
                 for (keys, values) in keys.chunks(AT_ONCE).zip(values.chunks_mut(AT_ONCE)) {
                     let read = py.detach(|| {
                         version.get_many(keys, |place, value| {
