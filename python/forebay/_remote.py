@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from numbers import Real
 from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
 
 from ._batch import pair
-from ._errors import UsageError
+from ._errors import MissingError, UsageError
 from ._forebay import key_bytes
 from ._mapping import Mapped
 from ._remote_reads import Range, Reader
@@ -49,6 +50,12 @@ def connect(
     'Bob'
     """
     tls = {"ca_certs": ca_file, "certfile": certificate_file, "keyfile": key_file}
+    given: Any = url
+    if not isinstance(given, str):
+        raise TypeError(f"url is str, as in 'redis://127.0.0.1:7379', not {given!r}")
+    seconds: Any = timeout
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) > 0:
+        raise UsageError(f"timeout is a number of seconds above 0, not {timeout!r}")
     return Connection(Servers(Place.parse(url), timeout, tls))
 
 
@@ -84,6 +91,20 @@ class Connection:
 
     def __getitem__(self, table: str) -> RemoteTable:
         return RemoteTable(self._servers, table)
+
+    # It does not know all of their tables.
+    __iter__ = None
+
+    def __contains__(self, table: str) -> bool:
+        """Whether the servers have a table of this name.
+
+        >>> "people" in forebay.connect(url)
+        True
+        """
+        try:
+            return bool(self[table].name)
+        except MissingError:
+            return False
 
     def close(self) -> None:
         """Ends its connections, as the end of a `with` block does; another call makes new ones.
@@ -281,6 +302,8 @@ class RemoteTable(Mapped):
         [{'name': 'Cyd'}]
         """
         low, high = (None if key is None else key_bytes(key) for key in (start, end))
+        if limit is not None and limit < 0:
+            raise UsageError(f"limit is how many records there are at most, not {limit}")
         if columns is not None:
             columns = _listed(columns)
             self._reader.fresh_shape().columns_of_scan(binary, columns)

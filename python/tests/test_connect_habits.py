@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import pickle
 import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -249,3 +250,28 @@ def test_an_event_loop_goes_on_while_many_keys_are_read(connection):
         return count
 
     assert asyncio.run(turns()) > 5
+
+
+def test_a_connection_knows_whether_there_is_a_table(connection):
+    assert "names" in connection and "nobody" not in connection
+    with pytest.raises(TypeError):
+        iter(connection)
+
+
+def test_what_is_no_address_and_no_number_is_told(url, connection):
+    with pytest.raises(TypeError, match="url is str, as in 'redis://127.0.0.1:7379', not 5"):
+        forebay.connect(5)
+    for timeout in ["x", 0, -1, True, float("nan")]:
+        with pytest.raises(forebay.UsageError, match="timeout is a number of seconds above 0"):
+            forebay.connect(url, timeout=timeout)
+    with pytest.raises(forebay.UsageError, match="limit is how many records"):
+        connection["names"].scan(limit=-1)
+
+
+def test_a_length_is_counted_without_values(files, connection):
+    at = pa.array([1, 2], pa.timestamp("ns"))
+    forebay.push(pa.table({"id": [1, 2], "at": at}), "fine", key="{id}", store=str(files.path))
+    wait = time.monotonic() + 10
+    while "fine" not in connection and time.monotonic() < wait:
+        time.sleep(0.05)
+    assert len(connection["fine"]) == 2 and sorted(connection["fine"].keys()) == ["1", "2"]
