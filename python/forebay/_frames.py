@@ -25,9 +25,10 @@ def of_pandas(table: Any) -> Any:
         for place, column in enumerate(table.columns)
         if column.null_count > 0 and column.type in nullable
     ]
-    others = table.select([place for place in range(table.num_columns) if place not in whole])
-    frame = others.to_pandas(integer_object_nulls=True)
-    for place in whole:
-        column = table.column(place).to_pandas(types_mapper=nullable.get)
-        frame.insert(place, table.column_names[place], column, allow_duplicates=True)
-    return frame
+    others = sorted({*range(table.num_columns)} - {*whole})
+    frame = table.select(others).to_pandas(integer_object_nulls=True)
+    if not whole:
+        return frame
+    frame = pd.concat([frame, table.select(whole).to_pandas(types_mapper=nullable.get)], axis=1)
+    place_of = {column: place for place, column in enumerate([*others, *whole])}
+    return frame.iloc[:, [place_of[column] for column in range(table.num_columns)]]

@@ -34,6 +34,8 @@ def test_a_data_frame_of_pandas_rounds_no_whole_numbers(store):
         assert frame.c.tolist() == [LARGE, 5] and str(frame.c.dtype) == "int64"
         assert list(frame.d[0]) == [LARGE, None]
         assert str(frame.e.dtype) == "float64"
+    alone = store["t"].scan(columns=["a"]).to_pandas()
+    assert alone.a[0] == LARGE and list(alone.columns) == ["a"] and len(alone) == 2
 
 
 @pytest.mark.parametrize(

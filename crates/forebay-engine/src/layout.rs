@@ -40,7 +40,7 @@ pub(crate) struct TableFiles {
 }
 
 /// Says of what kind and format a store is.
-pub(crate) const STORE_FILE: &str = "forebay.json";
+pub const STORE_FILE: &str = "forebay.json";
 
 pub(crate) fn store_file(root: &Path) -> PathBuf {
     root.join(STORE_FILE)

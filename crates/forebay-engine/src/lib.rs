@@ -68,6 +68,7 @@ pub use holder::{lock_within, utc};
 pub use holding::Holding;
 pub use install::{Install, VersionFile};
 pub use key_text::{from_hex, show_key, to_hex, write_hex};
+pub use layout::STORE_FILE;
 pub use manifest::{
     ColumnStats, MANIFEST_FORMAT, Manifest, ManifestDraft, OperationCounts, Partition, RunRef,
     Totals, Ttl, ValueKind,

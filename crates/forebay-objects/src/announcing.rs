@@ -8,15 +8,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use forebay_engine::{DocumentError, Pointer, TableName};
+use forebay_engine::{DocumentError, Pointer, STORE_FILE, TableName};
 use forebay_io::{Clock, Random};
 use thiserror::Error;
 
 use crate::objects::{News, Objects, Put};
 use crate::tables_document::{NodeEntry, TABLES, TableEntry, TablesDocument};
 
-/// What a store begins with.
-const STORE_FILE: &str = "forebay.json";
 /// How often the document is written that others write at the same time.
 const TRIES: u32 = 40;
 const PAUSE_MS: u64 = 40;

@@ -10,6 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_engine::STORE_FILE;
 use forebay_io::Lock;
 
 use super::listing::{Listing, POINTER, POINTER_LOCK, PUSH_LOCK};
@@ -275,7 +276,7 @@ impl Shared {
     pub fn trust(&self, name: &str) -> Trust {
         let Some((table, rest)) = of_table(name) else {
             return match name {
-                "forebay.json" => Trust::Fresh,
+                STORE_FILE => Trust::Fresh,
                 _ => Trust::None,
             };
         };

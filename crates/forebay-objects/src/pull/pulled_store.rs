@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use forebay_engine::{Pointer, RunId, StoreError, Table, TableName};
+use forebay_engine::{Pointer, RunId, STORE_FILE, StoreError, Table, TableName};
 use tracing::warn;
 
 use super::PullError;
@@ -64,7 +64,7 @@ impl PulledStore {
             source,
         };
         // An empty or a wrong bucket is no store without tables.
-        let store = "forebay.json";
+        let store = STORE_FILE;
         self.objects
             .get(store)
             .map_err(|source| failed(store, source))?;

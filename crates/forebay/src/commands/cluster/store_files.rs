@@ -4,15 +4,13 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use forebay_engine::{Store, StoreError, TableName, VersionFile, cluster_store_file};
+use forebay_engine::{STORE_FILE, Store, StoreError, TableName, VersionFile, cluster_store_file};
 use forebay_io::{ReadFile, dir_of, replace_file};
 use forebay_objects::{Address, Objects, Patience};
 
 use crate::cluster_handle::{is_in_cluster, store_error};
 use crate::context::Context;
 
-/// The file that says that a directory, or a prefix of a bucket, is a store.
-const STORE_FILE: &str = "forebay.json";
 /// What is read and written at a time.
 const PIECE_BYTES: u64 = 4 << 20;
 
