@@ -15,8 +15,9 @@ use crate::render::Columns;
 ///
 /// With --json an array of {table, mode, serving, versions, order, rows, bytes, created}. Of a
 /// batch table the last three are of the serving version, and null with serving when none serves.
-/// A damaged one has {problem}, too, and nothing else is known of it. Of a live one rows are the records in its runs, without what is in its log alone, and bytes the
-/// length of the runs; of a live one of a cluster, which its nodes have, the last three are null.
+/// A damaged one has {problem}, too, and nothing else is known of it. Of a live one rows are the
+/// records in its runs, without what is in its log alone, and bytes the length of the runs; of a
+/// live one of a cluster, which its nodes have, the last three are null.
 #[derive(Debug, Args)]
 pub struct Tables {}
 
