@@ -31,6 +31,9 @@ class Gate:
 
     def hold(self):
         self.reached.set()
+        self.wait_opened()
+
+    def wait_opened(self):
         self.opened.wait(LIMIT_S)
 
     def wait_reached(self):
@@ -169,6 +172,10 @@ def puts_phase(exchange, phase):
 
 def puts_head(exchange):
     return exchange.method == "PUT" and exchange.path.endswith("/cluster/head")
+
+
+def gets_head(exchange):
+    return exchange.method == "GET" and exchange.path.endswith("/cluster/head")
 
 
 class Table:

@@ -24,13 +24,24 @@ What a fault is at each moment:
 
 import json
 import re
+import threading
 from contextlib import contextmanager
 
 import pytest
 from cluster import STEP_S, Reading
 from disks import fill, make_room
 from harness import wait_for
-from struck import Gate, held, is_of_run, puts_head, puts_phase, read_all, stalled, versions_at
+from struck import (
+    Gate,
+    gets_head,
+    held,
+    is_of_run,
+    puts_head,
+    puts_phase,
+    read_all,
+    stalled,
+    versions_at,
+)
 
 # The exit code of the push. Where the store is away, runs that are not here yet may still come, or
 # not. A push that is killed goes on without its command.
@@ -91,12 +102,18 @@ def verifying(made, table, hit, other):
 @contextmanager
 def committing(made, table, hit, other):
     gate, documents = Gate(), []
+    is_written = threading.Event()
 
     def watch(node, exchange, is_done):
         if puts_phase(exchange, "committed"):
             documents.append(exchange)
-        elif documents and puts_head(exchange) and is_done:
-            gate.hold()
+        elif documents and puts_head(exchange):
+            is_written.set()
+            if is_done:
+                gate.hold()
+        elif is_written.is_set() and gets_head(exchange):
+            # Or a node would serve, and say so, before it is struck.
+            gate.wait_opened()
 
     def wait():
         gate.wait_reached()
