@@ -82,6 +82,12 @@ def test_an_endpoint_that_does_not_answer(told):
     assert message.count("refused") == 1 and "AWS_ENDPOINT_URL" in message, message
 
 
+def test_an_endpoint_that_has_no_tls(told, remote):
+    plain = remote.environment()["AWS_ENDPOINT_URL"]
+    message = told(AWS_ENDPOINT_URL=plain.replace("http://", "https://"))
+    assert message.count("answers without TLS") == 1, message
+
+
 def test_a_host_that_there_is_none_of(told):
     message = told(AWS_ENDPOINT_URL="http://nowhere.invalid:9000")
     assert "nowhere.invalid" in message and "AWS_ENDPOINT_URL" in message, message

@@ -16,6 +16,12 @@ version: str
 def is_forked() -> None:
     """Told in each child of a fork, before anything else runs there."""
 
+def column_names(names: Iterable[str]) -> list[str]:
+    """The names as a list, for tables of servers."""
+
+def scan_limit(limit: int) -> int:
+    """The number, for tables of servers."""
+
 def key_bytes(key: _Key) -> bytes:
     """What a key is in a table."""
 

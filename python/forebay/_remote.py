@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, cast
 
 from ._batch import pair
 from ._errors import MissingError, UsageError
-from ._forebay import key_bytes
+from ._forebay import column_names, key_bytes, scan_limit
 from ._mapping import Mapped
 from ._remote_reads import Range, Reader
 from ._remote_scan import RemoteScan, imported
@@ -235,7 +235,7 @@ class RemoteTable(Mapped):
         {'name': ['Cyd', None], 'age': [19, None]}
         """
         wire_keys = self._reader.wire_keys(keys)
-        columns = None if columns is None else _listed(columns)
+        columns = None if columns is None else column_names(columns)
         schema, batches = self._reader.batches(wire_keys, columns, binary)
         return imported("pyarrow").Table.from_batches(batches, schema)
 
@@ -302,10 +302,9 @@ class RemoteTable(Mapped):
         [{'name': 'Cyd'}]
         """
         low, high = (None if key is None else key_bytes(key) for key in (start, end))
-        if limit is not None and limit < 0:
-            raise UsageError(f"limit is how many records there are at most, not {limit}")
+        limit = None if limit is None else scan_limit(limit)
         if columns is not None:
-            columns = _listed(columns)
+            columns = column_names(columns)
             self._reader.fresh_shape().columns_of_scan(binary, columns)
         return RemoteScan(self._reader, Range(low, high, limit, reverse), binary, columns)
 
@@ -435,12 +434,6 @@ class RemoteTable(Mapped):
         shape = self._reader.shape()
         what = "live" if shape.version is None else f"version {shape.version}"
         return f"<forebay table {self.name} of a server: {what}, {shape.order}, {shape.kind}>"
-
-
-def _listed(columns: Sequence[str]) -> list[str]:
-    if isinstance(columns, str):
-        raise TypeError(f"columns is a list of names, as in [{columns!r}]")
-    return list(columns)
 
 
 def _lasting(ttl: RemoteTtl | None) -> tuple[str | int, ...]:

@@ -32,7 +32,8 @@ fn text_or_bytes<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<Option<Cow<'a, [u8
     Ok(array.map(|bytes| Cow::Owned(bytes.to_vec())))
 }
 
-fn wrong(value: &Bound<'_, PyAny>, what: &str) -> PyErr {
+/// A TypeError that says what a value is to be, and of which class it is.
+pub fn wrong(value: &Bound<'_, PyAny>, what: &str) -> PyErr {
     let kind = value.get_type().name();
     let kind = kind.map_or_else(|_| "that".to_owned(), |kind| kind.to_string());
     PyTypeError::new_err(format!("{what}, not {kind}"))
@@ -56,7 +57,7 @@ pub fn key_of<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
 }
 
 /// Also one of NumPy's; `None`: it is no whole number.
-fn whole_number<'py>(key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub fn whole_number<'py>(key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     // An enum's own text is not its number.
     if key.is_exact_instance_of::<PyInt>() {
         return Ok(Some(key.clone()));

@@ -4,6 +4,7 @@
 //! `../forebay`; here is what needs the libraries. Every call that may wait for a disk, a lock or a
 //! thread lets go of the interpreter meanwhile, and every object may be used by several threads.
 
+mod arguments;
 mod command;
 mod distributed;
 mod errors;
@@ -26,6 +27,8 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     forebay_io::raw::raise_open_files_limit();
+    module.add_function(wrap_pyfunction!(arguments::column_names, module)?)?;
+    module.add_function(wrap_pyfunction!(arguments::scan_limit, module)?)?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     module.add_function(wrap_pyfunction!(forks::is_forked, module)?)?;
     module.add_function(wrap_pyfunction!(keys::key_bytes, module)?)?;

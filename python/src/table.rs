@@ -12,6 +12,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use crate::arguments::{ColumnNames, Limit};
 use crate::errors::{of_error, unreadable, usage};
 use crate::expiry::{expires_ms, seconds_left};
 use crate::keys::{key_of, keys_of};
@@ -269,13 +270,14 @@ impl RawTable {
         &self,
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
-        columns: Option<Vec<String>>,
+        columns: Option<ColumnNames>,
         binary: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let wanted = keys_of(keys)?;
         let opened = self.opened();
         let values = opened.values_of(py, &self.name, &wanted)?;
-        let columns = opened.shape().table_columns(binary, columns.as_deref());
+        let names = columns.as_ref().map(|names| names.0.as_slice());
+        let columns = opened.shape().table_columns(binary, names);
         let batches = py.detach(move || {
             let records = wanted.iter().zip(&values);
             let records = records.map(|(key, value)| (key.as_slice(), value.as_deref()));
@@ -342,10 +344,10 @@ impl RawTable {
         py: Python<'_>,
         start: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
-        limit: Option<u64>,
+        limit: Option<Limit>,
         reverse: bool,
         binary: bool,
-        columns: Option<Vec<String>>,
+        columns: Option<ColumnNames>,
     ) -> PyResult<RawScan> {
         let bound = |key: Option<&Bound<'_, PyAny>>| {
             key.map(|key| key_of(key).map(|key| key.into_owned()))
@@ -357,14 +359,14 @@ impl RawTable {
         let range = Range {
             start: bound(start)?,
             end: bound(end)?,
-            limit: limit.unwrap_or(u64::MAX),
+            limit: limit.map_or(u64::MAX, |limit| limit.0),
             direction: if reverse {
                 Direction::Backward
             } else {
                 Direction::Forward
             },
             binary,
-            columns,
+            columns: columns.map(|names| names.0),
         };
         RawScan::new(py, walk, shape, range)
     }

@@ -337,6 +337,22 @@ def test_a_scan_of_some_columns(store, path):
     assert list(counts.scan(columns=["value"])) == [("k", 7)]
 
 
+def test_arguments_that_are_none_are_told(store, path):
+    forebay.push(pa.table({"id": [1, 2]}), "t", key="{id}", store=path)
+    table = store["t"]
+    assert table.scan(limit=np.int64(1)).to_arrow().num_rows == 1
+    assert table.scan(limit=2**80, columns=("id",)).to_arrow().num_rows == 2
+    with pytest.raises(forebay.UsageError, match="how many records there are at most, not -1"):
+        table.scan(limit=-1)
+    with pytest.raises(TypeError, match="limit is a whole number, not float"):
+        table.scan(limit=1.5)
+    for read in table.scan, lambda columns: table.get_many_arrow(["1"], columns=columns):
+        with pytest.raises(TypeError, match=r"columns is a list of names, as in \['id'\]"):
+            read(columns="id")
+        with pytest.raises(TypeError, match="columns has a name that is str, not int"):
+            read(columns=[1])
+
+
 def test_an_event_loop_goes_on_while_many_keys_are_read(opened):
     table, keys = opened["names"], np.arange(MANY).repeat(5)
 

@@ -181,6 +181,22 @@ def test_batches_that_differ_are_refused(tmp_path: Path) -> None:
         pushed(iter([{"id": 1}]), store)
 
 
+def test_batches_of_fewer_types_become_those_of_the_first(tmp_path: Path) -> None:
+    batches = [
+        [{"id": "a", "x": 1.5, "n": 1}],
+        [{"id": "b", "x": 2, "n": None}],
+        [{"id": "c", "x": None, "n": 2**60}],
+    ]
+    assert dict(pushed(iter(batches), tmp_path / "store").items()) == {
+        "a": {"id": "a", "x": 1.5, "n": 1},
+        "b": {"id": "b", "x": 2.0, "n": None},
+        "c": {"id": "c", "x": None, "n": 2**60},
+    }
+    # No float is that number.
+    with pytest.raises(forebay.DataError, match="batch 2 has 'x' as int64, and the first as doub"):
+        pushed(iter([[{"id": 1, "x": 1.5}], [{"id": 2, "x": 2**53 + 1}]]), tmp_path / "store")
+
+
 def test_what_has_no_rows_is_told(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with pytest.raises(forebay.DataError, match="different numbers of rows: id 2, x 1"):

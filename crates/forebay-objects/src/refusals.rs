@@ -75,6 +75,9 @@ const CODES: [(&[&str], &str, &str); 10] = [
     ),
 ];
 
+/// In what the TLS library says of a server whose first bytes are none of TLS.
+const NOT_TLS: &str = "InvalidContentType";
+
 /// A refusal, as it is told.
 struct Refusal {
     kind: ErrorKind,
@@ -107,6 +110,13 @@ fn refusal(error: &Error) -> Refusal {
     }
     if text.contains("scheme is not allowed") {
         return permanent(NO_TLS.to_owned());
+    }
+    if bottom(error).contains(NOT_TLS) {
+        return permanent(
+            "the endpoint answers without TLS: look at the port of AWS_ENDPOINT_URL, or give it as http:// and set \
+             AWS_ALLOW_HTTP=true"
+                .to_owned(),
+        );
     }
     if let Some(why) = no_credentials(&text) {
         return permanent(why);
