@@ -226,16 +226,22 @@ class Cluster:
 
     def wait_up(self, seconds=60):
         """Waits until all nodes are up, and each knows that all are."""
+        available = 'forebay_cluster_nodes{state="available"}'
+
+        def seen():
+            states = self.states()
+            return {
+                node.name: (states.get(node.name), *node.ask("/ready"), node.metric(available))
+                for node in self.nodes
+            }
 
         def up():
-            states = self.states()
-            return all(states.get(node.name) == "up" for node in self.nodes) and all(
-                node.is_ready()
-                and node.metric('forebay_cluster_nodes{state="available"}') == len(self.nodes)
-                for node in self.nodes
+            return all(
+                (state, status, count) == ("up", 200, len(self.nodes))
+                for state, status, _, count in seen().values()
             )
 
-        wait_for(up, lambda: f"all nodes are up: {self.states()}", seconds, STEP_S)
+        wait_for(up, lambda: f"all nodes are up: {seen()}", seconds, STEP_S)
 
     def end(self):
         """Ends all that runs, whatever became of it."""

@@ -234,11 +234,14 @@ def held(made, watch, gate):
 @contextmanager
 def stalled(made, table, node, phase):
     """A node's disk stands still from just before the commit on."""
-    gates = []
+    turn, gates = threading.Lock(), []
 
     def watch(_, exchange, is_done):
-        if puts_phase(exchange, "committed") and not is_done and not gates:
-            gates.append(made.stall(node, "t"))
+        if puts_phase(exchange, "committed") and not is_done:
+            with turn:
+                # A second one would take the first one's pipe for the pointer.
+                if not gates:
+                    gates.append(made.stall(node, "t"))
 
     made.watch = watch
     try:
