@@ -181,6 +181,47 @@ def test_reports_and_what_was_forced_are_told_beside_the_result(store, push, tmp
     assert store.run("push", "prices", path, "--key", "{id}", "--quiet").err == ""
 
 
+@pytest.mark.parametrize("what", ["versions/1.manifest", "runs/*.run", None])
+def test_what_cannot_be_compared_is_held(store, push, what):
+    """A gate that lets pass what it could not look at would be none."""
+    assert push(prices())["gate"] == []
+    if what is None:
+        (store.path / "tables/prices/versions/1.manifest").unlink()
+    else:
+        (file,) = (store.path / "tables/prices").glob(what)
+        content = bytearray(file.read_bytes())
+        content[len(content) // 4 :: 97] = bytes(len(content[len(content) // 4 :: 97]))
+        file.write_bytes(content)
+    for given in [], ["--gate", "rows>-99%"]:
+        held = push(prices(), *given, code=3)
+        assert not held["swapped"]
+        (finding,) = held["gate"]
+        assert finding["limit"] == "a comparison with version 1" and not finding["passed"]
+        assert "it serves, and cannot be read" in finding["seen"]
+    assert push(prices(), "--dry-run=all", code=3)["outlook"] == "hold"
+    assert push(prices(), "--force")["swapped"] and len(push(prices())["gate"]) > 1
+
+
+def test_rows_that_were_pushed_twice_are_counted_once(store, push):
+    """Versions that others were pushed onto have more records than rows."""
+    ids = list(range(5000))
+
+    def table(n, count=5000):
+        return pa.table({"id": ids[:count], "n": [n] * count})
+
+    push(table(0))
+    for n in 1, 2:
+        push(table(n), "--onto", "current")
+    seen = {finding["limit"]: finding["seen"] for finding in push(table(3))["gate"]}
+    assert seen["rows>-20%"].startswith("rows") and "lost<20%" in seen
+    for n in 4, 5:
+        push(table(n), "--onto", "current")
+    gone = table(6, 1500).append_column("op", pa.array(["delete"] * 1500))
+    held = push(gone, "--onto", "current", "--op", "op", code=3)
+    limits = {finding["limit"] for finding in held["gate"] if not finding["passed"]}
+    assert limits == {"rows>-20%", "lost<20%"}, held["gate"]
+
+
 def test_diff_has_the_words_of_the_gate(store, push):
     push(prices())
     changed = prices(note=None, price=NET, n=TEXTS, tags=pa.array([[i] for i in range(50)]))

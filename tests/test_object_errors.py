@@ -13,17 +13,17 @@ SOON_S = 40
 
 @pytest.fixture
 def told(remote, source):
-    """Runs a command with other variables, and gives its message."""
+    """Runs a command with other variables, which fails, and gives its message."""
     environment, path = remote.environment(), source(10)
 
-    def run(*words, **changed):
+    def run(*words, code=1, **changed):
         now = {**environment, **changed}
         remote.environment = lambda: {
             name: value for name, value in now.items() if value is not None
         }
         words = words or ("push", "people", path, "--key", "{id}")
         begun = time.monotonic()
-        message = remote.refuse(*words)
+        message = remote.refuse(*words, code=code)
         assert time.monotonic() - begun < SOON_S
         lines = [line for line in message.splitlines() if line.strip()]
         assert len(lines) == 1, message
@@ -52,20 +52,20 @@ def test_a_secret_that_is_not_that_of_the_key(told):
 
 @pytest.mark.parametrize("allowed", [None, "false"])
 def test_an_endpoint_without_tls_that_nobody_allowed(told, allowed):
-    message = told(AWS_ALLOW_HTTP=allowed)
+    message = told(AWS_ALLOW_HTTP=allowed, code=2)
     assert message.count("AWS_ALLOW_HTTP=true") == 1, message
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "localhost", "", "http://a:99999", "ftp://a"])
 def test_an_endpoint_that_is_no_address(told, address):
-    message = told(AWS_ENDPOINT_URL=address)
+    message = told(AWS_ENDPOINT_URL=address, code=2)
     assert f"AWS_ENDPOINT_URL is {json.dumps(address)}, which is no address" in message, message
 
 
 def test_keys_that_no_request_can_have(told):
-    message = told(AWS_ACCESS_KEY_ID="key\n")
+    message = told(AWS_ACCESS_KEY_ID="key\n", code=2)
     assert "AWS_ACCESS_KEY_ID has a line break in it" in message, message
-    message = told(AWS_REGION="us east 1")
+    message = told(AWS_REGION="us east 1", code=2)
     assert "AWS_REGION has a space in it" in message, message
 
 

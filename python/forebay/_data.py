@@ -108,7 +108,7 @@ class Input:
             return self._of_iterator(cast("Iterator[Any]", data))
         if isinstance(data, ArrowDataset):
             return data.scanner().to_reader()
-        if type(data).__module__.startswith("pyspark.") and hasattr(data, "toArrow"):
+        if is_of(data, "pyspark") and hasattr(data, "toArrow"):
             # Its own stream fails where there are times.
             return cast("Any", data).toArrow()
         return _at_hand(data, self.name)
@@ -117,11 +117,14 @@ class Input:
         self._iterated = Iterated(batches, self._table, self.name)
         return self._iterated.reader
 
-    def _table(self, batch: Any) -> Any:
+    def _table(self, number: int, batch: Any) -> Any:
         pa: Any = importlib.import_module("pyarrow")
         if isinstance(batch, Mapping):
             raise TypeError(f"{self.name} gives dicts: let it give lists of them, as batches")
-        batch = _at_hand(batch, self.name)
+        if isinstance(batch, str | bytes) or batch is None:
+            told = f"{self.name}: batch {number} is {_called(batch)}"
+            raise TypeError(f"{told}: batches are frames, tables of pyarrow or lists of dicts")
+        batch = _at_hand(batch, f"{self.name}: batch {number}, {_class(batch)},")
         return pa.table(batch) if isinstance(batch, ArrowStream) else pa.Table.from_batches([batch])
 
 
@@ -135,6 +138,11 @@ def _at_hand(data: Any, name: str) -> object:
             raise DataError("there are no rows, and so no columns: give a table with columns")
         if all(isinstance(row, Mapping) for row in rows):
             return of_rows(rows)
+        raise _no_rows(rows)
+    if _is_column(data):
+        raise TypeError(
+            f"{name} is a column: give a frame, or a dict of columns, as {{'name': column}}"
+        )
     if isinstance(data, ArrowStream | ArrowArray):
         return of_frame(data) if _is_frame_of_pandas(data) else _of_polars(data)
     raise TypeError(
@@ -145,10 +153,34 @@ def _at_hand(data: Any, name: str) -> object:
     )
 
 
+def _no_rows(items: Sequence[Any]) -> TypeError:
+    """Of a list that is neither of rows nor of paths: which of its items is another than those."""
+    kinds = (str, PathLike) if isinstance(items[0], str | PathLike) else (Mapping,)
+    place, item = next((n, item) for n, item in enumerate(items, 1) if not isinstance(item, kinds))
+    told = f"element {place} of the list is {_called(item)}"
+    if isinstance(item, ArrowStream | ArrowArray):
+        return TypeError(f"{told}: give batches by an iterator, as iter([...])")
+    what = "a path" if str in kinds else "a dict"
+    return TypeError(f"{told}, and not {what}: lists are of dicts, one a row, or of paths")
+
+
+def _called(item: Any) -> str:
+    return "None" if item is None else f"of the class {_class(item)}"
+
+
+def _is_column(data: Any) -> bool:
+    """A series or an array, of which Arrow has no names; but of structs those of their fields."""
+    if is_of(data, "pandas", "Series", "Index"):
+        return True
+    kind = str(getattr(data, "dtype", getattr(data, "type", ""))).lower()
+    is_array = is_of(data, "pyarrow", "Array", "ChunkedArray")
+    return (is_array or is_of(data, "polars", "Series")) and not kind.startswith("struct")
+
+
 def _of_polars(data: Any) -> Any:
     """The data, if they are not polars', or if those are given to Arrow as they are. Columns of
     Python's objects are addresses in memory there, and those of nulls have a form of their own."""
-    if not type(data).__module__.startswith("polars."):
+    if not is_of(data, "polars"):
         return data
     kinds = {name: str(kind) for name, kind in getattr(data, "schema", {}).items()}
     for name, kind in kinds.items():
@@ -160,6 +192,10 @@ def _of_polars(data: Any) -> Any:
 def _name(data: Any) -> str:
     if isinstance(data, list | tuple | dict):
         return "rows" if not isinstance(data, dict) else "columns"
+    return _class(data)
+
+
+def _class(data: Any) -> str:
     module = type(data).__module__
     return (
         type(data).__name__
@@ -179,8 +215,16 @@ def _paths(data: Any) -> list[str] | None:
 
 
 def _is_frame_of_pandas(data: object) -> bool:
-    kind: type = type(data)
-    return kind.__module__.startswith("pandas.") and kind.__name__ == "DataFrame"
+    return is_of(data, "pandas", "DataFrame")
+
+
+def is_of(data: object, package: str, *names: str) -> bool:
+    """Whether its class, or one that it inherits from, is of a package. In which module of it they
+    stand is the package's own affair, and changes: pandas.core.frame, then pandas."""
+    return any(
+        kind.__module__.split(".")[0] == package and (not names or kind.__name__ in names)
+        for kind in type(data).__mro__
+    )
 
 
 def _rows(data: Any) -> int | None:

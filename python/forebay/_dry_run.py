@@ -134,6 +134,8 @@ class DryRun:
 def dry_run_result(text: str, messages: Sequence[str]) -> DryRun:
     """What the command answers."""
     answer = json.loads(text)
+    if answer["problem"] is not None:
+        answer["problem"] = told(answer["problem"])
     applied = None
     if answer.get("updates") is not None:
         applied = Applied(*(answer[n] for n in ("updates", "inserts", "deletes", "deltas")))
@@ -147,7 +149,9 @@ def dry_run_result(text: str, messages: Sequence[str]) -> DryRun:
         onto=answer.get("onto"),
         applied=applied,
         gate=findings(answer["gate"]),
-        bad_rows=tuple(BadRow(**row) for row in answer["bad_rows"]),
+        bad_rows=tuple(
+            BadRow(**{**row, "reason": told(row["reason"])}) for row in answer["bad_rows"]
+        ),
         lossy=losses(answer["lossy"]),
         disk_needed=answer["disk"]["needed_bytes"],
         disk_free=answer["disk"]["free_bytes"],

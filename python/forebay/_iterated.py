@@ -22,19 +22,20 @@ class Iterated:
     What the iterator raises is kept: through Arrow's interface it arrives as a text.
     """
 
-    def __init__(self, batches: Iterator[Any], table_of: Callable[[Any], Any], name: str) -> None:
+    def __init__(
+        self, batches: Iterator[Any], table_of: Callable[[int, Any], Any], name: str
+    ) -> None:
         self._pa: Any = importlib.import_module("pyarrow")
         self.raised: BaseException | None = None
         self._table_of, self._name = table_of, name
         # A filter may leave nothing of a list of rows.
         batches = (batch for batch in batches if not _is_empty_list(batch))
-        first = next(batches, None)
-        if first is None:
+        tables = (table_of(number, batch) for number, batch in enumerate(batches, 1))
+        table = next(tables, None)
+        if table is None:
             raise DataError(f"{name} gave no batch, so that there are no columns")
-        table = table_of(first)
-        rest = (table_of(batch) for batch in batches)
         self.reader = self._pa.RecordBatchReader.from_batches(
-            table.schema, self._checked(table.schema, chain([table], rest))
+            table.schema, self._checked(table.schema, chain([table], tables))
         )
 
     def _checked(self, schema: Any, tables: Iterable[Any]) -> Iterator[Any]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, Sequence, ValuesView
+import re
+from collections.abc import Generator, ItemsView, Iterator, KeysView, Sequence, ValuesView
+from contextlib import contextmanager
 from typing import Any, Protocol, cast
+
+from ._errors import Error, UsageError
+
+_NOT_UTF8 = re.compile(r"the text of the key '(.*)' is not UTF-8")
 
 
 class Walked(Protocol):
@@ -93,7 +99,8 @@ class Mapped:
         >>> people.to_arrow()["name"].to_pylist()
         ['Ada', 'Bob', 'Cyd']
         """
-        return cast(Any, self).scan().to_arrow()
+        with _keys_told():
+            return cast(Any, self).scan().to_arrow()
 
     def to_pandas(self) -> Any:
         """All records as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
@@ -104,7 +111,8 @@ class Mapped:
         >>> people.to_pandas()["age"].tolist()
         [36, 41, 19]
         """
-        return cast(Any, self).scan().to_pandas()
+        with _keys_told():
+            return cast(Any, self).scan().to_pandas()
 
     def to_polars(self) -> Any:
         """All records as a `polars.DataFrame`; raises what `to_arrow` raises, of polars.
@@ -112,13 +120,27 @@ class Mapped:
         >>> people.to_polars()["age"].max()
         41
         """
-        return cast(Any, self).scan().to_polars()
+        with _keys_told():
+            return cast(Any, self).scan().to_polars()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
     def __bool__(self) -> bool:
         return any(True for _ in cast(Any, self).scan(limit=1, binary=True))
+
+
+@contextmanager
+def _keys_told() -> Generator[None]:
+    """Through Arrow's interface an error arrives as a text, in the words of an export."""
+    try:
+        yield
+    except Exception as error:
+        found = _NOT_UTF8.search(str(error))
+        if isinstance(error, Error) or found is None:
+            raise
+        message = f"the key {found[1]} is not UTF-8: scan(binary=True) has keys as bytes"
+        raise UsageError(message) from None
 
 
 def _walked(view: Any) -> Walked:

@@ -8,7 +8,9 @@ type has no room for. Such columns are refused here, before they are made.
 from __future__ import annotations
 
 import datetime as dt
+import decimal as dec
 import importlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -17,8 +19,12 @@ from ._errors import DataError
 _Path = tuple[str, ...]
 """Where in a value: the columns of structs, and `[]` for the items of lists."""
 
-_PLAIN = frozenset({"string", "integer", "floating", "boolean", "decimal", "empty"})
+_PLAIN = frozenset({"string", "integer", "floating", "boolean", "empty"})
 """What pandas calls object columns whose values are all of one class that is safe."""
+
+_WHOLE, _FLOATS, _HALVES, _DECIMALS = "whole numbers", "numbers", "numbers of float16", "decimals"
+_ALIKE = frozenset({(_WHOLE, _FLOATS), (_WHOLE, _DECIMALS), (_FLOATS, _HALVES)})
+"""Kinds that may stand beside each other: pyarrow alters none, or fails."""
 
 
 def of_rows(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -35,6 +41,9 @@ def of_rows(rows: Sequence[Mapping[str, Any]]) -> Any:
 def of_columns(columns: Mapping[str, Any]) -> Any:
     """A table of pyarrow of columns by their names: lists, or what pyarrow makes arrays of."""
     pa: Any = importlib.import_module("pyarrow")
+    for name in cast("Mapping[Any, Any]", columns):
+        if not isinstance(name, str):
+            raise TypeError(f"columns have names that are str, not {name!r}")
     made = {name: _array(pa, name, values) for name, values in columns.items()}
     lengths = {name: len(array) for name, array in made.items()}
     if len(set(lengths.values())) > 1:
@@ -47,11 +56,13 @@ def of_frame(frame: Any) -> Any:
     """A table of pyarrow of a data frame of pandas."""
     pa: Any = importlib.import_module("pyarrow")
     infer: Any = importlib.import_module("pandas.api.types").infer_dtype
-    columns = [(str(name), frame.iloc[:, place]) for place, name in enumerate(frame.columns)]
-    if frame.index.name is not None:
-        columns.append((str(frame.index.name), frame.index))
-    for name, column in columns:
-        _check_pandas(name, str(column.dtype))
+    names = [str(name) for name in frame.columns]
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise DataError(f"pandas.DataFrame: {times} columns have the name '{name}'")
+    columns = [(name, frame.iloc[:, place]) for place, name in enumerate(names)]
+    for name, column in columns + _index(frame.index):
+        _check_pandas(name, column)
         # Of a category its values.
         values = getattr(column.dtype, "categories", column)
         if _is_of_objects(values) and infer(values, skipna=True) not in _PLAIN:
@@ -63,11 +74,23 @@ def of_frame(frame: Any) -> Any:
         raise DataError(f"pandas.DataFrame: {words}") from None
 
 
-def _check_pandas(name: str, kind: str) -> None:
+def _index(index: Any) -> list[tuple[str, Any]]:
+    """The columns that pyarrow makes of an index, by their names there."""
+    levels = [index.get_level_values(place) for place in range(index.nlevels)]
+    return [
+        (f"__index_level_{place}__" if level.name is None else str(level.name), level)
+        for place, level in enumerate(levels)
+    ]
+
+
+def _check_pandas(name: str, column: Any) -> None:
     """Types of pandas alone, of which Arrow would have a number or a struct without its meaning."""
+    kind = getattr(column, "dtype", None)
+    categories = getattr(kind, "categories", None)
+    written = str(kind if categories is None else getattr(categories, "dtype", ""))
     for begin, how in (("period[", "to_timestamp()"), ("interval[", "astype(str)")):
-        if kind.startswith(begin):
-            raise DataError(f"column '{name}' is of pandas' {kind}: give it by {how}")
+        if written.startswith(begin):
+            raise DataError(f"column '{name}' is of pandas' {written}: give it by {how}")
 
 
 def _is_of_objects(column: Any) -> bool:
@@ -75,6 +98,10 @@ def _is_of_objects(column: Any) -> bool:
 
 
 def _array(pa: Any, name: str, values: Any) -> Any:
+    _check_pandas(name, values)
+    categories = getattr(getattr(values, "dtype", None), "categories", None)
+    if _is_of_objects(categories):
+        _check(name, cast("Iterable[Any]", categories))
     if isinstance(values, list | tuple) or _is_of_objects(values):
         values = cast("Sequence[Any]", values)
         _check(name, values)
@@ -98,25 +125,61 @@ def _large(pa: Any, name: str, values: Any) -> Any:
 
 
 def _check(name: str, values: Iterable[Any]) -> None:
+    # To pandas a NaN of decimals is a null, within lists as well.
+    of_pandas = hasattr(values, "isna")
     seen: dict[_Path, str] = {}
     for value in values:
-        for path, kind in _kinds(name, value, (name,)):
+        for path, kind in _kinds(name, value, (name,), of_pandas):
             before = seen.setdefault(path, kind)
-            if before != kind:
-                raise DataError(f"column '{'.'.join(path)}' mixes {before} and {kind}")
+            if before != kind and not {(before, kind), (kind, before)} & _ALIKE:
+                raise DataError(f"column '{'.'.join(path)}' mixes {_told(before, kind)}")
 
 
-def _kinds(name: str, value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
+def _told(*kinds: str) -> str:
+    """Whole numbers are but numbers in messages that are not about fractions."""
+    if _HALVES in kinds:
+        return " and ".join(kinds)
+    return " and ".join(_FLOATS if kind == _WHOLE else kind for kind in kinds)
+
+
+def _kinds(
+    name: str, value: Any, path: _Path, of_pandas: bool = False
+) -> Iterator[tuple[_Path, str]]:
     """The kinds of all that is in a value, as far as mixing them would alter something."""
     match value:
         case str():
             yield path, "text"
-        case bytes():
+        case bytes() | bytearray() | memoryview():
             yield path, "bytes"
         case bool():
             yield path, "truth values"
-        case int() | float():
-            yield path, "numbers"
+        case int():
+            yield path, _WHOLE
+        case float():
+            yield path, _FLOATS
+        case dec.Decimal():
+            if value.is_finite():
+                yield path, _DECIMALS
+            elif not (value.is_nan() and of_pandas):
+                told = "which no decimal column holds: give None, or the column as floats"
+                raise DataError(f"column '{'.'.join(path)}' has {value!r}, {told}")
+        case dt.date() | dt.time() | dt.timedelta():
+            yield from _kinds_of_time(name, value, path)
+        case dict():
+            for key, item in cast("dict[Any, Any]", value).items():
+                if not isinstance(key, str):
+                    told = f"a dict with the key {key!r}, which is {type(key).__name__}"
+                    raise DataError(f"column '{'.'.join(path)}' has {told}: give keys that are str")
+                yield from _kinds(name, item, (*path, key), of_pandas)
+        case list() | tuple() | set() | frozenset():
+            for item in cast("Iterable[Any]", value):
+                yield from _kinds(name, item, (*path, "[]"), of_pandas)
+        case _:
+            yield from _kinds_of_array(name, value, path, of_pandas)
+
+
+def _kinds_of_time(name: str, value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
+    match value:
         case dt.datetime() | dt.timedelta() if value != value:
             # NaT.
             return
@@ -124,27 +187,30 @@ def _kinds(name: str, value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
             yield path, _kind_of_datetime(name, value)
         case dt.timedelta() if getattr(value, "nanoseconds", 0):
             raise _nanoseconds(name, value)
-        case dt.date():
-            yield path, "dates"
+        case dt.timedelta():
+            yield path, "durations"
         case dt.time(tzinfo=dt.tzinfo()):
             raise DataError(f"column '{name}' has {value!r}: times of a day have no zone here")
-        case dict():
-            for key, item in cast("dict[Any, Any]", value).items():
-                yield from _kinds(name, item, (*path, str(key)))
-        case list() | tuple() | set() | frozenset():
-            for item in cast("Iterable[Any]", value):
-                yield from _kinds(name, item, (*path, "[]"))
+        case dt.time():
+            yield path, "times of a day"
         case _:
-            yield from _kinds_of_array(name, value, path)
+            yield path, "dates"
 
 
-def _kinds_of_array(name: str, value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
+def _kinds_of_array(
+    name: str, value: Any, path: _Path, of_pandas: bool
+) -> Iterator[tuple[_Path, str]]:
     """Of an array or a scalar of NumPy."""
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    dtype: Any = getattr(value, "dtype", None)
+    kind, shape = getattr(dtype, "kind", ""), getattr(value, "shape", ())
     if kind in ("m", "M"):
-        yield path, f"times of {value.dtype}"
-    if kind == "O" and hasattr(value, "tolist"):
-        yield from _kinds(name, value.tolist(), path)
+        yield path, f"times of {dtype}"
+    elif kind in ("b", "i", "u", "f") and 0 not in shape:
+        floats = _HALVES if dtype.itemsize == 2 else _FLOATS
+        items = {"b": "truth values", "f": floats}.get(kind, _WHOLE)
+        yield (*path, *("[]" for _ in shape)), items
+    elif kind == "O" and hasattr(value, "tolist"):
+        yield from _kinds(name, value.tolist(), path, of_pandas)
 
 
 def _kind_of_datetime(name: str, value: dt.datetime) -> str:

@@ -18,10 +18,12 @@ from ._remote_values import Key, milliseconds
 from ._servers import Servers
 from ._wire import Command, Place
 
-RemoteTtl = float | timedelta
+RemoteTtl = float | timedelta | str
 
 # Writes that are sent together.
 _WRITES_AT_ONCE = 500
+# The longest argument that servers take: docs/server.md.
+_MOST_BYTES = 16 << 20
 
 
 def connect(
@@ -90,6 +92,9 @@ class Connection:
         self._servers = servers
 
     def __getitem__(self, table: str) -> RemoteTable:
+        given: Any = table
+        if not isinstance(given, str):
+            raise TypeError(f"a table's name is str, not {given!r}")
         return RemoteTable(self._servers, table)
 
     # It does not know all of their tables.
@@ -273,6 +278,21 @@ class RemoteTable(Mapped):
         shape, ((version, value),) = self._reader.read("KV.GETV", [self._reader.wire_key(key)])
         return Versioned(shape.decode(value), version.decode())
 
+    def ttl(self, key: Key) -> float | None:
+        """For how many seconds more a key lasts (float); None: until it is deleted.
+
+        `key` is that of `get`. Raises KeyError where it is absent, and TypeError for a key of
+        another class.
+
+        >>> sessions.put("s1", "Ada", ttl="1h")
+        >>> 3590 < sessions.ttl("s1") <= 3600
+        True
+        """
+        _, (left_ms,) = self._reader.read("PTTL", [self._reader.wire_key(key)])
+        if left_ms == -2:
+            raise KeyError(key)
+        return None if left_ms == -1 else left_ms / 1000
+
     def scan(
         self,
         start: Key | None = None,
@@ -329,7 +349,13 @@ class RemoteTable(Mapped):
             raise UsageError(
                 f"table {self.name} is a batch table: forebay.push makes a new version of it"
             )
-        return shape.encode(value)
+        encoded = shape.encode(value)
+        if len(encoded) > _MOST_BYTES:
+            raise UsageError(
+                f"a value of {len(encoded):,} bytes for table {self.name}: servers take at most "
+                f"16 MiB ({_MOST_BYTES:,} bytes)"
+            )
+        return encoded
 
     def _put(self, key: Key, value: Any, ttl: RemoteTtl | None) -> tuple[bytes, Command]:
         wire_key = self._reader.wire_key(key)
@@ -339,8 +365,8 @@ class RemoteTable(Mapped):
         """Sets a key's value in a live table; it is as durable as the table promises then.
 
         `key` is str, bytes or a whole number; `value` is str, bytes or a number, as `kind` says.
-        `ttl` is how long the key lasts: seconds (int or float) or a timedelta; without it, as the
-        table was made.
+        `ttl` is how long the key lasts: seconds (int or float), a timedelta, or text as in "12h";
+        without it, as the table was made.
 
         Raises `UsageError` for a batch table, for one of rows or lists, and for a value or `ttl`
         that the table does not take; TypeError for a key or value of a wrong class;
@@ -376,7 +402,8 @@ class RemoteTable(Mapped):
         """Adds to a key's value in a live table, by the kind of deltas that it was made with.
 
         `key` is that of `put`; `delta` is a number, or bytes or str to be appended. An absent key
-        gets it as its value. Raises what `put` raises, and `UsageError` for a table that was made
+        gets it as its value. How long the key lasts is then as the table was made: no command of
+        the servers sets both. Raises what `put` raises, and `UsageError` for a table that was made
         without deltas.
 
         >>> clicks.delta("page-7", 4)

@@ -100,7 +100,18 @@ class RemoteScan:
         >>> scan.to_polars()["name"].to_list()
         ['Cyd']
         """
-        return imported("polars").DataFrame(self)
+        polars = imported("polars")
+        try:
+            # Of the table, as polars has other classes for what is raised within a stream.
+            return polars.DataFrame(self.to_arrow().to_reader())
+        except BaseException as error:
+            # How polars tells of types that it does not have; it is no Exception.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise UsageError(
+                "polars does not hold the types of all columns: use to_arrow(), or scan the others "
+                f"by columns=[...] (PanicException: {error})"
+            ) from None
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         # pandas and NumPy would make objects of keys and rows, in silence.

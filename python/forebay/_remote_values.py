@@ -15,11 +15,15 @@ from numbers import Real
 from typing import Any, NamedTuple, SupportsIndex
 
 from ._errors import UsageError
-from ._typed import Decode, Digits, Types, arrow_field, name_of, parsed, to_float
+from ._typed import Decode, Digits, Types, arrow_field, decimals, name_of, parsed, to_float
 
 Key = str | bytes | int
 
 _FORMS = ("be", "hex", "uuid")
+_TTL_RE = re.compile(r"(\d{1,18})\s*(ms|s|m|h|d|w)\s*")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+# A thousand centuries, as in a store of this process.
+_MOST_MS = 1e5 * 365.25 * 86_400_000
 _TEMPLATE_RE = re.compile(r"\{\{|\}\}|\{([^}]*)\}")
 
 
@@ -30,11 +34,20 @@ def key_text(key: bytes, how: str = "scan") -> str:
         raise UsageError(f"the key {key!r} is not UTF-8: {how} with binary=True") from None
 
 
-def milliseconds(ttl: float | timedelta) -> int:
-    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
-    if isinstance(seconds, bool) or not math.isfinite(seconds) or seconds <= 0:
-        raise UsageError(f"{ttl!r} is no time to live: give seconds, or a timedelta")
-    return math.ceil(seconds * 1000)
+def milliseconds(ttl: float | timedelta | str) -> int:
+    lasts: Any = ttl
+    if isinstance(ttl, str):
+        found = _TTL_RE.fullmatch(ttl)
+        ms: float = int(found[1]) * _UNIT_MS[found[2]] if found else 0
+    elif isinstance(ttl, timedelta):
+        ms = ttl.total_seconds() * 1000
+    else:
+        is_number = not isinstance(lasts, bool) and isinstance(lasts, Real)
+        ms = float(lasts) * 1000 if is_number else 0
+    if not 0 < ms < _MOST_MS:
+        told = "give seconds above 0, a timedelta, or text as in '12h'"
+        raise UsageError(f"{ttl!r} is no time to live: {told}")
+    return math.ceil(ms)
 
 
 def _number(value: object) -> int | float | None:
@@ -215,11 +228,25 @@ class Layout:
     def batch(self, records: Sequence[tuple[bytes, bytes | None]]) -> Any:
         """A row for each; one without a value is null."""
         values = [None if value is None else self._decode(value) for _, value in records]
+        if not self._columns:
+            rows = self._pa.array([{}] * len(records), self._pa.struct([]))
+            return self._pa.RecordBatch.from_struct_array(rows)
         arrays = [
-            self._pa.array(self._cells(column, records, values), field.type)
+            self._array(field, self._cells(column, records, values))
             for column, field in zip(self._columns, self.schema, strict=True)
         ]
         return self._pa.record_batch(arrays, schema=self.schema)
+
+    def _array(self, field: Any, cells: list[Any]) -> Any:
+        try:
+            return self._pa.array(cells, field.type)
+        except self._pa.ArrowInvalid as error:
+            if self._pa.types.is_decimal128(field.type):
+                return decimals(self._pa, field.type, cells)
+            raise UsageError(
+                f"pyarrow makes no {field.type} of what column '{field.name}' has: take the values "
+                f"by get or by looping ({error})"
+            ) from None
 
     def _cells(
         self,

@@ -295,3 +295,16 @@ def arrow_type(kind: Any, pa: Any) -> Any:
 
 def arrow_field(column: dict[str, Any], pa: Any) -> Any:
     return pa.field(column["name"], arrow_type(column["kind"], pa), column["nullable"])
+
+
+def decimals(pa: Any, kind: Any, values: Sequence[dec.Decimal | None]) -> Any:
+    """An array of decimals of 128 bits, some with more digits than their type says, as DuckDB has
+    in its HUGEINT."""
+    with dec.localcontext(prec=100):
+        units = [0 if value is None else int(value.scaleb(kind.scale)) for value in values]
+    try:
+        numbers = b"".join(number.to_bytes(16, "little", signed=True) for number in units)
+    except OverflowError:
+        raise DamagedError(f"the server sent a number that is no {kind}") from None
+    valid = pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
+    return pa.Array.from_buffers(kind, len(units), [valid, pa.py_buffer(numbers)])

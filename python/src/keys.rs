@@ -66,7 +66,8 @@ pub fn whole_number<'py>(key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, 
         return Ok(None);
     }
     match key.call_method0("__index__") {
-        Ok(number) => Ok(Some(number)),
+        // Of a null of pyarrow it is None.
+        Ok(number) => Ok(number.is_instance_of::<PyInt>().then_some(number)),
         Err(error) if error.is_instance_of::<pyo3::exceptions::PyAttributeError>(key.py()) => {
             Ok(None)
         }

@@ -1,11 +1,14 @@
 """What Python programs expect of tables of servers: Arrow, frames, pickles, forks, threads."""
 
 import asyncio
+import decimal
 import multiprocessing
 import pickle
 import threading
 import time
+from datetime import timedelta
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -28,6 +31,7 @@ def files(tmp_path_factory) -> Files:
     forebay.push(rows, "names", key="{id:05}", order="ordered", store=path)
     forebay.push({**rows, "other": ids}, "hashed", key="{id}", store=path)
     files.run("create", "counts", "--delta", "i64")
+    files.run("create", "texts")
     files.run("create", "people", "--value", "row", "--column", "name:text", "--column", "n:int64")
     return files
 
@@ -264,14 +268,95 @@ def test_what_is_no_address_and_no_number_is_told(url, connection):
     for timeout in ["x", 0, -1, True, float("nan")]:
         with pytest.raises(forebay.UsageError, match="timeout is a number of seconds above 0"):
             forebay.connect(url, timeout=timeout)
+    for call in (lambda: connection[5], lambda: 5 in connection):
+        with pytest.raises(TypeError, match="a table's name is str, not 5"):
+            call()
     with pytest.raises(forebay.UsageError, match="limit is how many records"):
         connection["names"].scan(limit=-1)
 
 
+def served(files, connection, name, data):
+    forebay.push(data, name, key="{id}", store=str(files.path))
+    wait = time.monotonic() + 10
+    while name not in connection and time.monotonic() < wait:
+        time.sleep(0.05)
+    with forebay.open(files.path) as store:
+        return store[name], connection[name]
+
+
 def test_a_length_is_counted_without_values(files, connection):
     at = pa.array([1, 2], pa.timestamp("ns"))
-    forebay.push(pa.table({"id": [1, 2], "at": at}), "fine", key="{id}", store=str(files.path))
-    wait = time.monotonic() + 10
-    while "fine" not in connection and time.monotonic() < wait:
-        time.sleep(0.05)
+    served(files, connection, "fine", pa.table({"id": [1, 2], "at": at}))
     assert len(connection["fine"]) == 2 and sorted(connection["fine"].keys()) == ["1", "2"]
+
+
+def test_frames_without_columns_have_as_many_rows(files, connection):
+    with forebay.open(files.path) as store:
+        for table in (store["names"], connection["names"]):
+            scan = table.scan(columns=[])
+            assert scan.to_arrow().num_rows == scan.to_pandas().shape[0] == ROWS
+            assert scan.to_polars().shape == (ROWS, 0)
+            assert table.get_many_arrow(["00001", "x"], columns=[]).num_rows == 2
+
+
+def test_decimals_beyond_the_digits_of_their_type_are_those_of_a_store(files, connection):
+    most = 2**127 - 1
+    data = duckdb.sql(f"select 1 as id, {most}::hugeint as n union all select 2, -5")
+    mine, other = served(files, connection, "huge", data.union(duckdb.sql("select 3, null")))
+    ours, theirs = mine.to_arrow().sort_by("id"), other.to_arrow().sort_by("id")
+    assert theirs == ours and theirs.schema == ours.schema
+    assert [*map(str, theirs["n"].to_pylist())] == [str(most), "-5", "None"]
+    data = duckdb.sql(f"select 1 as id, [{most}::hugeint] as n")
+    _, other = served(files, connection, "huge_lists", data)
+    for call in (other.to_arrow, other.to_polars):
+        with pytest.raises(forebay.UsageError, match="of what column 'n' has: take the values by"):
+            call()
+
+
+def test_what_polars_has_no_type_for_is_told(files, connection):
+    data = [{"id": 1, "n": decimal.Decimal("1" * 40)}]
+    for table in served(files, connection, "long", data):
+        with pytest.raises(forebay.UsageError, match="polars does not hold the types of all"):
+            table.to_polars()
+    span = duckdb.sql("select 1 as id, interval 3 month as span")
+    for table in served(files, connection, "spans", span):
+        with pytest.raises(forebay.UsageError, match="polars does not hold the types of all"):
+            table.to_polars()
+
+
+def test_keys_that_are_no_text_are_told_as_python_has_it(tmp_path):
+    with forebay.open(tmp_path / "store", create=True) as store:
+        table = store.create("t")
+        table.put(b"\xff", "v")
+        for call in (table.to_arrow, table.to_pandas, table.to_polars):
+            with pytest.raises(forebay.UsageError, match="0xff is not UTF-8: scan.binary=True."):
+                call()
+
+
+def test_values_have_at_most_what_servers_take(connection):
+    texts = connection["texts"]
+    most = b"x" * (16 << 20)
+    texts.put("most", most)
+    assert texts["most"] == most
+    for call in (
+        lambda: texts.put("k", most + b"x"),
+        lambda: texts.put_many({"k": most + b"x"}),
+        lambda: texts.put_versioned("k", most + b"x", "0" * 32),
+    ):
+        with pytest.raises(forebay.UsageError, match="servers take at most 16 MiB"):
+            call()
+    assert "k" not in texts
+
+
+def test_how_long_keys_last(connection):
+    texts, day = connection["texts"], 86_400
+    for ttl in (day, timedelta(days=1), "1d", "24 h", np.float64(day)):
+        texts.put("k", "v", ttl=ttl)
+        assert day - 60 < texts.ttl("k") <= day, ttl
+    texts.put("k", "v")
+    assert texts.ttl("k") is None and connection["names"].ttl("00007") is None
+    with pytest.raises(KeyError):
+        texts.ttl("x")
+    for ttl in (True, "x", "0s", "1.5h", 0, -1, float("nan"), 1e20, [1]):
+        with pytest.raises(forebay.UsageError, match="give seconds above 0, a timedelta, or text"):
+            texts.put("k", "v", ttl=ttl)

@@ -79,3 +79,9 @@ def test_it_shows_itself(birds, path):
     for line in ["  column name: text", "  rows: 500", "  read: all 500 rows", "  partitions: 1"]:
         assert line in text.splitlines()
     assert "<td" in tried._repr_html_() and "column name" in tried._repr_html_()
+
+
+def test_its_problem_is_in_words_of_python(path):
+    tried = forebay.push(pa.table({"id": [1, None]}), "t", key="{id}", store=path, dry_run="all")
+    assert 'leave such rows out by bad_rows="skip"' in tried.problem
+    assert "--" not in str(tried)

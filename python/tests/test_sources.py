@@ -90,6 +90,20 @@ ALTERED = {
     r"column 'x.\[\]' mixes": [np.array([AWARE, NAIVE], dtype=object), None],
     "column 'x': .*outside of the range exactly representable": [2**53 + 1, 0.5],
     "has numbers beyond 64 bits": [2**64, 1],
+    "mixes numbers of float16 and whole numbers": [np.float16(1.5), 2],
+    "mixes whole numbers and numbers of float16": [2, np.float16(1.5)],
+    r"column 'x.\[\]' mixes numbers of float16 and whole": [[np.float16(1.5), 2], None],
+    r"column 'x.\[\]' mixes whole numbers and": [[2], np.array([1.5], "f2")],
+    r"column 'x.a.\[\]' mixes truth values and": [{"a": np.array([True])}, {"a": [1]}],
+    "x' mixes truth values and numbers": [np.True_, 7],
+    "mixes durations and numbers": [dt.timedelta(days=1), 3600],
+    "mixes durations and decimals": [dt.timedelta(days=1), decimal.Decimal(5)],
+    "mixes times of a day and numbers": [dt.time(1), 5.0],
+    "mixes text and bytes$": ["a", bytearray(b"a")],
+    "has a dict with the key b'a', which is bytes": [{b"a": 1}, {"a": 2}],
+    r"column 'x.b.\[\]' has a dict with the key 1,": [{"b": [{"a": 1, 1: 2}]}, None],
+    r"has Decimal\('Infinity'\), which no decimal": [decimal.Decimal("Infinity"), None],
+    r"x.\[\]' has Decimal\('-Infinity'\)": [[decimal.Decimal("-Infinity")], None],
 }
 
 
@@ -111,6 +125,89 @@ def test_what_arrow_would_alter_is_refused(told: str, form: str, tmp_path: Path)
     told = "pandas.DataFrame: " if form == "pandas" and numbers else told
     with pytest.raises(forebay.DataError, match=told):
         pushed(data, tmp_path / "store")
+
+
+def test_numbers_that_nothing_alters_stand_beside_each_other(tmp_path: Path) -> None:
+    values = [[1, 2.5], [1.5, np.float16(0.5)], [decimal.Decimal("1.5"), 2], [np.int8(3), 2**40]]
+    for place, (one, other) in enumerate(values):
+        rows = [{"id": 1, "x": one}, {"id": 2, "x": other}]
+        table = pushed(rows, tmp_path / str(place))
+        assert [row["x"] for row in table.get_many([1, 2])] == [one, other]
+
+
+def test_a_decimal_that_is_none_is_refused_but_of_pandas_null(tmp_path: Path) -> None:
+    values = [decimal.Decimal("NaN"), decimal.Decimal(1)]
+    with pytest.raises(forebay.DataError, match=r"column 'x' has Decimal\('NaN'\), which no"):
+        pushed({"id": [1, 2], "x": values}, tmp_path / "store")
+    frame = pd.DataFrame({"id": [1, 2], "x": pd.Series(values, dtype=object)})
+    assert pushed(frame, tmp_path / "store")[1] == {"id": 1, "x": None}
+
+
+class FrameOfPandas3(pd.DataFrame):
+    """Its class stands in the module `pandas`, and not below it."""
+
+
+FrameOfPandas3.__module__, FrameOfPandas3.__name__ = "pandas", "DataFrame"
+
+
+class Derived(pd.DataFrame):
+    """A frame of a user's own class, as GeoPandas has one."""
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, FrameOfPandas3, Derived])
+def test_frames_are_known_wherever_their_class_stands(kind: Any, tmp_path: Path) -> None:
+    mixed = pd.Series([NAIVE, AWARE], dtype=object)
+    at = pd.Index([NAIVE, AWARE], dtype=object)
+    dates = pd.MultiIndex.from_arrays([[1, 2], at], names=["n", None])
+    data = [
+        (kind({"id": [1, 2], "x": mixed}), "column 'x' mixes"),
+        (kind({"id": [1, 2]}, index=at), "column '__index_level_0__' mixes"),
+        (kind({"id": [1, 2]}, index=dates), "column '__index_level_1__' mixes"),
+        (kind({"id": [1, 2], "x": pd.period_range("2026", periods=2)}), "is of pandas' period"),
+        (kind({"id": [1]}, index=pd.interval_range(0, 1)), "is of pandas' interval"),
+        (kind([[1, 2, 3]], columns=["id", "x", "x"]), "2 columns have the name 'x'"),
+    ]
+    for frame, told in data:
+        for given in (frame, iter([frame])):
+            with pytest.raises(forebay.DataError, match=told):
+                pushed(given, tmp_path / "store")
+    frame = kind({"id": [1, 2], "name": ["a", None], "at": pd.to_datetime([1, 2], unit="us")})
+    table = pushed(frame, tmp_path / "store")
+    assert [row["name"] for row in table.get_many([1, 2])] == ["a", None]
+    assert table[2]["at"] == dt.datetime(1970, 1, 1, microsecond=2)
+
+
+def test_columns_of_pandas_alone_are_refused_in_dicts_too(tmp_path: Path) -> None:
+    periods = pd.period_range("2026", periods=2, freq="M")
+    for column in (periods, pd.Series(periods), pd.Categorical(periods), pd.interval_range(0, 2)):
+        with pytest.raises(forebay.DataError, match=r"column 'x' is of pandas' (period|interval)"):
+            pushed({"id": [1, 2], "x": column}, tmp_path / "store")
+    with pytest.raises(forebay.DataError, match="mixes"):
+        pushed({"id": [1, 2], "x": pd.Categorical([b"a", "b"])}, tmp_path / "store")
+
+
+def test_a_column_alone_is_no_data(tmp_path: Path) -> None:
+    for column in (pd.Series([1]), pd.Index([1]), pl.Series("id", [1]), pa.array([1])):
+        for data in (column, iter([column])):
+            with pytest.raises(TypeError, match="is a column: give a frame, or a dict of columns"):
+                pushed(data, tmp_path / "store")
+    assert pushed(pa.array([{"id": 1}]), tmp_path / "store")[1] == {"id": 1}
+
+
+def test_what_is_none_of_rows_and_batches_is_named(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"id": [1]})
+    wrong = [
+        ([{"id": 1}, None], "element 2 of the list is None, and not a dict"),
+        ([frame, frame], "element 1 of the list is of the class polars.DataFrame: give batches by"),
+        (["a.parquet", 5], "element 2 of the list is of the class int, and not a path"),
+        (iter([None]), "list_iterator: batch 1 is None: batches are frames"),
+        (iter([[], [{"id": 1}], "ab"]), "list_iterator: batch 2 is of the class str"),
+        (iter([5]), "list_iterator: batch 1, int, is neither"),
+        ({1: [2]}, "columns have names that are str, not 1"),
+    ]
+    for data, told in wrong:
+        with pytest.raises(TypeError, match=told):
+            pushed(data, tmp_path / "store")
 
 
 def test_objects_of_polars_are_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ use forebay_io::{Random, side_by_side};
 
 use crate::compare::Comparer;
 use crate::error::ReadError;
+use crate::living::living;
 use crate::manifest::Manifest;
 use crate::sample::{AT_ONCE, Advance, Comparison, NullShare, Outcome, Share, visit_keys};
 use crate::schema_change::SchemaChange;
@@ -32,7 +33,7 @@ pub type Has<'a> = dyn Fn(&[u8]) -> bool + Sync + 'a;
 pub struct Expected<'a> {
     /// What it would say of itself; its partitions do not count.
     pub manifest: &'a Manifest,
-    /// All rows that it is made from, and the bytes of the whole version.
+    /// All rows that come, and their bytes.
     pub rows: u64,
     pub bytes: u64,
     /// Whether these are counts.
@@ -76,13 +77,14 @@ pub fn compare_expected(
     advance: Advance<'_>,
 ) -> Result<Comparison, ReadError> {
     let (old, new) = (before.manifest(), expected.manifest);
+    let was = living(before, sample_rows, random, advance)?;
     let mut comparison = Comparison {
-        rows_before: old.rows(),
+        rows_before: was.rows,
         rows_after: expected.rows,
         rows_are_exact: expected.is_exact && old.is_merged() && !expected.goes_on,
-        bytes_before: old.bytes(),
-        bytes_after: expected.bytes,
-        bytes_are_exact: expected.is_exact,
+        bytes_before: was.bytes,
+        bytes_after: expected.bytes + if expected.goes_on { was.bytes } else { 0 },
+        bytes_are_exact: expected.is_exact && old.is_merged(),
         lost: Share::default(),
         new: Share::default(),
         changed: Share::default(),
@@ -104,7 +106,7 @@ pub fn compare_expected(
         None => {
             let all = looked_at.max(1) as f64;
             let kept = expected.rows as f64 * both as f64 / all;
-            let lost = (1.0 - kept / old.rows().max(1) as f64).max(0.0);
+            let lost = (1.0 - kept / was.rows.max(1) as f64).max(0.0);
             share(looked_at, (lost * looked_at as f64).round() as u64)
         }
     };

@@ -28,6 +28,7 @@ mod install;
 mod key_text;
 mod layout;
 pub mod live;
+mod living;
 mod manifest;
 mod name;
 mod partition;

@@ -1,6 +1,7 @@
 //! An estimate of how a new version differs from the one that serves, for the gate before a swap.
 //!
-//! Rows, bytes and nulls are known exactly from the manifests. Which share of the keys is lost, new
+//! Rows, bytes and nulls are known exactly from the manifests where runs are merged; else rows and
+//! bytes are estimated (`living`). Which share of the keys is lost, new
 //! or changed is estimated from whole pages: the pages of a version are cut into as many equal
 //! stretches as pages are wanted, one page is drawn from each, and every key of it is looked up in
 //! the other version. Neighbours in one version are neighbours in the other, so that a page costs a
@@ -14,6 +15,7 @@ use forebay_run::scan::Cursor;
 
 use crate::compare::Comparer;
 use crate::error::ReadError;
+use crate::living::{Living, bytes, living};
 use crate::manifest::{Manifest, RunRef};
 use crate::name::RunId;
 use crate::partition::Held;
@@ -91,20 +93,29 @@ pub fn compare_sampled(
     advance: Advance<'_>,
 ) -> Result<Comparison, ReadError> {
     let (old, new) = (before.manifest(), after.manifest());
+    let parts = SampledParts::of(before, after);
+    let was = living(before, sample_rows, random, advance)?;
+    let is = match parts.news_bytes() {
+        // Rows are reckoned from the keys of the news.
+        Some(news) => Living {
+            bytes: was.bytes + news,
+            ..was
+        },
+        None => living(after, sample_rows, random, advance)?,
+    };
     let mut comparison = Comparison {
-        rows_before: old.rows(),
-        rows_after: new.rows(),
+        rows_before: was.rows,
+        rows_after: is.rows,
         rows_are_exact: old.is_merged() && new.is_merged(),
-        bytes_before: old.bytes(),
-        bytes_after: new.bytes(),
-        bytes_are_exact: true,
+        bytes_before: was.bytes,
+        bytes_after: is.bytes,
+        bytes_are_exact: old.is_merged() && (new.is_merged() || parts.news_bytes().is_some()),
         lost: Share::default(),
         new: Share::default(),
         changed: Share::default(),
         nulls: null_shares(old, new),
         schema: SchemaChange::between(old, new),
     };
-    let parts = SampledParts::of(before, after);
     let look = Look {
         before,
         after,
@@ -161,6 +172,12 @@ impl SampledParts {
             parts.layers.extend(only(&is.runs, is_open, &was.runs));
         }
         parts
+    }
+
+    /// The bytes that the newer version has on top of the older one, if it only adds runs.
+    fn news_bytes(&self) -> Option<u64> {
+        let adds = self.after.is_empty() && self.gone.is_empty() && !self.layers.is_empty();
+        adds.then(|| self.layers.iter().map(|run| bytes(run)).sum())
     }
 
     /// Whether the key is among those of the newer version's own runs, which tell of it then.
@@ -255,7 +272,7 @@ impl<'a> Look<'a> {
     ) -> Result<SampleTally, ReadError> {
         let pages = draw(runs, rows, random);
         let (old, new) = (self.before.manifest(), self.after.manifest());
-        let walk = |pages: &&[(&Arc<Run>, usize)]| {
+        let walk = |pages: &&[(&Arc<Run>, usize)]| -> Result<SampleTally, ReadError> {
             let (mut comparer, mut tally) = (Comparer::new(old, new), SampleTally::default());
             for (run, page) in *pages {
                 let mut scan = run.scan_page(*page);
@@ -268,13 +285,8 @@ impl<'a> Look<'a> {
             }
             Ok(tally)
         };
-        let stretch = pages.len().div_ceil(AT_ONCE).max(STRETCH_PAGES);
-        if pages.len() <= stretch {
-            return walk(&&*pages);
-        }
-        let stretches: Vec<_> = pages.chunks(stretch).collect();
         let mut sum = SampleTally::default();
-        for tally in side_by_side(&stretches, walk) {
+        for tally in side_by_side(&stretches(&pages), walk) {
             sum.add(&tally?);
         }
         Ok(sum)
@@ -391,8 +403,18 @@ pub(crate) fn visit_keys(
     Ok(())
 }
 
+/// Pages as several threads look at them.
+pub(crate) fn stretches<P>(pages: &[P]) -> Vec<&[P]> {
+    let stretch = pages.len().div_ceil(AT_ONCE).max(STRETCH_PAGES);
+    pages.chunks(stretch).collect()
+}
+
 /// Draws as many pages as hold about that many rows, in their order.
-fn draw<'a>(runs: &'a [Arc<Run>], rows: u64, random: &dyn Random) -> Vec<(&'a Arc<Run>, usize)> {
+pub(crate) fn draw<'a>(
+    runs: &'a [Arc<Run>],
+    rows: u64,
+    random: &dyn Random,
+) -> Vec<(&'a Arc<Run>, usize)> {
     let pages: u64 = runs.iter().map(|run| run.summary().pages).sum();
     let records: u64 = runs.iter().map(|run| run.summary().records).sum();
     if pages == 0 || records == 0 {

@@ -411,6 +411,43 @@ fn versions_that_share_runs_are_compared_by_what_they_do_not_share() {
     }
 }
 
+/// A key in several runs is one row: what is lost, is lost of the rows.
+#[test]
+fn rows_of_several_runs_are_told_from_their_records() {
+    for order in [Order::Hashed, Order::Ordered] {
+        let store = store_on(&SimDisk::new(), 8);
+        let key = |i: i64| format!("key {i:05}").into_bytes();
+        let base: Rows = (0..20_000i64)
+            .map(|i| (key(i), i.to_le_bytes().to_vec()))
+            .collect();
+        let one = first(&store, order, &base, 3);
+        let table = store.table(&name("t")).unwrap();
+        let all: Operations = (0..20_000i64)
+            .map(|i| (key(i), Operation::Update(&(-i).to_le_bytes()).to_owned()))
+            .collect();
+        let two = onto(&table, one, &all);
+        assert!(deep(&table, two) > 1, "they are merged");
+        let gone: Operations = (0..6_000).map(|i| (key(i), CowOperation::Delete)).collect();
+        let three = onto(&table, two, &gone);
+        let whole = first(&store, order, &base, 3);
+        let open = |version| table.open_version(version).unwrap();
+        let compare = |before, after| {
+            let (before, after) = (open(before), open(after));
+            compare_sampled(&before, &after, 20_000, &**store.random(), &|_| ()).unwrap()
+        };
+        let near = |seen: u64, wanted: u64| seen.abs_diff(wanted) <= wanted / 10;
+        let seen = compare(two, three);
+        assert!(near(seen.rows_before, 20_000) && near(seen.rows_after, 14_000));
+        assert!((seen.lost.fraction() - 0.3).abs() < 0.05, "{seen:?}");
+        let seen = compare(two, whole);
+        assert!(near(seen.rows_before, 20_000) && seen.rows_after == 20_000);
+        assert!(near(seen.bytes_before, seen.bytes_after) && !seen.bytes_are_exact);
+        let seen = compare(three, whole);
+        assert!(near(seen.rows_before, 14_000), "{seen:?}");
+        assert!((seen.new.fraction() - 0.3).abs() < 0.05, "{seen:?}");
+    }
+}
+
 /// A server that goes from a version to one on top of it opens the new runs only.
 #[test]
 fn a_follower_shares_the_runs_of_versions() {

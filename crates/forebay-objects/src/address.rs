@@ -20,6 +20,11 @@ pub enum Kind {
     Azure,
 }
 
+/// How long a key can be, in bytes, where there is a limit, which is everywhere.
+const MOST_KEY_BYTES: usize = 1024;
+/// The same of the name of a bucket.
+const MOST_BUCKET_BYTES: usize = 222;
+
 /// Why a URL names no store.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AddressError {
@@ -29,6 +34,13 @@ pub enum AddressError {
     NoBucket { url: String, scheme: String },
     #[error("{url}: {problem}; the prefix is made of names with single slashes between them")]
     Prefix { url: String, problem: String },
+    #[error("{begin}...: its {what} has {bytes} bytes, and {most} at most are possible")]
+    TooLong {
+        begin: String,
+        what: &'static str,
+        bytes: usize,
+        most: usize,
+    },
 }
 
 /// Whether a store's name is the URL of one in object storage, by its scheme.
@@ -45,6 +57,8 @@ impl Address {
         let (name, rest) = url.split_once("://").ok_or_else(scheme)?;
         let kind = kind_of(name).ok_or_else(scheme)?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        check_length(url, "bucket", bucket, MOST_BUCKET_BYTES)?;
+        check_length(url, "key", prefix, MOST_KEY_BYTES)?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         if bucket.is_empty() || !bucket.chars().all(plain) {
             return Err(AddressError::NoBucket {
@@ -61,7 +75,7 @@ impl Address {
             return Err(bad("it begins with a slash".to_owned()));
         }
         if prefix.split('/').any(|part| part == "." || part == "..") {
-            return Err(bad("it goes up".to_owned()));
+            return Err(bad("it has a name . or ..".to_owned()));
         }
         let prefix = Key::parse(prefix).map_err(|error| bad(error.to_string()))?;
         Ok(Self {
@@ -84,6 +98,23 @@ impl Address {
             prefix => format!("{scheme}://{bucket}/{prefix}"),
         }
     }
+}
+
+fn check_length(
+    url: &str,
+    what: &'static str,
+    part: &str,
+    most: usize,
+) -> Result<(), AddressError> {
+    if part.len() <= most {
+        return Ok(());
+    }
+    Err(AddressError::TooLong {
+        begin: url.chars().take(40).collect(),
+        what,
+        bytes: part.len(),
+        most,
+    })
 }
 
 fn kind_of(scheme: &str) -> Option<Kind> {
@@ -128,6 +159,11 @@ mod tests {
             "http://b/x",
         ] {
             assert!(Address::parse(url).is_err(), "{url}");
+        }
+        let long = "a".repeat(66_000);
+        for url in [format!("s3://b/{long}"), format!("s3://{long}/x")] {
+            let told = Address::parse(&url).unwrap_err().to_string();
+            assert!(told.contains("has 66000 bytes") && told.len() < 120, "{told}");
         }
         assert!(!is_remote("/srv/forebay") && !is_remote("file:///x") && !is_remote("./s3"));
     }

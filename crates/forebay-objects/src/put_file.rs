@@ -31,10 +31,7 @@ impl Objects {
         }
         match self.head(name)? {
             Some((found, _)) if found == len_bytes => Ok(()),
-            found => Err(io::Error::other(format!(
-                "{name}: {len_bytes} bytes were sent, and the store has {:?}",
-                found.map(|(found, _)| found)
-            ))),
+            found => Err(not_as_sent(name, len_bytes, found.map(|(found, _)| found))),
         }
     }
 
@@ -93,4 +90,17 @@ fn read(file: &dyn ReadFile, begin: u64, length: u64) -> io::Result<Bytes> {
     let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
     file.read_exact_at(&mut bytes, begin)?;
     Ok(bytes.into())
+}
+
+/// An object is not there as it was sent: somebody else has removed it or written over it, as a
+/// push does with what one before it left.
+pub fn not_as_sent(name: &str, sent_bytes: u64, found_bytes: Option<u64>) -> io::Error {
+    let found = found_bytes.map_or_else(
+        || "has no such object".to_owned(),
+        |bytes| format!("has {bytes} of them"),
+    );
+    io::Error::other(format!(
+        "{name}: {sent_bytes} bytes were sent, and the store {found}: another push has gone on with the table \
+         meanwhile, or somebody removed it; push again"
+    ))
 }

@@ -23,6 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::journal::{Entry, Journal, part_bytes};
 use crate::objects::Objects;
+use crate::put_file::not_as_sent;
 
 /// Parts on their way at a time, each in memory.
 const PARTS_AT_ONCE: usize = 6;
@@ -253,10 +254,7 @@ impl Work {
         }
         let found = self.objects.length(&name).await?;
         if found != Some(entry.len_bytes) {
-            let (path, sent) = (&name, entry.len_bytes);
-            return Err(io::Error::other(format!(
-                "{path}: {sent} bytes were sent, and the store has {found:?}: push again"
-            )));
+            return Err(not_as_sent(&name, entry.len_bytes, found));
         }
         entry.complete = true;
         self.journal.write(file, &entry)?;

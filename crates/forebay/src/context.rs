@@ -394,7 +394,7 @@ impl Context {
     /// Tells the reason of an exit code other than 0 to who wants quiet, and so sees no result.
     pub fn tell_though_quiet(&self, reason: Option<String>) {
         if let (true, Some(reason)) = (self.output.is_silent(), reason) {
-            tell!("forebay: {reason}");
+            self.output.tell(&reason);
         }
     }
 
@@ -408,7 +408,7 @@ impl Context {
         text: impl Fn() -> String,
     ) -> anyhow::Result<Outcome> {
         for notice in self.memory.take_notices() {
-            tell!("forebay: {notice}");
+            self.output.tell(&notice);
         }
         if self.output.is_silent() {
             return Ok(outcome);

@@ -49,6 +49,11 @@ pub enum ErrorKind {
 #[error("{0}")]
 pub struct WrongLine(pub String);
 
+/// What `forebay verify` found in what is stored.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct FoundDamage(pub String);
+
 /// An error with its causes, for people. Most of our messages hold the words of their cause; those
 /// are said once.
 pub fn words(error: &anyhow::Error) -> String {
@@ -104,6 +109,7 @@ impl ErrorKind {
             .or_else(|| error.downcast_ref().map(of_client))
             .or_else(|| error.downcast_ref().map(of_planning))
             .or_else(|| error.is::<WrongLine>().then_some(Self::Usage))
+            .or_else(|| error.is::<FoundDamage>().then_some(Self::Damaged))
             .or_else(|| match error.downcast_ref()? {
                 TableError::Batch(error) => Some(of_read(error)),
                 TableError::Live(error) => Some(of_live(error)),

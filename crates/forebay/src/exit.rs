@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use forebay_objects::OpenError;
 use forebay_run::error::without_controls;
 use serde_json::json;
 
@@ -55,7 +56,9 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
         let lines: Vec<String> = words.split('\n').map(without_controls).collect();
         tell!("forebay: {}", lines.join("\n"));
     }
-    if error.is::<WrongLine>() {
+    // A store's URL and what the environment says of it are of the command line, too.
+    let is_of_store = error.is::<OpenError>() && kind == ErrorKind::Usage;
+    if error.is::<WrongLine>() || is_of_store {
         return ExitCode::from(WRONG);
     }
     ExitCode::from(match kind {

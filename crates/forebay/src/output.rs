@@ -1,5 +1,7 @@
 //! How results, progress and errors are printed.
 
+use serde_json::json;
+
 #[derive(Debug, Clone, Copy)]
 pub struct Output {
     pub json: bool,
@@ -10,5 +12,13 @@ impl Output {
     /// Nothing is told but errors and what was asked for.
     pub fn is_silent(self) -> bool {
         self.quiet && !self.json
+    }
+
+    /// Tells something beside the result on standard error, whoever wants quiet.
+    pub fn tell(self, text: &str) {
+        match self.json {
+            true => tell!("{}", json!({"event": "message", "text": text})),
+            false => tell!("forebay: {text}"),
+        }
     }
 }

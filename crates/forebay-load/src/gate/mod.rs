@@ -24,7 +24,7 @@ mod limit;
 #[cfg(test)]
 mod tests;
 
-use forebay_engine::{Alteration, Comparison, NullShare, Share};
+use forebay_engine::{Alteration, Comparison, NullShare, ReadError, Share};
 use serde::Serialize;
 
 pub use limit::{Limit, LimitError, Metric, Relation, SchemaLimit, ShareLimit};
@@ -85,6 +85,19 @@ pub fn check(limits: &[Limit], comparison: &Comparison) -> Vec<Finding> {
     let alterations = comparison.schema.alterations.iter();
     let schema = alterations.filter_map(|alteration| check_alteration(limits, alteration));
     shares.chain(schema).collect()
+}
+
+/// Of a version that serves and cannot be read, so that no limit can be held against anything.
+pub fn not_compared(serving: u64, error: &ReadError) -> Finding {
+    Finding {
+        limit: format!("a comparison with version {serving}"),
+        seen: format!(
+            "it serves, and cannot be read: {error} (push again if that has passed; forebay verify looks for damage)"
+        ),
+        passed: false,
+        reported: false,
+        remedy: None,
+    }
 }
 
 /// The last of the limits for the longest path decides.

@@ -8,7 +8,7 @@ use forebay_engine::{
 
 use super::report::Undone;
 use super::{GATE_SAMPLE_ROWS, Onto, PushError, PushRequest};
-use crate::gate::{self, Finding};
+use crate::gate::{self, Finding, Limit};
 use crate::progress::{Progress, Unit};
 
 /// What became of the version.
@@ -34,9 +34,8 @@ pub fn publish(
 ) -> Result<Outcome, PushError> {
     let table = push.table().clone();
     let version = push.open(&manifest)?;
-    let compared = compare_with_serving(request, store, &table, &version, progress)?;
-    let (compared_with, gate) = compared.unzip();
-    let mut gate = gate.unwrap_or_default();
+    let (compared_with, mut gate) =
+        compare_with_serving(request, store, &table, &version, progress)?;
     gate.extend(moved_away(request, &table, base)?);
     drop(version);
     let mut committed = push.commit_held(manifest)?;
@@ -92,48 +91,37 @@ fn moved_away(
     }))
 }
 
-/// The version that serves, and what the gate says beside it; none where nothing can be compared.
+/// The version that this one was compared with, and what the gate says; nothing where no version
+/// serves.
 fn compare_with_serving(
     request: &PushRequest,
     store: &Store,
     table: &Table,
     new: &Arc<Version>,
     progress: &dyn Progress,
-) -> Result<Option<(u64, Vec<Finding>)>, PushError> {
-    let Some(serving) = open_serving(table, progress)? else {
-        return Ok(None);
-    };
-    progress.stage("comparing", None, Unit::Rows);
-    let advance = |rows| progress.advance(rows);
-    let random = &**store.random();
-    let seen = compare_sampled(&serving, new, GATE_SAMPLE_ROWS, random, &advance);
-    Ok(comparable(seen, progress).map(|seen| {
-        (
-            serving.version(),
-            gate::check(&gate::limits(&request.limits), &seen),
-        )
-    }))
+) -> Result<(Option<u64>, Vec<Finding>), PushError> {
+    let limits = gate::limits(&request.limits);
+    beside_serving(table, &limits, |serving| {
+        progress.stage("comparing", None, Unit::Rows);
+        let advance = |rows| progress.advance(rows);
+        let random = &**store.random();
+        compare_sampled(serving, new, GATE_SAMPLE_ROWS, random, &advance)
+    })
 }
 
-/// The version that serves. A damaged one must not keep its replacement out.
-pub fn open_serving(
+/// The same by any way to compare. Where the version that serves cannot be read, that holds the new
+/// one: what nobody compared is not let pass.
+pub fn beside_serving(
     table: &Table,
-    progress: &dyn Progress,
-) -> Result<Option<Arc<Version>>, PushError> {
-    let Some(serving) = table.pointer()?.serving else {
-        return Ok(None);
+    limits: &[Limit],
+    compare: impl FnOnce(&Arc<Version>) -> Result<Comparison, ReadError>,
+) -> Result<(Option<u64>, Vec<Finding>), PushError> {
+    let Some(number) = table.pointer()?.serving else {
+        return Ok((None, Vec::new()));
     };
-    let opened = table.open_version(serving);
-    let told = |error| progress.message(&format!("no comparison with version {serving}: {error}"));
-    Ok(opened.map_err(told).ok())
-}
-
-/// What was seen, unless a version was too damaged for that.
-pub fn comparable(
-    seen: Result<Comparison, ReadError>,
-    progress: &dyn Progress,
-) -> Option<Comparison> {
-    let told =
-        |error| progress.message(&format!("no comparison with the serving version: {error}"));
-    seen.map_err(told).ok()
+    let serving = table.open_version(number);
+    Ok(match serving.and_then(|serving| compare(&serving)) {
+        Ok(seen) => (Some(number), gate::check(limits, &seen)),
+        Err(error) => (None, vec![gate::not_compared(number, &error)]),
+    })
 }

@@ -259,12 +259,12 @@ fn carry_out(
     }
     match report.held() {
         // The reason of an exit code other than 0 is told even to those who want quiet.
-        true if context.output.quiet => tell!("forebay: {}", held(&report)),
+        true if context.output.quiet => context.output.tell(&held(&report)),
         true => drawing.message(&held(&report)),
         false => {}
     }
     match &report.undone {
-        Some(undone) if context.output.quiet => tell!("forebay: {}", undone.problem),
+        Some(undone) if context.output.quiet => context.output.tell(&undone.problem),
         Some(undone) => drawing.message(&undone.problem),
         None => {}
     }

@@ -7,6 +7,7 @@ use forebay_load::progress::Unit;
 use serde_json::json;
 
 use crate::context::Context;
+use crate::error_kind::FoundDamage;
 use crate::exit::Outcome;
 use crate::human;
 use crate::target::Target;
@@ -39,10 +40,10 @@ pub fn run(args: &Verify, context: &Context) -> anyhow::Result<Outcome> {
             .map(|problem| format!("\nalso: {problem}"))
             .collect();
         let bad = human::counted(report.problems.len() as u64, "problem");
-        bail!(
+        bail!(FoundDamage(format!(
             "version {version} of table {}, {bad}: {first}{also}",
             table.name()
-        );
+        )));
     }
     let totals = report.totals;
     let object = json!({
@@ -74,7 +75,7 @@ fn verify_live(table: &LiveTable, context: &Context) -> anyhow::Result<Outcome> 
             .iter()
             .map(|problem| format!("\nalso: {problem}"))
             .collect();
-        bail!("{first}{also}");
+        bail!(FoundDamage(format!("{first}{also}")));
     }
     let records = table.stats().run_records;
     let object = json!({"table": name, "runs": runs, "records": records});

@@ -20,7 +20,7 @@ use crate::encode::RowEncoder;
 use crate::gate::{self, Finding, Limit, Metric};
 use crate::progress::{Progress, Unit};
 use crate::push::looking::of_table;
-use crate::push::publish::{comparable, open_serving};
+use crate::push::publish::beside_serving;
 use crate::push::report::rounded;
 use crate::push::{Applied, BadRows, GATE_SAMPLE_ROWS, PushError};
 use crate::sort::{Duplicates, SortError, Tally, record_memory};
@@ -82,9 +82,7 @@ impl Prepared<'_> {
         let (sample, boundaries) = (&looked.sample, self.boundaries.clone());
         let trial = trial::write(request, layer, sample, &totals.tally(), boundaries, clock)?;
         let manifest = self.manifest(encoder);
-        let compared = self.compare(&looked, &manifest, totals, progress)?;
-        let (compared_with, gate) = compared.unzip();
-        let gate = gate.unwrap_or_default();
+        let (compared_with, gate) = self.compare(&looked, &manifest, totals, progress)?;
         let room = self.room(&trial, totals);
         let applied = layer
             .and(totals.scale)
@@ -132,20 +130,18 @@ impl Prepared<'_> {
         manifest: &Manifest,
         totals: ExpectedTotals,
         progress: &dyn Progress,
-    ) -> Result<Option<(u64, Vec<Finding>)>, PushError> {
+    ) -> Result<(Option<u64>, Vec<Finding>), PushError> {
         let Some(table) = &self.table else {
-            return Ok(None);
+            return Ok((None, Vec::new()));
         };
-        let Some(serving) = open_serving(table, progress)? else {
-            return Ok(None);
-        };
-        progress.stage("comparing", None, Unit::Rows);
-        let seen = self.compare_with(&serving, looked, manifest, totals, progress);
         let mut limits = gate::limits(&self.request.limits);
         if totals.rows.is_none() {
             limits.retain(|limit| !needs_totals(limit));
         }
-        Ok(comparable(seen, progress).map(|seen| (serving.version(), gate::check(&limits, &seen))))
+        beside_serving(table, &limits, |serving| {
+            progress.stage("comparing", None, Unit::Rows);
+            self.compare_with(serving, looked, manifest, totals, progress)
+        })
     }
 
     fn compare_with(
@@ -160,13 +156,13 @@ impl Prepared<'_> {
         let (rows, bytes) = (totals.rows.unwrap_or(0), totals.bytes.unwrap_or(0));
         let random = self.ground.random;
         let base = self.layer().map(|layer| &layer.base);
-        let whole_bytes = base.map_or(0, |base| base.manifest().bytes()) + bytes;
         if let Some(base) = base
             && base.version() != serving.version()
         {
             // What comes on top of a version that does not serve is left out of this.
             let mut seen = compare_sampled(serving, base, GATE_SAMPLE_ROWS, random, &advance)?;
-            (seen.rows_are_exact, seen.bytes_after) = (false, whole_bytes);
+            seen.rows_are_exact = false;
+            seen.bytes_after += bytes;
             return Ok(seen);
         }
         let sample = self.becomes(&looked.sample);
@@ -175,7 +171,7 @@ impl Prepared<'_> {
         let expected = Expected {
             manifest,
             rows,
-            bytes: whole_bytes,
+            bytes,
             is_exact: totals.is_exact,
             nulls: match base {
                 None => null_shares(manifest, looked),

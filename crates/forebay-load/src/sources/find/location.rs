@@ -31,6 +31,9 @@ pub struct Location {
     base: Option<String>,
 }
 
+/// A key has 1,024 bytes at most, which may be written by percent signs.
+const MOST_KEY_BYTES: usize = 3 * 1024 + 1;
+
 impl Location {
     pub fn here(store: Store) -> Location {
         Location {
@@ -52,6 +55,12 @@ impl Location {
                 reason: text.trim_start_matches(&format!("{base}: ")).to_owned(),
             }
         })?;
+        if source.len() > base.len() + MOST_KEY_BYTES {
+            return Err(SourceError::Address {
+                source_text: source.chars().take(40).chain("...".chars()).collect(),
+                reason: format!("it has {} bytes, more than a key can have", source.len()),
+            });
+        }
         let connect = |patience| {
             forebay_objects::bucket(&address, patience).map_err(|error| SourceError::Remote {
                 source_text: source.to_owned(),

@@ -132,7 +132,7 @@ fn show_or_carry_out(
         wrong!("nothing was changed: --yes carries this plan out");
     }
     if let Some(note) = made.note() {
-        tell!("forebay: {note}");
+        context.output.tell(&note);
     }
     drawing.message(&made.figures());
     let started = context.clock.monotonic();
