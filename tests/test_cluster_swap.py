@@ -155,5 +155,6 @@ def test_dropped_tables_are_gone_from_all_nodes(two_tables):
     assert [table["table"] for table in made.status()["tables"]] == ["a"]
     for node in made.nodes:
         with node.through_gateway() as client:
-            assert client.dbsize() == KEYS, node.name
+            # Nodes hear of it within a heartbeat.
+            wait_for(lambda client=client: client.dbsize() == KEYS, client.dbsize, 10, STEP_S)
     assert made.push("b", 5)["version"] >= 1
