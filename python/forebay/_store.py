@@ -12,7 +12,7 @@ from ._batch import Batch, Key, Ttl, pair
 from ._command import Path, boundary_options, run
 from ._data import Data
 from ._dry_run import DryRun
-from ._errors import DamagedError
+from ._errors import DamagedError, Error
 from ._forebay import RawStore, RawTable, Scan, is_forked, open_url
 from ._load import LoadResult, load
 from ._mapping import Mapped
@@ -35,6 +35,7 @@ from ._results import (
 )
 from ._taking import takes
 from ._text import between, html_table
+from ._unopened import Unopened
 
 # Threads do not come along: what was open is the parent's.
 os.register_at_fork(after_in_child=is_forked)
@@ -499,7 +500,7 @@ class Table(Mapped, RawTable):
     def __reduce__(self) -> tuple[Any, ...]:
         """It is opened again at the version that it read before."""
         at = self._target if self.live else f"{self.name}@{self.version}"
-        return (Table, (self._store, at), {"_target": self._target})
+        return _table_again, (self._store, at, self._target)
 
     def __enter__(self) -> Self:
         return self
@@ -536,6 +537,21 @@ class Table(Mapped, RawTable):
         return html_table(f"Table {self.name}", ("", " "), self._facts())
 
 
-def _store_again(url: str, memory_bytes: int | None) -> Store:
+def _store_again(url: str, memory_bytes: int | None) -> Store | Unopened:
     """What a pickled store is made of again."""
-    return open(url, memory_bytes=memory_bytes)
+    try:
+        return open(url, memory_bytes=memory_bytes)
+    except Error as error:
+        return Unopened(error)
+
+
+def _table_again(store: Store | Unopened, at: str, target: str) -> Table | Unopened:
+    """What a pickled table is made of again."""
+    if isinstance(store, Unopened):
+        return store
+    try:
+        table = Table(store, at)
+    except Error as error:
+        return Unopened(error)
+    table._target = target  # pyright: ignore[reportPrivateUsage]
+    return table

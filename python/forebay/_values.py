@@ -15,6 +15,7 @@ from ._errors import UsageError
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_DAY_S = 24 * 60 * 60
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
@@ -22,8 +23,14 @@ def decimal(text: str) -> dec.Decimal:
     return dec.Decimal(text)
 
 
+_BEYOND = "the value lies beyond the years that Python's times have: use to_arrow()"
+
+
 def date(days: int) -> dt.date:
-    return _EPOCH.date() + dt.timedelta(days=days)
+    try:
+        return _EPOCH.date() + dt.timedelta(days=days)
+    except OverflowError:
+        raise UsageError(_BEYOND) from None
 
 
 def _span(units: int, per_second: int) -> dt.timedelta:
@@ -39,12 +46,12 @@ def timestamp(units: int, per_second: int, zoned: bool) -> dt.datetime:
     try:
         return (_EPOCH_UTC if zoned else _EPOCH) + _span(units, per_second)
     except OverflowError:
-        raise UsageError(
-            "the value lies beyond the years that Python's times have: use to_arrow()"
-        ) from None
+        raise UsageError(_BEYOND) from None
 
 
 def time(units: int, per_second: int) -> dt.time:
+    if not 0 <= units < per_second * _DAY_S:
+        raise UsageError("the value is no time of a day as Python has them: use to_arrow()")
     return (_EPOCH + _span(units, per_second)).time()
 
 
@@ -118,7 +125,7 @@ def half_of(value: Any) -> int:
         raise UsageError(f"{value!r} is no float16")
     try:
         bits = struct.pack("<e", value)
-    except OverflowError:
+    except (OverflowError, struct.error):
         raise UsageError(f"{value!r} is no float16: it is too large") from None
     (half,) = struct.unpack("<e", bits)
     if half != value and value == value:

@@ -6,7 +6,7 @@ use forebay_run::operation::DeltaKind;
 use forebay_run::row::{Datum, Kind, ListView, ListWriter, RowError, RowView, RowWriter, Schema};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString};
 
 use crate::errors::usage;
 use crate::keys::bytes_of;
@@ -39,7 +39,16 @@ pub fn delta_of(
 ) -> PyResult<Vec<u8>> {
     match (kind, shape.number) {
         (Some(DeltaKind::Append), _) => Ok(bytes_of(delta, "what is appended")?.into_owned()),
-        (_, Some(number)) => number_of(number, delta),
+        (_, Some(number)) => {
+            let infinite = delta
+                .extract::<f64>()
+                .ok()
+                .filter(|float| float.is_infinite());
+            match infinite {
+                Some(float) => Err(usage_of(float, "is no number to add: give a finite one")),
+                None => number_of(number, delta),
+            }
+        }
         // The engine refuses it, in its words.
         (_, None) => Ok(Vec::new()),
     }
@@ -55,7 +64,9 @@ fn number_of(number: Number, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         }
         Number::I64 => return Err(wrong(value, "a value of this table is a whole number")),
         Number::F64 if is_integer(value) || value.is_instance_of::<PyFloat>() => {
-            let float: f64 = value.extract()?;
+            let float = value.extract::<f64>();
+            let float =
+                float.map_err(|_| usage(value.py(), "it is beyond the numbers of 64 bits"))?;
             if float.is_nan() {
                 return Err(usage_of(float, "is no number that deltas could add to"));
             }
@@ -161,7 +172,7 @@ fn row_of(schema: &Schema, row: &Bound<'_, PyDict>) -> PyResult<Vec<u8>> {
 
 fn list_of(item: &Kind, list: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let py = list.py();
-    if list.is_instance_of::<PyString>() || list.is_instance_of::<PyBytes>() {
+    if is_no_sequence(list) || list.is_instance_of::<PyDict>() {
         return Err(wrong(list, "a list is a sequence of its items"));
     }
     let mut writer = ListWriter::new(item);
@@ -175,6 +186,13 @@ fn list_of(item: &Kind, list: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let mut out = Vec::new();
     writer.finish(&mut out).map_err(|error| fits(py, &error))?;
     Ok(out)
+}
+
+/// Whether it is text or bytes, which could be looped over.
+fn is_no_sequence(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyBytes>()
+        || value.is_instance_of::<PyByteArray>()
 }
 
 /// A list, a map or a struct, packed.
@@ -202,6 +220,9 @@ fn map_of(entries: &Schema, map: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let py = map.py();
     let pairs = match map.cast::<PyDict>() {
         Ok(dict) => dict.items().into_any(),
+        Err(_) if is_no_sequence(map) => {
+            return Err(wrong(map, "a map is a dict, or a list of pairs"));
+        }
         Err(_) => map.clone(),
     };
     let names: Vec<&str> = entries.columns().iter().map(|one| &*one.name).collect();

@@ -309,7 +309,7 @@ impl RawTable {
         match self.opened() {
             Opened::Batch(version, _) => {
                 let (least, most) = version.manifest().rows_between();
-                if least == most {
+                if least == most && version.manifest().ttl.is_none() {
                     return Ok(most);
                 }
             }

@@ -218,8 +218,15 @@ def test_a_pickled_live_table_is_opened_by_whoever_may(path):
         live = store.create("live", durability="os")
         live.put("a", "1")
         pickled = pickle.dumps(live)
-        with pytest.raises(forebay.BusyError):
-            pickle.loads(pickled)
+        # Raised while it is unpickled, it would end a pool's worker, whom the pool waits for.
+        elsewhere = pickle.loads(pickled)
+        for use in len, list, lambda table: table["a"], lambda table: table.put("a", "2"):
+            with pytest.raises(forebay.BusyError):
+                use(elsewhere)
+        assert "not opened" in repr(pickle.loads(pickle.dumps(elsewhere)))
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            with pytest.raises(forebay.BusyError):
+                pool.apply_async(len, (live,)).get(timeout=60)
     again = pickle.loads(pickled)
     assert again["a"] == b"1"
     again.store.close()
@@ -351,6 +358,21 @@ def test_arguments_that_are_none_are_told(store, path):
             read(columns="id")
         with pytest.raises(TypeError, match="columns has a name that is str, not int"):
             read(columns=[1])
+
+
+def test_a_null_of_pyarrow_is_no_key(store):
+    live = store.create("live", durability="os")
+    live.put("None", "x")
+    for null in pa.scalar(None, pa.int64()), pa.scalar(None, pa.string()), pa.scalar(None):
+        with pytest.raises(TypeError, match="a key is str, bytes or a whole number"):
+            live.get(null)
+    assert live[pa.scalar("None")] == b"x"
+
+
+def test_rows_that_have_expired_are_not_counted(store, path):
+    forebay.push(pa.table({"id": list(range(9))}), "t", key="{id}", store=path, ttl="1ms")
+    time.sleep(0.01)
+    assert (len(store["t"]), list(store["t"])) == (0, [])
 
 
 def test_an_event_loop_goes_on_while_many_keys_are_read(opened):

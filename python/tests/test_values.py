@@ -129,3 +129,36 @@ def test_lists_of_tables_and_versions_pickle(store):
     store.push({"id": [1]}, "t", key="{id}")
     for listing in [store.tables(), store["t"].versions()]:
         assert pickle.loads(pickle.dumps(listing)) == listing
+
+
+def test_times_and_dates_that_python_lacks_are_told(store):
+    """Midnight after the day, before it, and years beyond 9999."""
+    odd = pa.array([86_400_000_000, -1], pa.int64()).cast(pa.time64("us"))
+    days = pa.array([3_000_000, -800_000], pa.int32()).cast(pa.date32())
+    store.push(pa.table({"id": [1, 2], "odd": odd, "day": days}), "t", key="{id}")
+    for key in 1, 2:
+        with pytest.raises(forebay.UsageError, match="is no time of a day as Python has them"):
+            store["t"][key]
+    store.push(pa.table({"id": [1, 2], "day": days}), "days", key="{id}")
+    for key in 1, 2:
+        with pytest.raises(forebay.UsageError, match="beyond the years"):
+            store["days"][key]
+
+
+def test_what_only_looks_like_a_value_is_refused(store):
+    lists = store.create("lists", value="list", item="int64")
+    for value in {1: 2}, bytearray(b"ab"), "12":
+        with pytest.raises(TypeError, match="a list is a sequence of its items"):
+            lists.put("k", value)
+    rows = store.create("rows", value="row", column={"m": "map(text, int64)", "h": "float16"})
+    with pytest.raises(TypeError, match="a map is a dict, or a list of pairs"):
+        rows.put("k", {"m": ""})
+    with pytest.raises(forebay.UsageError, match="is no float16: it is too large"):
+        rows.put("k", {"h": 10**400})
+    numbers = store.create("numbers", delta="f64")
+    numbers.put("k", float("inf"))
+    with pytest.raises(forebay.UsageError, match="is no number to add: give a finite one"):
+        numbers.delta("k", float("-inf"))
+    with pytest.raises(forebay.UsageError, match="beyond the numbers of 64 bits"):
+        numbers.put("k", 10**400)
+    assert numbers["k"] == float("inf")
