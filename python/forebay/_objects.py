@@ -19,10 +19,11 @@ from ._errors import DataError
 _Path = tuple[str, ...]
 """Where in a value: the columns of structs, and `[]` for the items of lists."""
 
-_PLAIN = frozenset({"string", "integer", "floating", "boolean", "empty"})
+_PLAIN = frozenset({"string", "integer", "boolean", "empty"})
 """What pandas calls object columns whose values are all of one class that is safe."""
 
 _WHOLE, _FLOATS, _HALVES, _DECIMALS = "whole numbers", "numbers", "numbers of float16", "decimals"
+_DATES, _NAT = "dates", "NaT"
 _ALIKE = frozenset({(_WHOLE, _FLOATS), (_WHOLE, _DECIMALS), (_FLOATS, _HALVES)})
 """Kinds that may stand beside each other: pyarrow alters none, or fails."""
 
@@ -128,11 +129,18 @@ def _check(name: str, values: Iterable[Any]) -> None:
     # To pandas a NaN of decimals is a null, within lists as well.
     of_pandas = hasattr(values, "isna")
     seen: dict[_Path, str] = {}
+    absent: set[_Path] = set()
     for value in values:
         for path, kind in _kinds(name, value, (name,), of_pandas):
+            if kind == _NAT:
+                absent.add(path)
+                continue
             before = seen.setdefault(path, kind)
             if before != kind and not {(before, kind), (kind, before)} & _ALIKE:
                 raise DataError(f"column '{'.'.join(path)}' mixes {_told(before, kind)}")
+    for path in absent:
+        if seen.get(path) == _DATES:
+            raise DataError(f"column '{'.'.join(path)}' mixes dates and NaT: give None instead")
 
 
 def _told(*kinds: str) -> str:
@@ -147,6 +155,8 @@ def _kinds(
 ) -> Iterator[tuple[_Path, str]]:
     """The kinds of all that is in a value, as far as mixing them would alter something."""
     match value:
+        case None:
+            return
         case str():
             yield path, "text"
         case bytes() | bytearray() | memoryview():
@@ -163,8 +173,12 @@ def _kinds(
             elif not (value.is_nan() and of_pandas):
                 told = "which no decimal column holds: give None, or the column as floats"
                 raise DataError(f"column '{'.'.join(path)}' has {value!r}, {told}")
+        case dt.datetime() | dt.timedelta() if value != value:
+            # A null; but among dates pyarrow makes the first day of the year 1 of it.
+            if not of_pandas:
+                yield path, _NAT
         case dt.date() | dt.time() | dt.timedelta():
-            yield from _kinds_of_time(name, value, path)
+            yield path, _kind_of_time(name, value)
         case dict():
             for key, item in cast("dict[Any, Any]", value).items():
                 if not isinstance(key, str):
@@ -178,45 +192,42 @@ def _kinds(
             yield from _kinds_of_array(name, value, path, of_pandas)
 
 
-def _kinds_of_time(name: str, value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
+def _kind_of_time(name: str, value: Any) -> str:
     match value:
-        case dt.datetime() | dt.timedelta() if value != value:
-            # NaT.
-            return
         case dt.datetime():
-            yield path, _kind_of_datetime(name, value)
-        case dt.timedelta() if getattr(value, "nanoseconds", 0):
-            raise _nanoseconds(name, value)
+            if getattr(value, "nanosecond", 0):
+                raise _nanoseconds(name, value)
+            return "times without a zone" if value.tzinfo is None else "times with a zone"
         case dt.timedelta():
-            yield path, "durations"
+            if getattr(value, "nanoseconds", 0):
+                raise _nanoseconds(name, value)
+            return "durations"
         case dt.time(tzinfo=dt.tzinfo()):
             raise DataError(f"column '{name}' has {value!r}: times of a day have no zone here")
         case dt.time():
-            yield path, "times of a day"
+            return "times of a day"
         case _:
-            yield path, "dates"
+            return _DATES
 
 
 def _kinds_of_array(
     name: str, value: Any, path: _Path, of_pandas: bool
 ) -> Iterator[tuple[_Path, str]]:
-    """Of an array or a scalar of NumPy."""
+    """Of an array or a scalar of NumPy, and of classes that are no others'."""
     dtype: Any = getattr(value, "dtype", None)
     kind, shape = getattr(dtype, "kind", ""), getattr(value, "shape", ())
     if kind in ("m", "M"):
         yield path, f"times of {dtype}"
-    elif kind in ("b", "i", "u", "f") and 0 not in shape:
-        floats = _HALVES if dtype.itemsize == 2 else _FLOATS
-        items = {"b": "truth values", "f": floats}.get(kind, _WHOLE)
-        yield (*path, *("[]" for _ in shape)), items
     elif kind == "O" and hasattr(value, "tolist"):
         yield from _kinds(name, value.tolist(), path, of_pandas)
-
-
-def _kind_of_datetime(name: str, value: dt.datetime) -> str:
-    if getattr(value, "nanosecond", 0):
-        raise _nanoseconds(name, value)
-    return "times without a zone" if value.tzinfo is None else "times with a zone"
+    elif kind and 0 not in shape:
+        kinds = {"b": "truth values", "i": _WHOLE, "u": _WHOLE, "U": "text", "S": "bytes"}
+        floats = {2: _HALVES, 4: _FLOATS, 8: _FLOATS}
+        found = floats.get(dtype.itemsize) if kind == "f" else kinds.get(kind)
+        yield (*path, *("[]" for _ in shape)), found or f"values of {dtype}"
+    elif not kind and type(value).__name__ != "NAType" and not hasattr(value, "as_py"):
+        # Of whatever has `__int__`, as UUIDs have, numbers and times would be made beside those.
+        yield path, f"objects of the class {type(value).__name__}"
 
 
 def _nanoseconds(name: str, value: Any) -> DataError:

@@ -44,7 +44,8 @@ pub fn check(kind: Kind, get: impl Fn(&str) -> Option<String>) -> io::Result<()>
     let words = words
         .iter()
         .filter_map(|name| word_problem(name, &get(name)?));
-    match problems.chain(words).next() {
+    let lacking = half_problem(kind, &get);
+    match problems.chain(words).chain(lacking).next() {
         Some(problem) => Err(io::Error::new(io::ErrorKind::InvalidInput, problem)),
         None => Ok(()),
     }
@@ -59,6 +60,14 @@ fn url_problem(name: &str, value: &str) -> Option<String> {
         true => None,
         false => Some(format!("{name} is {value:?}, which is no address: {how}")),
     }
+}
+
+/// Of a key's two parts there are both or none.
+fn half_problem(kind: Kind, get: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    let halves = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+    let lacking = halves.iter().find(|name| get(name).is_none())?;
+    let set = halves.iter().find(|name| get(name).is_some())?;
+    (kind == Kind::S3).then(|| format!("{set} is set and {lacking} is not: set both or none"))
 }
 
 /// Secrets are not shown.
@@ -115,6 +124,9 @@ mod tests {
                 "{refused}"
             );
         }
-        assert_eq!(checked("AWS_SECRET_ACCESS_KEY", "a/b+c="), Ok(()));
+        let alone = checked("AWS_SECRET_ACCESS_KEY", "a/b+c=").expect_err("half");
+        assert!(alone.contains("AWS_ACCESS_KEY_ID is not"), "{alone}");
+        let both = |_: &str| Some("http://h/a/b+c=".to_owned());
+        assert!(check(Kind::S3, both).is_ok());
     }
 }
