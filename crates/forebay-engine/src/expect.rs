@@ -8,10 +8,11 @@ use std::sync::Arc;
 use forebay_io::{Random, side_by_side};
 
 use crate::compare::Comparer;
+use crate::drawn_pages::{AT_ONCE, Advance};
 use crate::error::ReadError;
 use crate::living::living;
 use crate::manifest::Manifest;
-use crate::sample::{AT_ONCE, Advance, Comparison, NullShare, Outcome, Share, visit_keys};
+use crate::sample::{Comparison, NullShare, Outcome, Share, visit_keys};
 use crate::schema_change::SchemaChange;
 use crate::version::Version;
 

@@ -10,8 +10,8 @@ use forebay_io::{Random, side_by_side};
 use forebay_run::run::Run;
 use forebay_run::scan::Cursor;
 
+use crate::drawn_pages::{Advance, draw, stretches};
 use crate::error::ReadError;
-use crate::sample::{Advance, draw, stretches};
 use crate::version::Version;
 
 /// What readers find.
