@@ -57,7 +57,10 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
         tell!("forebay: {}", lines.join("\n"));
     }
     // A store's URL and what the environment says of it are of the command line, too.
-    let is_of_store = error.is::<OpenError>() && kind == ErrorKind::Usage;
+    let is_of_store = match error.downcast_ref() {
+        None | Some(OpenError::Pull(_) | OpenError::Store(_)) => false,
+        Some(_) => kind == ErrorKind::Usage,
+    };
     if error.is::<WrongLine>() || is_of_store {
         return ExitCode::from(WRONG);
     }
