@@ -142,9 +142,13 @@ class Shape:
             if not isinstance(number, int):
                 raise TypeError(f"a value of table {self.table} is a whole number")
             return str(number).encode()
-        if isinstance(number, int) and int(float(number)) != number:
-            raise UsageError(f"{number} is no float: it would be stored as {float(number)!r}")
-        return repr(float(number)).encode()
+        try:
+            stored = float(number)
+        except OverflowError:
+            raise UsageError("it is beyond the numbers of 64 bits") from None
+        if isinstance(number, int) and int(stored) != number:
+            raise UsageError(f"{number} is no float: it would be stored as {stored!r}")
+        return repr(stored).encode()
 
     # Arrow.
 

@@ -235,6 +235,7 @@ def test_what_cannot_be_written_is_refused(connection):
         (lambda: connection["count"].put("1", 2**63), forebay.UsageError, "not an integer"),
         (lambda: connection["count"].put("1", 1, ttl=5), forebay.UsageError, "do not expire"),
         (lambda: connection["sums"].put("1", 2**60 + 1), forebay.UsageError, "no float"),
+        (lambda: connection["sums"].put("1", 10**400), forebay.UsageError, "beyond the numbers"),
         (lambda: connection["kv"].put("1", 1), TypeError, "bytes or text"),
         (lambda: connection["kv"].put("", "x"), forebay.UsageError, "a key of 0 bytes"),
         (lambda: connection["kv"].put("1", "x", ttl=0), forebay.UsageError, "time to live"),
