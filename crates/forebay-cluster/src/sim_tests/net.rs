@@ -6,7 +6,6 @@ use super::world::{Life, MS, SECOND, World};
 use crate::ids::{HostPort, NodeName};
 use crate::message::{Beat, BeatReply};
 use crate::node::{FollowerEvent, NodeEvent};
-use crate::time::BEAT_LOST;
 
 #[derive(Debug, Default)]
 pub struct SimNet {
@@ -52,7 +51,7 @@ impl World {
         if let Some(process) = self.process(by) {
             process.unanswered.insert(seq);
         }
-        let timeout = BEAT_LOST.as_micros() as u64;
+        let timeout = self.timing.heartbeat_lost().as_micros() as u64;
         self.after(timeout, move |world| world.beat_lost(by, seq));
         let Some(target) = self.hosts.iter().position(|host| host.peer == *to) else {
             return self.fail(format!("a heartbeat to {to}, where nobody is"));
