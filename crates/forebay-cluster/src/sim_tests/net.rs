@@ -34,13 +34,16 @@ impl SimNet {
 }
 
 impl World {
-    /// How long a message is under way; `None`: it does not arrive.
+    /// How long a message is under way; `None`: it does not arrive. The protocols rely on no message
+    /// being under way for longer than the node timeout: after that an earlier process of a node may
+    /// be heard again.
     pub fn transit(&mut self, from: usize, to: usize) -> Option<u64> {
         if self.net.cuts.contains(&(from, to)) || self.dice.chance(self.net.loss) {
             return None;
         }
         let late = self.dice.chance(self.net.late);
-        let most = if late { 8 * SECOND } else { 4 * MS };
+        let latest = self.timing.node_timeout().as_micros() as u64 / 10 * 8;
+        let most = if late { latest } else { 4 * MS };
         Some(200 + self.dice.below(most))
     }
 
