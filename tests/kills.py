@@ -113,7 +113,7 @@ class KilledCluster(Cluster):
         bounds = [word for number in (15, 30, 45) for word in ("--boundary", name(number * 1000))]
         words = ["--mode", "live", "--durability", "os", "--order", "ordered", "--replicas", "3"]
         self.store.run("create", "t", *words, *bounds)
-        wait_for(self.is_whole, "all replicas are there", 60)
+        wait_for(self.is_whole, "all replicas are there")
         self.counters = [name(60_000_00 + number) for number in range(COUNTERS)]
         self.store.json("load", "t", self.new_rows(-1), "--key", "{id}")
         wide = [bytes([row]) * 16 + os.urandom(BATCH_BYTES) for row in range(BATCH_ROWS)]

@@ -245,7 +245,7 @@ def stalled(made, table, node, phase):
 
     made.watch = watch
     try:
-        yield lambda: wait_for(lambda: table.phase() == phase, made.status, 40, STEP_S)
+        yield lambda: wait_for(lambda: table.phase() == phase, made.status)
     finally:
         made.watch = made.nothing
         for go_on in gates:

@@ -39,7 +39,7 @@ def held(made):
                 return False
         return True
 
-    wait_for(answers, "all keys are answered", 60)
+    wait_for(answers, "all keys are answered")
     return found
 
 

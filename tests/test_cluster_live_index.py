@@ -33,7 +33,7 @@ def made(cluster, tmp_path):
     rows = ["--value", "row", "--column", "city:text", "--column", "v:int64"]
     made.store.run("create", "people", *LIVE, *bounds, "--boundary", "k020000", *rows)
     made.store.run("create", "by_city", *LIVE, *bounds, "--boundary", "m")
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    wait_for(lambda: is_whole(made), "all replicas are there")
     ids = [f"k{number:06}" for number in range(COUNT)]
     columns = {"id": ids, "city": list(map(city, range(COUNT))), "v": list(range(COUNT))}
     made.source = tmp_path / "people.parquet"
@@ -75,7 +75,7 @@ def test_an_index_takes_in_rows_with_its_table(made, tmp_path):
         assert shown["cuts"] == len(planned["splits"])
         return planned["copied_bytes"] == shown["copied_bytes"]
 
-    wait_for(is_priced_alike, "both know the same of what leaders hold", 60)
+    wait_for(is_priced_alike, "both know the same of what leaders hold")
     assert json.loads(output.read_text())["wish"]["insert"]["with"] == ["by_city"]
     alone = [made.source, "--key", "{id}", "--plan", output]
     told = made.store.refuse("load", "people", *alone, code=2)

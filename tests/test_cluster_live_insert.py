@@ -52,7 +52,7 @@ def skewed(cluster, tmp_path):
     base, made.base = write(tmp_path / "base.parquet", names(BASE), "old")
     made.store.run("load", "t", base, "--key", "{id}")
     made.source, made.values = write(tmp_path / "new.parquet", names(NEW, 25_000), "new")
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    wait_for(lambda: is_whole(made), "all replicas are there")
     return made
 
 
@@ -67,7 +67,7 @@ def planned(made, *more):
         done[0] = result
         return result.code == 0
 
-    wait_for(is_told, "the plan is made", 90)
+    wait_for(is_told, "the plan is made")
     return done[0].json()
 
 
@@ -111,7 +111,7 @@ def test_a_load_with_a_plan_cuts_and_moves_before_its_rows_come(skewed, tmp_path
     done = made.store.json("load", "t", made.source, "--key", "{id}", "--plan", output)
     assert done["rows"] == NEW
     assert partitions(made) == 3 + len(plan["splits"])
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    wait_for(lambda: is_whole(made), "all replicas are there")
     check_rows(made)
     assert loads(made) == [] and staged(made) == []
     # What it is about is otherwise now.
@@ -127,7 +127,7 @@ def test_partitions_are_cut_and_moved_under_writes_into_them(skewed):
     source, _ = write(made.directory / "numbers.parquet", names(NEW, 25_000), 1000)
     counting = Counting(made.nodes, counted, table="n")
     with counting:
-        wait_for(lambda: counting.done > 200, "counting goes on", 60)
+        wait_for(lambda: counting.done > 200, "counting goes on")
         words = ["load", "n", source, "--key", "{id}", "--as", "delta"]
         words += ["--plan", "auto", "--partition-bytes", "1M", "--json"]
         done = [None]
@@ -140,7 +140,7 @@ def test_partitions_are_cut_and_moved_under_writes_into_them(skewed):
 
         wait_for(is_loaded, "the rows are loaded", 120)
         before = counting.done
-        wait_for(lambda: counting.done > before + 200, "counting goes on", 60)
+        wait_for(lambda: counting.done > before + 200, "counting goes on")
     assert done[0].json()["rows"] == NEW
     assert partitions(made, "n") > 4
     for node in made.nodes:
@@ -161,7 +161,7 @@ def test_what_dies_during_a_plan_loses_nothing(skewed, who):
         heard = made.heard()
         return bool(heard and heard["plan"])
 
-    wait_for(is_planned, "a plan is carried out", 90)
+    wait_for(is_planned, "a plan is carried out")
     killed = None
     if who == "command":
         command.kill()
@@ -181,7 +181,7 @@ def test_what_dies_during_a_plan_loses_nothing(skewed, who):
     wait_for(lambda: made.heard() and made.heard()["plan"] is None, "the plan has ended", 120)
     made.wait_up()
     made.store.json(*words)
-    wait_for(lambda: is_whole(made), "all replicas are there", 90)
+    wait_for(lambda: is_whole(made), "all replicas are there")
     check_rows(made)
     assert loads(made) == [] and staged(made) == []
 

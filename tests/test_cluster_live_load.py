@@ -62,7 +62,7 @@ def answered(node, names, table="t"):
             return False
         return True
 
-    wait_for(answers, "reads are answered", 60)
+    wait_for(answers, "reads are answered")
     return got[0]
 
 
@@ -100,7 +100,7 @@ def wait_under_way(cluster, stage="bringing"):
         found[:] = [load for load in loads(cluster) or [] if load["stage"] == stage]
         return bool(found)
 
-    wait_for(is_there, f"a load is {stage}", 60)
+    wait_for(is_there, f"a load is {stage}")
     return found[0]
 
 
@@ -221,14 +221,14 @@ def test_what_dies_doubles_and_loses_nothing(counted, who, stage):
         else:
             node = strike(made, who)
             before = counting.done
-            wait_for(lambda: counting.done > before + 200, "counting goes on", 60)
+            wait_for(lambda: counting.done > before + 200, "counting goes on")
             node.start().comes_up()
             done = made.store.finish(command)
             assert (done.code, done.json()["rows"]) == (0, ROWS), done.err
-        wait_for(lambda: loads(made) == [], "the load has ended", 90)
+        wait_for(lambda: loads(made) == [], "the load has ended")
         made.wait_up()
         before = counting.done
-        wait_for(lambda: counting.done > before + 200, "counting goes on", 60)
+        wait_for(lambda: counting.done > before + 200, "counting goes on")
     for node in made.nodes:
         values = answered(node, names)
         assert counting.wrong(values[:40], 1000) == [], f"seed {SEED}"
@@ -247,8 +247,8 @@ def test_a_node_that_is_away_during_a_load_gets_it_when_it_comes_back(counted):
     assert made.store.finish(command).json()["rows"] == ROWS
     node.start().comes_up()
     made.wait_up()
-    wait_for(lambda: reads_as_follower(node, names[::500]) == {"1000"}, "its replicas have it", 90)
-    wait_for(lambda: is_whole(made), "all replicas are there", 90)
+    wait_for(lambda: reads_as_follower(node, names[::500]) == {"1000"}, "its replicas have it")
+    wait_for(lambda: is_whole(made), "all replicas are there")
     others = [other for other in made.nodes if other is not node]
     others[0].kill()
     assert set(answered(node, names)) == {"1000"}, "it has it, as it answers with one other"
@@ -277,7 +277,7 @@ def test_one_load_at_a_time_and_it_is_cancelled_until_it_is_added(counted, tmp_p
     wait_under_way(made, "adding")
     words = made.store.refuse("cluster", "cancel", request)
     assert "added it already" in words or "all of it is added" in words
-    wait_for(lambda: loads(made) == [], "the load has ended", 90)
+    wait_for(lambda: loads(made) == [], "the load has ended")
     assert set(get_all(made["n1"], names)) == {"1000"}
     # Its runs go with the table.
     assert staged(made) != []
@@ -379,8 +379,8 @@ def test_a_load_by_way_of_object_storage(cluster, remote, tmp_path):
     wait_for(left, "runs are there")
     command.kill()
     command.communicate()
-    wait_for(lambda: loads(made) == [], "no load is under way", 60)
-    wait_for(lambda: made.store.run(*adding(source), code=None).code == 0, "another load", 60)
+    wait_for(lambda: loads(made) == [], "no load is under way")
+    wait_for(lambda: made.store.run(*adding(source), code=None).code == 0, "another load")
     assert left() == []
 
 
@@ -396,7 +396,7 @@ def test_a_drain_waits_until_others_have_what_was_loaded(cluster, tmp_path):
     made.store.run("create", "t", *HASHED, "--replicas", "3")
     values = [f"{number:x}-{number * 7919:x}" * 4 for number in range(ROWS)]
     made.store.json(*words("t", write(tmp_path / "a.parquet", values)))
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    wait_for(lambda: is_whole(made), "all replicas are there")
     before = sum(map(run_bytes, made.nodes))
     told = made.store.run("cluster", "drain", "n4", "--yes", "--json").json_lines()[-1]
     here = [run_bytes(node) for node in made.nodes[:3]]

@@ -53,7 +53,7 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
     for node in others:
         node.kill()
     # Before it is known whether the majority is lost, nothing is said to be well.
-    wait_for(lambda: row(made) and row(made)["live"]["led"] < 4, "leaders are missed", 60)
+    wait_for(lambda: row(made) and row(made)["live"]["led"] < 4, "leaders are missed")
     if not (live(made) or {}).get("lost"):
         refused = store.run("cluster", "accept-loss", "t", "--yes", code=1)
         assert "have no leader now" in refused.err
@@ -63,7 +63,7 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
         lost = told["lost"] if told else []
         return len(lost) == 4 and all(len(one["remaining"]) == 1 for one in lost)
 
-    wait_for(all_lost, lambda: f"all partitions are lost: {live(made)}", 90)
+    wait_for(all_lost, lambda: f"all partitions are lost: {live(made)}")
     problems = "\n".join(made.heard()["problems"])
     assert "forebay cluster accept-loss t" in problems and "n2, n3" in problems
     shown = store.json("cluster", "accept-loss", "t", code=2)
@@ -75,9 +75,9 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
     # One loses what it had; the other comes back with it, and must not count.
     shutil.rmtree(others[0].cache)
     assert store.json("cluster", "accept-loss", "t", "--yes")["accepted"]
-    wait_for(lambda: takes_writes(first, "t:new", "1"), "writes are taken again", 60)
+    wait_for(lambda: takes_writes(first, "t:new", "1"), "writes are taken again")
     with first.through_gateway() as client:
-        wait_for(lambda: client.mget(keys) == keys, "all that was there is there", 60)
+        wait_for(lambda: client.mget(keys) == keys, "all that was there is there")
         assert client.set("t:7", "later")
     for node in others:
         node.start().comes_up()
@@ -94,9 +94,9 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
             assert client.mget([key for key in keys if key != "t:7"]).count(None) == 0
     # The group that was founded by one survives the death of that one.
     first.kill()
-    wait_for(lambda: takes_writes(others[0], "t:8", "last"), "the others go on", 60)
+    wait_for(lambda: takes_writes(others[0], "t:8", "last"), "the others go on")
     with others[1].through_gateway() as client:
-        wait_for(lambda: client.get("t:8") == "last", "it is read elsewhere", 30)
+        wait_for(lambda: client.get("t:8") == "last", "it is read elsewhere")
         assert client.get("t:7") == "later"
 
 
@@ -115,7 +115,7 @@ def test_nodes_by_other_names_come_in_the_place_of_those_that_are_gone(made):
         lost = told["lost"] if told else []
         return len(lost) == 4 and all(len(one["remaining"]) == 1 for one in lost)
 
-    wait_for(all_lost, lambda: f"all partitions are lost: {live(made)}", 90)
+    wait_for(all_lost, lambda: f"all partitions are lost: {live(made)}")
     assert store.json("cluster", "accept-loss", "t", "--yes")["accepted"]
     # Some partitions would be left to dead nodes alone, which nobody could bring anything.
     refused = store.refuse("cluster", "replicas", "t", "1", "--yes")
@@ -124,12 +124,12 @@ def test_nodes_by_other_names_come_in_the_place_of_those_that_are_gone(made):
         moved = store.run("cluster", "replace", gone.name, node.name, "--yes", "--json")
         moved = moved.json_lines()[-1]
         assert moved["ended"] == "done", moved
-    wait_for(lambda: live(made)["short"]["count"] == 0, lambda: f"all are there: {live(made)}", 60)
+    wait_for(lambda: live(made)["short"]["count"] == 0, lambda: f"all are there: {live(made)}")
     # Any one of them can die now.
     first.kill()
-    wait_for(lambda: takes_writes(new[0], "t:new", "1"), "the new ones go on", 60)
+    wait_for(lambda: takes_writes(new[0], "t:new", "1"), "the new ones go on")
     with new[1].through_gateway() as client:
-        wait_for(lambda: client.mget(keys) == keys, "all that was there is there", 30)
+        wait_for(lambda: client.mget(keys) == keys, "all that was there is there")
 
 
 def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tmp_path):
@@ -148,7 +148,7 @@ def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tm
         told[:] = [store.json("cluster", "status")]
         return told[0]
 
-    wait_for(lambda: (status().get("live") or {}).get("lost") == [], "live tables are told of", 90)
+    wait_for(lambda: (status().get("live") or {}).get("lost") == [], "live tables are told of")
     for node in others:
         node.kill()
     wait_for(lambda: len((status().get("live") or {}).get("lost", [])) == 4, lambda: told, 120)
@@ -159,7 +159,7 @@ def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tm
         shown = store.run("cluster", "accept-loss", "t", code=None)
         return shown.code == 2 and "--yes" in shown.out
 
-    wait_for(is_shown, "what is lost is shown", 90)
+    wait_for(is_shown, "what is lost is shown")
     assert store.json("cluster", "accept-loss", "t", "--yes")["accepted"]
     with made["n1"].through_gateway(username="seer", password=secured.password) as client:
 
@@ -169,7 +169,7 @@ def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tm
             except redis.RedisError:
                 return False
 
-        wait_for(answers, "it answers again", 60)
+        wait_for(answers, "it answers again")
 
 
 def test_of_a_table_with_one_replica_whose_files_are_gone_only_a_drop_is_advised(made):
@@ -191,4 +191,4 @@ def test_of_a_table_with_one_replica_whose_files_are_gone_only_a_drop_is_advised
     refused = store.refuse("cluster", "accept-loss", "s", "--yes")
     assert "nothing to go on from" in refused and "drop the table" in refused
     store.run("drop", "s")
-    wait_for(lambda: made.heard() and made.heard()["healthy"], "the cluster is well", 90)
+    wait_for(lambda: made.heard() and made.heard()["healthy"], "the cluster is well")

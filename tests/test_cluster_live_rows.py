@@ -52,7 +52,7 @@ def words(table, path, *more):
 def three(cluster):
     made = cluster(3)
     made.store.run("create", "t", *ORDERED, "--replicas", "3")
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    wait_for(lambda: is_whole(made), "all replicas are there")
     return made
 
 
@@ -181,7 +181,7 @@ def test_rows_insert_update_delete_and_add(three, tmp_path):
 def test_a_plan_is_carried_out_before_rows_come(cluster, tmp_path):
     made = cluster(3, zones=1)
     made.store.run("create", "t", *ORDERED, "--replicas", "3")
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    wait_for(lambda: is_whole(made), "all replicas are there")
     path, values = source(tmp_path / "rows.parquet")
     done = [None]
 
@@ -209,7 +209,7 @@ def begins(made, table="t"):
         except redis.RedisError:
             return False
 
-    wait_for(is_some, "rows come", 60)
+    wait_for(is_some, "rows come")
 
 
 @pytest.mark.parametrize("order", ["sorted", "source"])
@@ -222,7 +222,7 @@ def test_nodes_that_die_one_after_the_other_lose_no_row(three, tmp_path, order):
     for node in made.nodes[:2]:
         node.kill()
         node.start().comes_up()
-        wait_for(lambda: is_whole(made), "all replicas are there", 90)
+        wait_for(lambda: is_whole(made), "all replicas are there")
     done = made.store.finish(command)
     assert done.code == 0, done.err
     assert done.json()["rows"] == ROWS
@@ -342,7 +342,7 @@ def loads_in_time(made, *line):
         assert done[0].code == 0 or "no node of the cluster tells" in done[0].err, done[0].err
         return done[0].code == 0
 
-    wait_for(is_done, "rows are loaded", 60)
+    wait_for(is_done, "rows are loaded")
     return done[0].json()
 
 
@@ -351,7 +351,7 @@ def test_nodes_with_users_are_met_with_a_login(three, tmp_path, login):
     made.store.run("create", "u", *ORDERED, "--replicas", "3")
     restart(made, "--users", users)
     for node in made.nodes:
-        wait_for(node.is_ready, "it is ready", 60)
+        wait_for(node.is_ready, "it is ready")
     path, _ = source(tmp_path / "rows.parquet", count=500)
     told = made.store.refuse(*words("t", path))
     assert "--login" in told and "NOAUTH" in told, told

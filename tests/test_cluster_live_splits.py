@@ -49,7 +49,7 @@ def test_both_halves_have_what_the_whole_had(made):
         node.start()
     made.wait_up()
     with gateway(made["n2"]) as client:
-        wait_for(lambda: client.set("t:000", 1) and client.set("t:299", 1), "writes", 60)
+        wait_for(lambda: client.set("t:000", 1) and client.set("t:299", 1), "writes")
         assert client.mget("t:099", "t:100", "t:250") == ["a", "b", "c"]
 
 
@@ -109,7 +109,7 @@ def leader(made, at):
         found[:] = [ports.get(str(row[2][0]).rsplit(":", 1)[-1])]
         return found[0] is not None
 
-    wait_for(known, "a leader", 60)
+    wait_for(known, "a leader")
     return found[0]
 
 
@@ -229,8 +229,8 @@ def test_a_follower_that_was_away_has_both_halves(made):
             with gateway(next(node for node in made.nodes if node is not away)) as client:
                 # More than is kept of a log in memory: what was away gets a copy.
                 for i in range(writes):
-                    wait_for(lambda i=i: is_set(client, f"t:a{i}", long), "a write", 60)
-                    wait_for(lambda i=i: is_set(client, f"t:z{i}", long), "a write", 60)
+                    wait_for(lambda i=i: is_set(client, f"t:a{i}", long), "a write")
+                    wait_for(lambda i=i: is_set(client, f"t:z{i}", long), "a write")
             away.start().comes_up()
             clients.resume()
             wait_whole(made)
@@ -260,7 +260,7 @@ def wait_whole(made):
         # Of one that is not there at all its leader says that it does not answer.
         return not any(live["tables"]["t"][what] for what in ("silent", "joining", "lost"))
 
-    wait_for(whole, lambda: made.heard() and made.heard().get("live"), 90)
+    wait_for(whole, lambda: made.heard() and made.heard().get("live"))
 
 
 def test_loads_and_cuts_wait_for_each_other(made, tmp_path):

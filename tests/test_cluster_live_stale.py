@@ -193,5 +193,5 @@ def test_what_has_expired_is_not_answered_by_who_follows(made):
         client.execute_command("READONLY")
         expires = [name for name in names if name.endswith("1")]
         gone = lambda: all(client.get(name) is None for name in expires)  # noqa: E731
-        wait_for(gone, "they expire", 20)
+        wait_for(gone, "they expire")
         assert {client.get(name) for name in set(names) - set(expires)} == {"old"}

@@ -93,7 +93,7 @@ def verifying(made, table, hit, other):
 
     def wait():
         gate.wait_reached()
-        wait_for(two_are_ready, made.heard, 30, STEP_S)
+        wait_for(two_are_ready, made.heard)
 
     with held(made, watch, gate):
         yield wait
@@ -170,7 +170,7 @@ def after_the_strike(made, fault, hit):
     if fault == "coordinator dead":
         hit.start().comes_up()
     elif fault == "store away":
-        wait_for(lambda: has_no_coordinator(made), made.heard, 30, STEP_S)
+        wait_for(lambda: has_no_coordinator(made), made.heard)
         made.is_away = False
 
 
@@ -224,7 +224,7 @@ def the_case(table, fault, moment, hit, other):
     after_the_strike(made, fault, hit)
     done = made.store.finish(push)
     if done.code == SIGKILL:
-        wait_for(lambda: table.phase() is None, made.status, 40, STEP_S)
+        wait_for(lambda: table.phase() is None, made.status)
     serving = what_the_code_says(made, table, done, CODES[CASES[fault, moment]], hit, before, new)
     made.heal()
     for node in made.nodes:
@@ -235,7 +235,7 @@ def the_case(table, fault, moment, hit, other):
     status = made.table("t")
     assert (status["version"], status["rollout"]) == (serving, None)
     for node in made.nodes:
-        wait_for(lambda node=node: versions_at(node) == {serving}, node.name, 20, STEP_S)
+        wait_for(lambda node=node: versions_at(node) == {serving}, node.name)
     told = table.push()
     table.version = told["version"]
     assert told["rollout"]["left_out"] == []

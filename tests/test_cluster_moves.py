@@ -104,7 +104,7 @@ def test_a_node_is_added_and_another_drained_under_readers(holding):
     assert holders(made) == {"n2", "n3", "n4", "n5"}
     gone = made["n1"]
     for table in ("t", "words", "small"):
-        wait_for(lambda table=table: runs_at(gone, table) == 0, f"{table} is gone at n1", 30)
+        wait_for(lambda table=table: runs_at(gone, table) == 0, f"{table} is gone at n1")
     assert any("n1 was drained" in note for note in made.status()["notes"])
     # What is pushed from now on goes to the others.
     made.push_all(2)
@@ -129,7 +129,7 @@ def test_what_a_dead_node_held_is_on_others_after_a_drain(holding):
     others = [node for node in made.nodes if node is not lost]
     reading = readers(made, others)
     lost.kill()
-    wait_for(lambda: made.states()[lost.name] == "down", made.states, 30, STEP_S)
+    wait_for(lambda: made.states()[lost.name] == "down", made.states)
     move(made, "drain", lost.name)
     assert lost.name not in holders(made)
     # With two replicas again everywhere, one more may go.
@@ -141,12 +141,12 @@ def test_what_a_dead_node_held_is_on_others_after_a_drain(holding):
         assert read_all(node.through_gateway()) == {1}
     # The first one comes back: it holds nothing, and answers all the same.
     lost.start().comes_up()
-    wait_for(lambda: made.states()[lost.name] == "up", made.states, 30, STEP_S)
-    wait_for(lambda: lost.is_ready(), "it is ready", 30, STEP_S)
+    wait_for(lambda: made.states()[lost.name] == "up", made.states)
+    wait_for(lambda: lost.is_ready(), "it is ready")
     assert read_all(lost.through_gateway()) == {1}
     assert lost.name not in holders(made)
     # One that is down brings nothing.
-    wait_for(lambda: made.states()[second.name] == "down", made.states, 30, STEP_S)
+    wait_for(lambda: made.states()[second.name] == "down", made.states)
     moved = move(made, "replace", second.name, lost.name)
     assert moved["plan"]["wish"] == f"{lost.name} in the place of {second.name}"
     assert lost.name in holders(made) and second.name not in holders(made)
@@ -161,11 +161,11 @@ def test_what_a_node_held_that_stays_away_comes_to_others_by_itself(holding):
     reading = readers(made, others)
     lost.kill()
     names = {node.name for node in others}
-    wait_for(lambda: holders(made) == names, made.status, 60, 0.2)
-    wait_for(lambda: made.status()["plan"] is None, made.status, 60, 0.2)
+    wait_for(lambda: holders(made) == names, made.status)
+    wait_for(lambda: made.status()["plan"] is None, made.status)
     end(reading, [1])
     lost.start().comes_up()
-    wait_for(lambda: made.states()[lost.name] == "up", made.states, 30, STEP_S)
+    wait_for(lambda: made.states()[lost.name] == "up", made.states)
     assert any(f"{lost.name} was drained" in note for note in made.status()["notes"])
     assert holders(made) == names
 
@@ -195,7 +195,7 @@ def wait_for_files(made, least, most):
     def files():
         return sum(runs_at(node, "t") for node in made.nodes)
 
-    wait_for(lambda: least <= files() <= most, lambda: f"{files()} files", 30)
+    wait_for(lambda: least <= files() <= most, lambda: f"{files()} files")
 
 
 def test_replicas_of_a_table_change(holding):
@@ -286,7 +286,7 @@ def begin(made, *words):
     """Starts a plan and waits until nodes copy."""
     process = made.store.start("cluster", *words, "--yes", "--json")
     stage = lambda: (made.status()["plan"] or {}).get("stage")  # noqa: E731
-    wait_for(lambda: "copying" in (stage() or {}), made.status, 30, STEP_S)
+    wait_for(lambda: "copying" in (stage() or {}), made.status)
     return process
 
 
@@ -312,7 +312,7 @@ def test_a_plan_is_ended_while_nodes_copy(slow):
     assert ended.code == 5, ended.err
     assert ended.json_lines()[-1]["ended"] == "stopped"
     assert holders(made) == {"n1", "n2", "n3", "n4"} and fifth.slots() == before
-    wait_for(lambda: runs_at(fifth, "t") == 0, "what came is removed", 30)
+    wait_for(lambda: runs_at(fifth, "t") == 0, "what came is removed")
     reader.end()
     assert (reader.failed, reader.seen) == ([], ["1"])
     move(made, "add", "n5")
@@ -333,12 +333,12 @@ def test_a_plan_goes_on_after_its_client_the_coordinator_and_a_copying_node_died
     bringing[0].start().comes_up()
     coordinator.start().comes_up()
     wait_for(lambda: holders(made) == {"n1", "n2", "n3"}, made.status, 120, 0.2)
-    wait_for(lambda: made.status()["plan"] is None, made.status, 60, 0.2)
+    wait_for(lambda: made.status()["plan"] is None, made.status)
     for reader in readers:
         reader.end()
         # Two of four were away for a moment.
         assert reader.mixed == [] and reader.seen == ["1"]
-    wait_for(lambda: runs_at(made["n4"], "t") == 0, "it is gone at n4", 30)
+    wait_for(lambda: runs_at(made["n4"], "t") == 0, "it is gone at n4")
 
 
 def test_pushes_go_before_a_plan_and_a_rollback_finds_what_moved(slow, tmp_path):
@@ -356,7 +356,7 @@ def test_pushes_go_before_a_plan_and_a_rollback_finds_what_moved(slow, tmp_path)
     # The version before has moved, too: it serves again as quickly as anywhere.
     runs = made["n5"].cache / "tables" / "t" / "runs"
     of = lambda version: len(list(runs.glob(f"{version}-*.run")))  # noqa: E731
-    wait_for(lambda: of(1) == of(2) > 0, "version 1 is here, too", 60)
+    wait_for(lambda: of(1) == of(2) > 0, "version 1 is here, too")
     made.store.json("rollback", "t")
     for node in made.nodes:
         with node.through_gateway() as client:

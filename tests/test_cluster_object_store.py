@@ -52,7 +52,7 @@ def test_pushes_and_swaps_over_a_bucket(bucket, source, proxy):
         with node.through_gateway() as client:
             assert read_both(client) == {1}
     proxy.before = lambda exchange: None
-    wait_for(lambda: made.heard() is not None, "the coordinator answers", 30, STEP_S)
+    wait_for(lambda: made.heard() is not None, "the coordinator answers")
     assert made.store.push("a", source(100, 3))["rollout"]["left_out"] == []
 
 
@@ -67,7 +67,7 @@ def idle_nodes_ask_little(made, proxy):
         time.sleep(1)
         return asked() == before
 
-    wait_for(quiet, "quiet", 30)
+    wait_for(quiet, "quiet")
     before = asked()
     time.sleep(IDLE_S)
     with proxy.lock:

@@ -44,7 +44,7 @@ def test_what_a_node_does_not_confirm_is_kept_when_asked(table):
     assert told["rollout"]["left_out"] == [hit.name]
     assert made.table("t")["version"] == told["version"]
     for node in made.nodes:
-        wait_for(lambda node=node: versions_at(node) == {told["version"]}, node.name, 20, STEP_S)
+        wait_for(lambda node=node: versions_at(node) == {told["version"]}, node.name)
     reader.wait_for(told["version"])
     reader.end()
     assert (reader.failed, reader.mixed) == ([], [])
@@ -61,8 +61,8 @@ def test_too_few_replicas_are_waited_for_until_the_deadline(table):
         assert versions_at(node) == {table.version}
     # With more patience it serves once the node is back.
     push = table.begin("--min-replicas", "2", "--deadline", "100s")
-    wait_for(lambda: table.phase() == "preparing", made.status, 30, STEP_S)
-    wait_for(lambda: ready(made) == 2, made.heard, 30, STEP_S)
+    wait_for(lambda: table.phase() == "preparing", made.status)
+    wait_for(lambda: ready(made) == 2, made.heard)
     assert push.poll() is None and versions_at(other) == {table.version}
     hit.start().comes_up()
     done = made.store.finish(push)
@@ -92,7 +92,7 @@ def test_a_node_without_progress_is_left_out_at_the_deadline(table):
         assert told["rollout"]["left_out"] == [hit.name]
         # It knows what serves, and has others answer.
         for node in made.nodes:
-            wait_for(lambda n=node: versions_at(n) == {told["version"]}, node.name, 10, STEP_S)
+            wait_for(lambda n=node: versions_at(n) == {told["version"]}, node.name)
 
 
 def test_a_full_disk_of_one_node_ends_a_push(table):
@@ -170,7 +170,7 @@ def test_damage_in_the_cache_of_a_running_node_is_never_seen_and_mended(order, c
     for strike in (flip, lambda path: os.truncate(path, 100), within):
         for path in runs:
             strike(path)
-        wait_for(is_mended, "sound files", 60, STEP_S)
+        wait_for(is_mended, "sound files")
 
 
 def test_a_version_before_that_was_cut_off_is_rolled_back_to_without_an_error(cluster, tmp_path):
@@ -205,7 +205,7 @@ def test_files_that_are_gone_from_a_running_nodes_cache_are_brought_again(cluste
             assert client.hget("wide:000007", "name") == "1 7"
         return all(run.exists() for run in runs)
 
-    wait_for(are_back, "the runs", 60, STEP_S)
+    wait_for(are_back, "the runs")
     path = write(values(2), tmp_path / "wide.parquet")
     pushed = made.store.push("wide", path, args=["--force"])
     assert pushed["rollout"]["left_out"] == []
@@ -240,7 +240,7 @@ def test_a_version_that_was_damaged_while_its_node_was_down_is_rolled_back_to(cl
         assert found == {"1"}
         return True
 
-    wait_for(is_sound, "what was damaged", 60, STEP_S)
+    wait_for(is_sound, "what was damaged")
 
 
 def test_a_table_that_is_dropped_and_pushed_again_is_another_one(cluster, tmp_path):
@@ -273,7 +273,7 @@ def test_a_node_that_slept_while_its_table_was_made_anew_serves_the_new_one(clus
             except redis.RedisError:
                 return False
 
-    wait_for(serves, "the new table", 60, STEP_S)
+    wait_for(serves, "the new table")
 
 
 def test_a_manifest_that_is_lost_in_a_cache_costs_no_run(cluster, tmp_path):
@@ -301,7 +301,7 @@ def test_a_process_that_another_took_the_name_of_answers_no_more(cluster, tmp_pa
     made.store.push("wide", write(values(1), tmp_path / "1.parquet"))
     old = next(node for node in made.nodes if node is not made.coordinator())
     old.signal(signal.SIGSTOP)
-    wait_for(lambda: made.states()[old.name] == "down", made.states, 60, STEP_S)
+    wait_for(lambda: made.states()[old.name] == "down", made.states)
     (tmp_path / "new").mkdir()
     new = ClusterNode(made.store, tmp_path / "new", old.name, old.zone)
     new.start().comes_up()
@@ -309,7 +309,7 @@ def test_a_process_that_another_took_the_name_of_answers_no_more(cluster, tmp_pa
     try:
         made.wait_up()
         old.signal(signal.SIGCONT)
-        wait_for(lambda: "does not take" in old.log.read_text(), "it is told", 30, STEP_S)
+        wait_for(lambda: "does not take" in old.log.read_text(), "it is told")
         made.store.push("wide", write(values(2), tmp_path / "2.parquet"))
         for _ in range(20):
             for client in (old.client(), old.through_gateway()):

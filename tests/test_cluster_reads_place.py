@@ -106,13 +106,13 @@ def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
     others = holders(made, "other")
     first, last = cut(made)
     readers = Readers(made, first, last)
-    wait_for(lambda: reads_told(made), made.heard, 90, 0.5)
+    wait_for(lambda: reads_told(made), made.heard)
 
     def is_uneven():
         told = plan(made)
         return told["hottest_before"] > 1.7 * told["mean"] and told
 
-    wait_for(is_uneven, lambda: plan(made), 90, 2)
+    wait_for(is_uneven, lambda: plan(made), 90)
     output, drawing = tmp_path / "plan.json", tmp_path / "plan.svg"
     told = plan(made, "--output", output, "--draw", drawing)
     assert 0 < told["copies"] <= 20 and told["copied_bytes"] > 0 and told["handed_over"] == 0
@@ -126,7 +126,7 @@ def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
     assert counts[first] == len(hot["after"]) and min(counts.values()) == 2, counts
     assert holders(made, "other") == others
     # Each copy answers, and the load lies evenly.
-    wait_for(lambda: ratio(made) < 1.35, lambda: made.heard()["reads"], 120, 1)
+    wait_for(lambda: ratio(made) < 1.35, lambda: made.heard()["reads"], 120)
     status = made.store.run("cluster", "status").out
     assert "batch tables on" in status and "read most: from slot" in status, status
     # Versions come and go, and nodes too.
@@ -138,7 +138,7 @@ def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
     # counted.
     made.store.push("people", made.table_of(3))
     assert holders(made) == counts
-    wait_for(lambda: reads_told(made), made.heard, 90, 0.5)
+    wait_for(lambda: reads_told(made), made.heard)
     told = plan(made)
     starts = {int(lower) for lower in holders(made)}
     assert starts <= {one["bounds"]["lower"]["slot"] for one in manifest(made)}
@@ -148,7 +148,7 @@ def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
     after = holders(made)
     assert after[first] == min(counts[first], 5) and min(after.values()) == 2, after
     runs = gone.cache / "tables" / "people" / "runs"
-    wait_for(lambda: not list(runs.glob("*.run")), "nothing of it is left there", 30)
+    wait_for(lambda: not list(runs.glob("*.run")), "nothing of it is left there")
     made.store.run("cluster", "replicas", "people", "3", "--yes")
     assert set(holders(made).values()) == {3}
     readers.end()
@@ -167,7 +167,7 @@ def test_clients_bound_to_the_table_see_its_own_layout(made, tmp_path):
         node.args = ["--users", secured.users]
         node.start().comes_up()
     for node in made.nodes:
-        wait_for(node.is_ready, f"{node.name} is ready", 60)
+        wait_for(node.is_ready, f"{node.name} is ready")
     first, last = cut(made)
     options = {"username": "seer", "password": secured.password}
     hot = [name for name in NAMES if first <= slot(name) <= last]

@@ -28,7 +28,7 @@ def slow(cluster, tmp_path):
     def begin(version):
         """Starts a push and waits until nodes prepare."""
         process = made.store.start(*words(source(version)))
-        wait_for(lambda: phase(made) == "preparing", made.status, 30, STEP_S)
+        wait_for(lambda: phase(made) == "preparing", made.status)
         return process
 
     def words(path):
@@ -104,7 +104,7 @@ def test_a_killed_push_is_rolled_out_all_the_same(slow):
     # Another one meets the rollout, which goes on without its client.
     refused = made.store.run(*made.words(made.source(3, 100)), code=None)
     assert refused.code in (4, 5) and "table t" in refused.err, (refused.code, refused.err)
-    wait_for(lambda: phase(made) is None, made.status, 30, STEP_S)
+    wait_for(lambda: phase(made) is None, made.status)
     assert made.table("t")["version"] == 2 and serves_everywhere(made, 2)
     made.store.run(*made.words(made.source(4, 100)))
     assert serves_everywhere(made, 4)
@@ -136,6 +136,6 @@ def test_a_version_that_is_damaged_in_the_store_serves_nowhere(slow):
         return list((node.cache / "tables/t/runs").glob("2-*.run"))
 
     left = lambda: {node.name: of_the_second(node) for node in made.nodes}  # noqa: E731
-    wait_for(lambda: not any(left().values()), left, 30, STEP_S)
+    wait_for(lambda: not any(left().values()), left)
     made.store.run(*made.words(made.source(3, 100)))
     assert serves_everywhere(made, 3)

@@ -133,7 +133,7 @@ def test_what_status_tells(two_tables):
         heard = made.heard()
         return {node["serves"] for node in heard["nodes"]} == {heard["revision"]}
 
-    wait_for(all_serve_the_newest, made.heard, 5, STEP_S)
+    wait_for(all_serve_the_newest, made.heard)
     text = made.store.run("cluster", "status").out
     assert all(node.name in text for node in made.nodes)
 
@@ -156,5 +156,5 @@ def test_dropped_tables_are_gone_from_all_nodes(two_tables):
     for node in made.nodes:
         with node.through_gateway() as client:
             # Nodes hear of it within a heartbeat.
-            wait_for(lambda client=client: client.dbsize() == KEYS, client.dbsize, 10, STEP_S)
+            wait_for(lambda client=client: client.dbsize() == KEYS, client.dbsize)
     assert made.push("b", 5)["version"] >= 1
