@@ -20,7 +20,7 @@ def formats(made):
 
 
 def test_a_catalog_of_format_1_works_until_it_is_upgraded(cluster, tmp_path):
-    made = cluster(4, create=["--format", "1"])
+    made = cluster(4, create=["--format", "1"], node_timeout=None)
     source = write(people(200), tmp_path / "people.parquet")
     made.store.push("people", source, args=["--replicas", "2", "--partitions", "8"])
     made.store.push("people", source)
@@ -55,8 +55,8 @@ def test_a_catalog_of_format_1_works_until_it_is_upgraded(cluster, tmp_path):
     assert made.nodes[1].through_gateway().get("people:7") is not None
 
 
-def test_new_clusters_are_of_the_newest(cluster):
-    made = cluster(1)
+def test_new_clusters_are_of_the_newest(shared):
+    made = shared(3)
     assert formats(made) == (3, {3})
     assert made.status()["notes"] == []
     assert made.store.json("cluster", "upgrade") == {"format": 3, "newest": 3, "upgraded": False}

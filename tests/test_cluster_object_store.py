@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from cluster import STEP_S, Reading
+from cluster import Reading
 from harness import wait_for
 
 NAMES = [f"{table}:{i}" for i in range(100) for table in ("a", "b")]
