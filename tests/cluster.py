@@ -28,8 +28,8 @@ STEP_S = 0.05
 # A long poll ends after so long for what makes no revision: progress, the health of replicas.
 POLL_MS = 200
 
-# Of clusters in tests, so that what follows a fault takes a fifth of its documented time. Empty: the
-# product's own.
+# Of clusters in tests, so that what follows a fault takes a fifth of its documented time. Empty:
+# the product's own.
 NODE_TIMEOUT = os.environ.get("FOREBAY_TEST_NODE_TIMEOUT", "2s")
 
 
@@ -235,7 +235,7 @@ class Cluster:
             time.sleep(max(0, begun + STEP_S / 2 - time.monotonic()))
 
     def status(self):
-        """What the catalog says now, by a node that has read it; by the command where none is up."""
+        """What the catalog says now, by a node that has read it, or by the command."""
         least = self.revision()
         if least is None or not any(node.is_awake() for node in self.nodes):
             return self.store.json("cluster", "status")
@@ -303,8 +303,8 @@ class Cluster:
         self.wait_for(lambda told: names.items() <= states_of(told).items(), names, seconds)
 
     def tidy(self):
-        """Makes it as it was at first: its nodes are up, with their first options and no others, and
-        there are no tables."""
+        """Makes it as it was at first: its nodes are up, with their first options and no others,
+        and there are no tables."""
         for node in self.nodes:
             if node.is_stopped:
                 node.signal(signal.SIGCONT)

@@ -172,8 +172,8 @@ def shared_by_module(shared_clusters, request):
 
 @pytest.fixture
 def weathered(shared_clusters, request):
-    """A shared cluster whose nodes can be cut off from each other, with a table `t`: weathered(count,
-    args). It has a seed, and random numbers of it."""
+    """A shared cluster whose nodes can be cut off from each other, with a table `t`, a seed and
+    random numbers of it: weathered(count, args)."""
     taken = []
 
     def take(count=3, args=()):

@@ -1,5 +1,5 @@
-"""Clusters that one test after the other uses: each worker of pytest has one, and starts another where
-a test wants another kind, or where one did not come to be as it was at first."""
+"""Clusters that one test after the other uses: each worker of pytest has one, and starts another
+where a test wants another kind, or where one did not come to be as it was at first."""
 
 from cluster import Cluster, Reading
 from harness import Store

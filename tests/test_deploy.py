@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cluster import PORTS, STEP_S, free_block
+from cluster import PORTS, free_block
 from data import people, write
 from harness import BINARY, Failed, Store, wait_for
 from secured import Secured
