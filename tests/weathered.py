@@ -26,7 +26,7 @@ class WeatheredCluster(Cluster):
 
     def begin(self, seed):
         """Another test, with whole nodes and without a table."""
-        self.weather = Weather(seed)
+        self.weather.begin(seed)
         if not self.status()["tables"]:
             self.make_table()
 
