@@ -92,7 +92,7 @@ def ways():
             yield pytest.param(how, order, marks=marks, id=" ".join([order, *how]))
 
 
-@pytest.mark.parametrize(("how", "order"), ways())
+@pytest.mark.parametrize(("how", "order"), list(ways()))
 def test_all_rows_come_in_any_order(three, tmp_path, how, order):
     made, table = three, "t"
     if order == "hashed":

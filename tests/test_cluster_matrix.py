@@ -231,7 +231,8 @@ def the_case(table, fault, moment, hit, other):
     with MOMENTS[moment](made, table, hit, other) as wait:
         push = table.begin()
         wait()
-        rollout = made.table("t")["rollout"]
+        # What the coordinator says: it may not know the newest revision.
+        rollout = table_of(made.wait_for(lambda told: True), "t")["rollout"]
         assert rollout["phase"] == PHASES[moment]
         new = rollout["to"]
         strike(made, table, fault, moment, hit, push)

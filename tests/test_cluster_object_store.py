@@ -11,13 +11,14 @@ NAMES = [f"{table}:{i}" for i in range(100) for table in ("a", "b")]
 
 # Of a node, the coordinator included, while nothing happens.
 IDLE_REQUESTS_A_SECOND = 0.2
-IDLE_S = 20
+IDLE_S = 10
 
 
 @pytest.fixture
 def bucket(cluster, remote, proxy):
-    """Three nodes over a bucket, asked through a proxy that counts."""
-    return cluster(3, store=remote.through(proxy.url, "through"))
+    """Three nodes over a bucket, asked through a proxy that counts. What they ask is documented for
+    the default times."""
+    return cluster(3, store=remote.through(proxy.url, "through"), node_timeout=None)
 
 
 def read_both(client):
