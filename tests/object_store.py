@@ -13,6 +13,7 @@ from pathlib import Path
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 from harness import Store
 from web import HttpServer
 
@@ -167,6 +168,12 @@ class RemoteStore(Store):
     def read(self, name):
         found = self.server.client().get_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}")
         return found["Body"].read()
+
+    def content(self, name):
+        try:
+            return self.read(name)
+        except ClientError:
+            return None
 
     def write(self, name, content):
         client = self.server.client()
