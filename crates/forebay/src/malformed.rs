@@ -46,14 +46,15 @@ plan workload --distribution zipf | partitions 99999999 | partitions 0
 /// Runs a line in a store; the names of files are of the directory.
 fn run(dir: &Path, line: &str) -> Result<(), CommandError> {
     let word = |word: &str| match word {
-        "a.csv" | "in.json" | "x.png" | "x.zip" | "d" | "c" => {
-            dir.join(word).display().to_string()
-        }
+        "a.csv" | "in.json" | "x.png" | "x.zip" | "d" | "c" => dir.join(word).display().to_string(),
         word => word.to_owned(),
     };
     let mut words: Vec<String> = line.split(' ').map(word).collect();
     if !line.contains("--store") {
-        words.extend(["--store".to_owned(), dir.join("store").display().to_string()]);
+        words.extend([
+            "--store".to_owned(),
+            dir.join("store").display().to_string(),
+        ]);
     }
     // The parser's message, as the binary prints it.
     let line = ["forebay".to_owned()].into_iter().chain(words.clone());
@@ -73,7 +74,11 @@ fn directory() -> tempfile::TempDir {
 }
 
 fn names(dir: &Path) -> Vec<String> {
-    let read = |dir: &Path| std::fs::read_dir(dir).unwrap().map(|one| one.unwrap().path());
+    let read = |dir: &Path| {
+        std::fs::read_dir(dir)
+            .unwrap()
+            .map(|one| one.unwrap().path())
+    };
     let mut names: Vec<String> = read(dir)
         .chain(read(&dir.join("store/tables")))
         .map(|path| path.display().to_string())
@@ -121,9 +126,18 @@ fn messages_of_malformed_options_say_what_to_do() {
         assert!(message.contains(wanted), "{line}: {message}");
         message
     };
-    told("push t a --key {id} --rate 0", "leave the option out to have no limit");
-    told("pull t --to d --rate 0", "leave the option out to have no limit");
-    let risen = told("create t --order ordered --boundary b --boundary a", "have to rise");
+    told(
+        "push t a --key {id} --rate 0",
+        "leave the option out to have no limit",
+    );
+    told(
+        "pull t --to d --rate 0",
+        "leave the option out to have no limit",
+    );
+    let risen = told(
+        "create t --order ordered --boundary b --boundary a",
+        "have to rise",
+    );
     assert!(risen.contains("--boundary"), "{risen}");
     let twice = "create t --value row --column a:int64 --column a:text";
     let twice = told(twice, "two columns are named 'a'");

@@ -11,8 +11,8 @@ use crate::coordinator::{CommitOutcome, Coordinator, CoordinatorAction, Coordina
 use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
 use crate::message::{Beat, BeatReply, Introduction};
 use crate::model::{
-    EndedLoad, FORMATS, Head, LiveEntry, Model, MovePlan, NEWEST_FORMAT, NodeEntry, NodeState, Outcome,
-    Replication, RequestId, Wish,
+    EndedLoad, FORMATS, Head, LiveEntry, Model, MovePlan, NEWEST_FORMAT, NodeEntry, NodeState,
+    Outcome, Replication, RequestId, Wish,
 };
 use crate::request::Request;
 use crate::time::Now;
@@ -176,7 +176,10 @@ fn refusal(outcome: Outcome) -> String {
 
 #[test]
 fn the_format_is_raised_when_all_nodes_speak_it() {
-    let mut led = Led::new(vec![node("n1", FORMATS), node("n2", [2, NEWEST_FORMAT + 1])]);
+    let mut led = Led::new(vec![
+        node("n1", FORMATS),
+        node("n2", [2, NEWEST_FORMAT + 1]),
+    ]);
     let (head, outcome) = led.ask("plan", plan());
     assert!(refusal(outcome).contains("forebay cluster upgrade"));
     assert_eq!(head.forebay_head, 1);
