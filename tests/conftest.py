@@ -73,17 +73,19 @@ def s3_server(tmp_path_factory):
     """One S3 server for all tests; who kills it starts it again."""
     server = S3Server(tmp_path_factory.mktemp("s3"))
     yield server
-    server.kill()
+    server.end()
 
 
 @pytest.fixture
 def remote(s3_server, tmp_path):
     """An empty store in the bucket, under a prefix of its own."""
+    s3_server.ensure()
     return RemoteStore(s3_server, tmp_path / "machine", f"stores/{tmp_path.name}")
 
 
 @pytest.fixture
 def proxy(s3_server):
+    s3_server.ensure()
     proxy = Proxy(s3_server)
     yield proxy
     proxy.stop()
