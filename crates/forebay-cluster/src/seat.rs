@@ -1,9 +1,10 @@
 //! The coordinator's seat: a lease in the catalog.
 //!
-//! Whoever holds the seat rewrites its document every [`Timing::lease_renewal`]. Who wants it,
-//! and sees it unchanged for [`Timing::coordinator_lease`] by the own clock, takes it by a
-//! conditional write: one of several gets it. Nothing depends on there being one holder only: what a coordinator writes is
-//! conditional on the head that it read, and a new one raises the head's term first.
+//! The holder rewrites the document every [`Timing::lease_renewal`]. A node that wants the lease,
+//! and has seen the document unchanged for [`Timing::coordinator_lease`] by its own clock, takes it
+//! by a conditional write: one of several gets it. Nothing depends on there being one holder only:
+//! what a coordinator writes is conditional on the head that it read, and a new one raises the
+//! head's term first.
 //!
 //! A holder that most nodes are silent to may be cut off from them, and reach the catalog all the
 //! same. It offers the seat and goes on: who hears nothing of it may take the seat at once. Where

@@ -34,9 +34,9 @@ impl SimNet {
 }
 
 impl World {
-    /// How long a message is under way; `None`: it does not arrive. The protocols rely on no message
-    /// being under way for longer than the node timeout: after that an earlier process of a node may
-    /// be heard again.
+    /// How long a message is under way; `None`: it does not arrive. The protocols rely on no
+    /// message being under way for longer than the node timeout: after that an earlier process of a
+    /// node may be heard again.
     pub fn transit(&mut self, from: usize, to: usize) -> Option<u64> {
         if self.net.cuts.contains(&(from, to)) || self.dice.chance(self.net.loss) {
             return None;
