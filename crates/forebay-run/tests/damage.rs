@@ -1,11 +1,5 @@
 //! Any byte flipped and any file cut is found: an error or the right answer, never a wrong one.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::type_complexity
-)]
-
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,11 +1,5 @@
 //! Merging many runs gives what a plain map with the algebra gives.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::type_complexity
-)]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,11 +1,5 @@
 //! What was written is what is read, in every order, compression, page size and on every path.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::type_complexity
-)]
-
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;

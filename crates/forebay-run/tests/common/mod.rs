@@ -1,7 +1,7 @@
 //! Records, runs and their plain model, shared by the tests of the format.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use forebay_io::Disk;
@@ -78,10 +78,6 @@ pub fn sim_disk() -> (forebay_io::sim::SimDisk, Arc<dyn Disk>) {
     let sim = forebay_io::sim::SimDisk::new();
     sim.create_dir_all(Path::new("/d")).unwrap();
     (sim.clone(), Arc::new(sim))
-}
-
-pub fn in_dir(dir: &Path, name: &str) -> PathBuf {
-    dir.join(name)
 }
 
 /// Puts zeros in place of a run's filter and makes all checksums right again.
