@@ -373,7 +373,7 @@ class Reading(threading.Thread):
 
     begun = []
 
-    def __init__(self, client, read_once, pause_s=0.005):
+    def __init__(self, client, read_once, pause_s=0.02):
         super().__init__(daemon=True)
         self.begun.append(self)
         self.client, self.read_once, self.pause_s = client, read_once, pause_s

@@ -29,8 +29,8 @@ def weed():
     return str(Path(sys.executable).with_name("weed"))
 
 
-# Above those of clusters (cluster.py), and with the ones 10,000 above, where the server opens others,
-# below the ephemeral ports: while the server is dead no client's connection takes one.
+# Above those of clusters (cluster.py), and with the ones 10,000 above, where the server opens
+# others, below the ephemeral ports: while the server is dead no client's connection takes one.
 FIRST_PORT, LAST_PORT, GUARD_ABOVE = 20_000, 22_700, 5_000
 
 

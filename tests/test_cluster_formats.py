@@ -61,5 +61,6 @@ def test_new_clusters_are_of_the_newest(shared):
     made = shared(3)
     assert formats(made) == (NEWEST, {NEWEST})
     assert made.status()["notes"] == []
-    assert made.store.json("cluster", "upgrade") == {"format": NEWEST, "newest": NEWEST, "upgraded": False}
+    done = made.store.json("cluster", "upgrade")
+    assert done == {"format": NEWEST, "newest": NEWEST, "upgraded": False}
     made.store.refuse("cluster", "create", "--format", str(NEWEST + 1), code=2)

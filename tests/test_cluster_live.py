@@ -10,6 +10,8 @@ import redis
 from harness import Failed, wait_for
 
 TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
+# Between two writes of a thread: the processors are for the nodes, too.
+PAUSE_S = 0.002
 
 
 class Writers:
@@ -25,6 +27,7 @@ class Writers:
         with node.through_gateway() as client:
             number = 0
             while not self.is_over:
+                time.sleep(PAUSE_S)
                 key, number = f"t:{node.name}-{number}", number + 1
                 begun = time.monotonic()
                 try:

@@ -20,6 +20,8 @@ ROWS = 200_000
 # So slow that what is done meanwhile is done before the runs have come: they have some 0.8 MB.
 COUNTED = 40_000
 SLOW = ["--pull-rate", "200K"]
+# Between two counts of a thread: the processors are for the nodes, too.
+PAUSE_S = 0.005
 
 
 def keys(count=COUNTED):
@@ -119,6 +121,7 @@ class Counting:
         chance = random.Random(seed)
         with node.through_gateway() as client:
             while not self.is_over:
+                time.sleep(PAUSE_S)
                 name = chance.choice(self.names)
                 try:
                     client.incr(f"{self.table}:{name}")

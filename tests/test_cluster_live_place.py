@@ -177,7 +177,6 @@ def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
     assert "is not what it was when the plan was made" in words
 
 
-@pytest.mark.nightly
 def test_a_new_node_gets_replicas_by_the_load_and_leads_them(skewed, tmp_path):
     made = skewed
     made.join("n6", "z1")

