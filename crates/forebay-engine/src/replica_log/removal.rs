@@ -69,6 +69,12 @@ impl ReplicaLog {
                 written => written?,
             }
             self.log.sync()?;
+            debug_assert!(
+                self.log
+                    .ended()
+                    .is_some_and(|(oldest, _)| oldest == segment),
+                "segment {segment} was removed meanwhile"
+            );
             self.forget_through(segment)?;
             removed.removed_bytes += size.saturating_sub(self.size_bytes());
         }
