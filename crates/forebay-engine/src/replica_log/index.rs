@@ -167,15 +167,6 @@ impl GroupIndex {
 
     /// Forgets what lies in `segment` and those before it.
     fn forget_through(&mut self, segment: u64) {
-        debug_assert_eq!(
-            self.needed_log(segment),
-            NeededLog::Nothing,
-            "segments up to {segment} go, and are needed"
-        );
-        debug_assert!(
-            self.needed_promise(segment).is_none(),
-            "segments up to {segment} go, and a promise with them"
-        );
         while let Some(entry) = self.entries.front()
             && entry.segment <= segment
         {
@@ -188,7 +179,6 @@ impl GroupIndex {
         if self.entries.capacity() > 64 && self.entries.capacity() / 4 > self.entries.len() {
             self.entries.shrink_to(self.entries.len() * 2);
         }
-        self.check();
     }
 
     /// Takes an entry in place of what is at its index and behind it. In front of all that is
@@ -316,6 +306,21 @@ impl LogIndex {
     /// What all groups need of the log.
     pub fn needed_bytes(&self) -> u64 {
         self.groups.values().map(GroupIndex::needed_bytes).sum()
+    }
+
+    /// Nothing of `segment` and those before it is needed any more.
+    pub fn check_unneeded(&self, segment: u64) {
+        for (group, known) in &self.groups {
+            debug_assert_eq!(
+                known.needed_log(segment),
+                NeededLog::Nothing,
+                "segments up to {segment} go, and group {group} needs them"
+            );
+            debug_assert!(
+                known.needed_promise(segment).is_none(),
+                "segments up to {segment} go, and a promise of group {group} with them"
+            );
+        }
     }
 
     /// Forgets what lies in `segment` and those before it.

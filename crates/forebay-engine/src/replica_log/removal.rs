@@ -162,7 +162,12 @@ impl ReplicaLog {
             let written = state.write(&*self.disk, moved);
             written.map_err(|error| self.options.refused(state.path(), error))?;
         }
-        self.ends.lock().index.forget_through(segment);
+        let mut ends = self.ends.lock();
+        if cfg!(debug_assertions) {
+            ends.index.check_unneeded(segment);
+        }
+        ends.index.forget_through(segment);
+        drop(ends);
         Ok(self.log.remove_before(first_segment)?)
     }
 }
