@@ -309,6 +309,10 @@ impl MapLayout {
         let mut ranges: Vec<MapRange> = ranges.collect();
         // What is on the move is no class of its own.
         ranges.dedup_by(|next, range| next.list == range.list);
+        debug_assert!(
+            ranges.is_sorted_by(|one, next| one.lower < next.lower),
+            "ranges of a map do not rise"
+        );
         Self {
             order: layout.order,
             ranges,
@@ -385,6 +389,14 @@ fn classes(
             }
         }
     }
+    debug_assert!(
+        classes.is_sorted_by(|(one, _), (next, _)| one.last + 1 == next.first),
+        "classes do not lie side by side"
+    );
+    debug_assert!(
+        classes.iter().all(|(class, _)| class.first <= class.last),
+        "a class has no slots"
+    );
     classes.into_iter().map(|(class, _)| class).collect()
 }
 

@@ -76,6 +76,11 @@ impl<R: Report> Reporting<R> {
         let mut due: Vec<_> = self.all.iter().filter(|(_, told)| is_due(told)).collect();
         due.sort_by_key(|(_, told)| told.told);
         let news = due.iter().filter(|(_, told)| told.told.is_none()).count();
+        debug_assert!(
+            news <= due.len(),
+            "of {} reports {news} are news",
+            due.len()
+        );
         due.truncate(MOST_REPORTS);
         let reports = due.iter().map(|(_, told)| told.report.clone()).collect();
         let places = due.iter().map(|(place, _)| (*place).clone()).collect();

@@ -276,6 +276,12 @@ impl Seat {
         let Some(Busy::Putting { document, begun }) = self.busy.take() else {
             return;
         };
+        debug_assert!(
+            self.me.renewal < document.renewal,
+            "renewal {} of the seat comes behind {}",
+            document.renewal,
+            self.me.renewal
+        );
         self.me.renewal = document.renewal;
         let bell = document.bell;
         let released = document.released;
@@ -329,11 +335,21 @@ impl Seat {
     }
 
     fn read(&mut self, actions: &mut Vec<SeatAction>) {
+        debug_assert!(
+            self.busy.is_none(),
+            "the seat is looked at while {:?} is under way",
+            self.busy
+        );
         self.busy = Some(Busy::Reading);
         actions.push(SeatAction::Read);
     }
 
     fn put(&mut self, now: Now, bell: u64, seen: Option<SeenTag>, actions: &mut Vec<SeatAction>) {
+        debug_assert!(
+            self.busy.is_none(),
+            "the seat is written while {:?} is under way",
+            self.busy
+        );
         let document = SeatDocument {
             renewal: self.me.renewal + 1,
             released: self.retired,

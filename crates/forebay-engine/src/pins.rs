@@ -62,6 +62,11 @@ impl Pins {
 impl Drop for Pinned {
     fn drop(&mut self) {
         let mut versions = self.pins.versions.lock();
+        debug_assert!(
+            versions.get(&self.version).is_some_and(|count| *count > 0),
+            "version {:?} is let go and was not pinned",
+            self.version
+        );
         if let Some(count) = versions.get_mut(&self.version) {
             *count -= 1;
             if *count == 0 {

@@ -132,6 +132,17 @@ impl Pointer {
         }
     }
 
+    /// Each version is named once, and none without one that serves.
+    fn is_consistent(&self) -> bool {
+        let history = &self.history;
+        let named_again = |at: usize| history[at + 1..].contains(&history[at]);
+        let is_once = !(0..history.len()).any(named_again);
+        let serves_anew = self
+            .serving
+            .is_some_and(|serving| history.contains(&serving));
+        is_once && !serves_anew && (self.serving.is_some() || history.is_empty())
+    }
+
     /// Replaces the pointer file, one sequence number on. REQUIRES the pointer lock. A reader sees
     /// the old pointer or this one; after [`StoreError::NotSynced`] this one, which a power cut may
     /// undo, after another error either, and when this returns the new one survives a power cut. On
@@ -143,6 +154,10 @@ impl Pointer {
         path: &Path,
         stamp: u64,
     ) -> Result<Self, StoreError> {
+        debug_assert!(
+            self.is_consistent(),
+            "a pointer that cannot be read back: {self:?}"
+        );
         self.sequence += 1;
         self.stamp = stamp;
         let damaged = |problem| StoreError::Damaged {

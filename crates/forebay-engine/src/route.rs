@@ -135,6 +135,7 @@ impl Router {
             }
             Map::Keys(starts) => segment_of_key(starts, &at.key),
         };
+        debug_assert!(!self.owners.is_empty(), "a router without a segment");
         let first = match &range.from {
             RangeBound::Included(at) | RangeBound::Excluded(at) => segment(at),
             RangeBound::Unbounded => 0,
@@ -185,6 +186,18 @@ fn segments<'a>(
 ) -> Vec<(Bound, u16)> {
     let mut segments: Vec<(Bound, u16)> = vec![(first_bound(order), GAP)];
     for (partition, bounds) in held {
+        debug_assert!(
+            partition < usize::from(GAP),
+            "partition {partition} has no number of 16 bits"
+        );
+        debug_assert!(
+            segments
+                .last()
+                .is_some_and(|(start, owner)| *start <= bounds.lower
+                    && (*owner == GAP || *start < bounds.lower)),
+            "a partition that goes {bounds} comes behind what begins at {:?}",
+            segments.last()
+        );
         // The gap before it is none where the last one ends here.
         if segments
             .last()

@@ -68,6 +68,18 @@ impl Tables {
         entries: Vec<(TableName, Arc<Version>)>,
         others: Vec<(TableName, Arc<Version>)>,
     ) -> Self {
+        debug_assert!(
+            entries.is_sorted_by(|(one, _), (next, _)| one < next),
+            "serving versions are not sorted by table, one of each"
+        );
+        debug_assert!(
+            others.is_sorted_by(|(one, _), (next, _)| one <= next),
+            "versions that are open besides are not sorted by table"
+        );
+        debug_assert!(
+            (entries.iter().chain(&others)).all(|(table, version)| table == version.table()),
+            "a version is open under the name of another table"
+        );
         let (entries, others) = (entries.into(), others.into());
         Self { entries, others }
     }

@@ -77,6 +77,11 @@ impl HostedGroup {
     /// See [`StateKeeper::work`](crate::crew::StateKeeper::work).
     pub(crate) fn do_work(self: &Arc<Self>, may_take_long: bool) -> Worked {
         loop {
+            debug_assert!(
+                self.is_lined_up.load(Ordering::Acquire),
+                "another thread may come to the state of group {}",
+                self.group()
+            );
             let next = self.work.lock().pop_front();
             let Some(next) = next else {
                 self.is_lined_up.store(false, Ordering::Release);
@@ -121,6 +126,12 @@ impl HostedGroup {
                 why = Worked::TakesLong;
                 break;
             }
+            debug_assert_eq!(
+                index,
+                self.applied() + 1,
+                "group {} leaves out entries",
+                self.group()
+            );
             match self.state.apply(&committed) {
                 Ok(answers) => {
                     self.has_room();
@@ -177,6 +188,13 @@ impl HostedGroup {
         if !committed.is_awaited {
             return;
         }
+        debug_assert_eq!(
+            answers.len(),
+            proposals.len(),
+            "proposals of entry {} of group {} would never be answered",
+            committed.entry.place,
+            self.group()
+        );
         let mut done = Vec::with_capacity(proposals.len());
         {
             let mut askers = self.askers.lock();
@@ -193,6 +211,13 @@ impl HostedGroup {
     /// Puts the copy in place, then has the log begin anew behind it.
     fn install(self: &Arc<Self>, persist: Persist) -> Option<StateWork> {
         let facts = persist.snapshot.clone()?;
+        debug_assert!(
+            facts.place.index >= self.applied(),
+            "group {} applied up to entry {}, and a copy is at {}",
+            self.group(),
+            self.applied(),
+            facts.place
+        );
         match self.state.install(&facts) {
             Ok(()) => {
                 self.has_room();
@@ -249,7 +274,12 @@ impl HostedGroup {
                     Event::SnapshotFailed
                 }
             };
-            group.is_fetching.store(false, Ordering::Release);
+            let was_fetching = group.is_fetching.swap(false, Ordering::AcqRel);
+            debug_assert!(
+                was_fetching,
+                "two copies came to group {} at a time",
+                group.group()
+            );
             group.tell(event);
         });
         if let Err(error) = fetching {

@@ -146,6 +146,11 @@ impl Crew {
                 drop(due);
                 return;
             }
+            debug_assert!(
+                due.is_awaited || due.short.is_empty(),
+                "{} groups lack room, and nobody tries again",
+                due.short.len()
+            );
             due.short.push(group);
             if std::mem::replace(&mut due.is_awaited, true) {
                 return;
@@ -153,6 +158,11 @@ impl Crew {
         }
         self.clock.sleep(RETRY);
         let mut due = self.due.lock();
+        debug_assert!(
+            due.is_awaited,
+            "two threads waited for room: {} groups lack it",
+            due.short.len()
+        );
         due.is_awaited = false;
         let short = std::mem::take(&mut due.short);
         due.groups.extend(short);

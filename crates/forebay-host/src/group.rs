@@ -211,7 +211,12 @@ impl HostedGroup {
     }
 
     pub(crate) fn set_applied(&self, index: u64) {
-        self.applied.fetch_max(index, Ordering::AcqRel);
+        let before = self.applied.fetch_max(index, Ordering::AcqRel);
+        debug_assert!(
+            before <= index,
+            "the state of group {} is at entry {before}, and goes back to {index}",
+            self.id
+        );
     }
 
     /// Tells the replica what happened, and carries out what it wants. Waits for nothing. One that
@@ -245,7 +250,8 @@ impl HostedGroup {
             let mut askers = self.askers.lock();
             for (operations, done) in all {
                 let request = self.core.next_request();
-                askers.insert(request, Asker::Write(done));
+                let other = askers.insert(request, Asker::Write(done));
+                debug_assert!(other.is_none(), "two proposals have the number {request:?}");
                 proposals.push(Proposal {
                     request,
                     operations,
@@ -261,7 +267,8 @@ impl HostedGroup {
         }
         let request = self.core.next_request();
         let asker = Asker::Read(self.core.now().monotonic, done);
-        self.askers.lock().insert(request, asker);
+        let other = self.askers.lock().insert(request, asker);
+        debug_assert!(other.is_none(), "two reads have the number {request:?}");
         self.unless_halted(Event::Read { request });
     }
 
@@ -315,6 +322,11 @@ impl HostedGroup {
     /// Waits until no thread is at its state. REQUIRES: it ended, and this is no thread of the
     /// crew.
     pub(crate) fn settle_state(&self) {
+        debug_assert!(
+            self.is_halted(),
+            "group {} did not end, and would be worked on anew",
+            self.id
+        );
         while self.is_lined_up.load(Ordering::Acquire) && !self.core.crew.is_closed() {
             self.core.clock.sleep(SETTLE);
         }
@@ -382,6 +394,12 @@ impl HostedGroup {
         }
         let through = self.replica.lock().trim_to(MOST_TAIL_BYTES);
         if let Some(through) = through {
+            debug_assert!(
+                through <= self.applied(),
+                "group {} would forget entries up to {through}, and applied up to {}",
+                self.id,
+                self.applied()
+            );
             self.tell(Event::Trim { through });
         }
     }

@@ -96,6 +96,12 @@ impl PartitionState {
 }
 
 fn founded(split: &SplitEntry) -> AppliedPlace {
+    debug_assert!(
+        split.founders().is_sorted_by(|one, next| one < next),
+        "two replicas of group {} would be one peer: {:?}",
+        split.group,
+        split.peers
+    );
     place_of(&SnapshotFacts {
         place: FOUNDED,
         membership: Arc::new(Membership::founders(&split.founders())),

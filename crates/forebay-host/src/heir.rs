@@ -71,6 +71,14 @@ pub fn begin_alone(
             stamp_ms: last.stamp_ms,
         },
     };
+    debug_assert!(
+        facts.place.term >= found.promise.term && facts.place.index >= found.applied.place.index,
+        "group {} begins at {}, and the one before it is at {} in term {}",
+        heir.group,
+        facts.place,
+        found.applied.place,
+        found.promise.term
+    );
     table.place_anew(old.partition, place_of(&facts))?;
     let promise = Promise {
         term: facts.place.term,
@@ -96,6 +104,11 @@ fn apply_all(
 ) -> Result<SnapshotFacts, StateError> {
     let mut facts = found.applied.clone();
     for LogEntry { place, content } in &found.entries {
+        debug_assert_eq!(
+            place.index,
+            facts.place.index + 1,
+            "the log leaves out entries"
+        );
         facts.place = *place;
         let content = match content {
             Content::Batch { stamp_ms, .. } => {

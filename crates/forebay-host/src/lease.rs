@@ -19,9 +19,24 @@ impl LeaseWord {
     /// REQUIRES: the replica's lock.
     pub fn publish(&self, replica: &Replica) {
         let lease = replica.lease();
+        debug_assert!(
+            self.committed() <= replica.committed(),
+            "entries up to {} were decided, and now up to {}",
+            self.committed(),
+            replica.committed()
+        );
+        debug_assert!(
+            lease.is_none() || replica.is_leader(),
+            "peer {:?} does not lead, and has a lease",
+            replica.me()
+        );
         self.committed.store(replica.committed(), Ordering::Release);
         let word = lease.map_or(0, |end| {
             let end_ms = u64::try_from(end.as_millis()).unwrap_or(0);
+            debug_assert!(
+                end_ms >> (u64::BITS - TERM_BITS) == 0,
+                "a lease until {end:?} does not fit beside its term"
+            );
             end_ms << TERM_BITS | replica.term() & ((1 << TERM_BITS) - 1)
         });
         self.word.store(word, Ordering::Release);

@@ -41,6 +41,7 @@ struct ToRead {
 
 impl LogReader {
     pub fn push(&self, reader: Arc<dyn PartReader>, part: LogPart) {
+        debug_assert!(part.from < part.to, "{part:?} has no entries");
         let mut waiting = self.waiting.lock();
         // Nobody would come for it, and it holds the reader.
         if !waiting.is_closed {

@@ -1,7 +1,7 @@
 //! The thread that writes a table's log: what its groups want to survive meanwhile is one write,
 //! and one sync.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
@@ -121,6 +121,10 @@ impl TableLog {
     }
 
     pub(crate) fn end_keeping(&self) {
+        debug_assert!(
+            self.is_keeping.load(Ordering::Acquire),
+            "states were kept by two at a time"
+        );
         self.is_keeping.store(false, Ordering::Release);
     }
 
@@ -206,6 +210,11 @@ impl WriteQueue {
         while waiting.all.is_empty() && !waiting.is_closed {
             self.came.wait(&mut waiting);
         }
+        debug_assert!(
+            waiting.writing.is_empty(),
+            "wishes of {:?} are written, and others would be",
+            waiting.writing
+        );
         let all = std::mem::take(&mut waiting.all);
         // Whoever ends one of these meanwhile waits until it is known to be written or not.
         waiting.writing = all.iter().map(|(group, _)| group.id()).collect();
@@ -232,6 +241,10 @@ impl WriteQueue {
     }
 
     fn write(&self, wishes: &[Wish]) -> Result<(), WriteError> {
+        debug_assert!(
+            are_in_order(wishes),
+            "wishes of a group are written out of their order"
+        );
         let writings: Vec<Writing<'_>> = wishes
             .iter()
             .map(|(group, persist)| Writing {
@@ -246,6 +259,17 @@ impl WriteQueue {
         let told = move |outcome| tell(&awaited, outcome);
         self.log.write(&writings, Box::new(told))
     }
+}
+
+/// Whether the numbers of each group's wishes rise. Of a group that has ended meanwhile there may
+/// be others.
+fn are_in_order(wishes: &[Wish]) -> bool {
+    let mut last = BTreeMap::new();
+    let mut living = wishes.iter().filter(|(group, _)| !group.is_ended());
+    living.all(|(group, persist)| {
+        let before = last.insert(group.id(), persist.number);
+        before.is_none_or(|before| before < persist.number)
+    })
 }
 
 fn tell(awaited: &[(Arc<dyn LogUser>, u64)], outcome: Result<(), WriteError>) {

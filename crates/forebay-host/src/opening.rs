@@ -74,7 +74,12 @@ pub fn open_replicas(
     for replica in replicas {
         let known = opened.groups.get(&replica.group.0);
         let start = start_of(table, &log, known, replica)?;
-        starts.insert(replica.group, start);
+        let other = starts.insert(replica.group, start);
+        debug_assert!(
+            other.is_none(),
+            "two replicas of group {} are here",
+            replica.group
+        );
     }
     let log = EngineLog::new(log).within(table.disk_room());
     for group in opened.groups.keys().map(|group| GroupId(*group)) {
@@ -139,6 +144,18 @@ fn start_of(
         Some(known) => older_entries(log, group, known, applied.place)?,
         None => OlderEntries::none(applied.place),
     };
+    debug_assert!(
+        (entries.first()).is_none_or(|first| first.place.index == applied.place.index + 1),
+        "group {group} is at {}, and goes on with {:?}",
+        applied.place,
+        entries.first().map(|first| first.place)
+    );
+    debug_assert_eq!(
+        older.term(applied.place.index),
+        Some(applied.place.term),
+        "what lies in files of group {group} does not lead to {}",
+        applied.place
+    );
     Ok(Start {
         group,
         me: replica.peer,

@@ -47,6 +47,16 @@ impl NodeMail {
         let count = self.messages.iter().take_while(fits).count();
         let first: Vec<PeerMessage> = self.messages.drain(..count).collect();
         self.bytes -= first.iter().map(PeerMessage::size).sum::<usize>();
+        debug_assert!(
+            !first.is_empty(),
+            "a frame without messages, of {} bytes that wait",
+            self.bytes
+        );
+        debug_assert!(
+            self.bytes == 0 || !self.messages.is_empty(),
+            "no message waits, and {} bytes are counted",
+            self.bytes
+        );
         first
     }
 }
@@ -56,6 +66,11 @@ impl Outbox {
         let mut waiting = self.waiting.lock();
         let mail = waiting.by_node.entry(to).or_default();
         let bytes = message.size();
+        debug_assert!(
+            mail.bytes <= MOST_TO_SEND_BYTES,
+            "{} bytes wait for {to:?}",
+            mail.bytes
+        );
         if mail.bytes + bytes <= MOST_TO_SEND_BYTES {
             mail.bytes += bytes;
             mail.messages.push_back(message);
@@ -71,6 +86,10 @@ impl Outbox {
         self.waiting.lock().held += 1;
         work();
         let mut waiting = self.waiting.lock();
+        debug_assert!(
+            waiting.held > 0,
+            "messages are let go that nobody held back"
+        );
         waiting.held -= 1;
         if waiting.held == 0 && !waiting.by_node.is_empty() {
             drop(waiting);

@@ -137,6 +137,13 @@ impl PartitionState {
                 answers,
             };
         }
+        debug_assert_eq!(
+            partial.answers.len(),
+            done as usize,
+            "the answers to entry {} of group {} are not those of what is applied",
+            decided.place.index,
+            self.group
+        );
         for (number, proposal) in (0..).zip(proposals).skip(done as usize) {
             let answer = self.apply_one(decided, number, &proposal.operations)?;
             partial.answers.push(answer);
@@ -204,6 +211,12 @@ impl GroupState for PartitionState {
         if applied.index >= decided.place.index {
             return Ok(Vec::new());
         }
+        debug_assert!(
+            applied.index + 1 == decided.place.index && applied.term <= decided.place.term,
+            "entry {} comes to group {}, whose state is at {applied:?}",
+            committed.entry.place,
+            self.group
+        );
         if let Content::Split(split) = &committed.entry.content {
             self.apply_split(&decided, &committed.facts, split)?;
             return Ok(Vec::new());
@@ -242,6 +255,13 @@ impl GroupState for PartitionState {
             };
         };
         self.table.install(content).map_err(of_this_machine)?;
+        debug_assert!(
+            (self.table.applied(self.partition)).is_ok_and(|applied| is_at(&applied, facts)),
+            "a copy of group {} at {} is in place, and the partition is at {:?}",
+            self.group,
+            facts.place,
+            self.table.applied(self.partition)
+        );
         // Runs that the table has now are not removed.
         let is_past = |content: &mut PartitionContent| {
             let applied = content.applied.as_ref();

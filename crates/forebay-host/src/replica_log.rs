@@ -201,6 +201,12 @@ impl GroupLog for EngineLog {
             .into_iter()
             .take_while(|entry| entry.place.index < to);
         let asked: Vec<LoggedEntry> = asked.collect();
+        debug_assert!(
+            (from..)
+                .zip(&asked)
+                .all(|(index, entry)| entry.place.index == index),
+            "entries from {from} on of group {group} do not follow each other"
+        );
         let bytes = asked.iter().map(|entry| entry.bytes.len() as u64).sum();
         let entries: Result<Vec<LogEntry>, CodecError> = asked.into_iter().map(entry_of).collect();
         match entries {

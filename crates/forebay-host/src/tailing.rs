@@ -20,6 +20,13 @@ impl PartReader for HostedGroup {
             .entries(self.group(), (part.from, part.to), part.most_bytes);
         let event = match read {
             Ok(found) if !found.entries.is_empty() => {
+                debug_assert!(
+                    found
+                        .entries
+                        .iter()
+                        .all(|entry| entry.place.index < part.to),
+                    "entries behind those of {part:?} were read"
+                );
                 pace.wait(found.bytes);
                 let counts = &self.core.counts;
                 counts.tail_bytes.fetch_add(found.bytes, Ordering::Relaxed);

@@ -51,6 +51,11 @@ impl Replica {
             let proposals: Vec<_> = self.gathered.drain(..count.max(1)).collect();
             let requests: Vec<_> = proposals.iter().map(|proposal| proposal.request).collect();
             let stamp_ms = self.clock.stamp(now);
+            debug_assert!(
+                self.handed.stamp_ms <= stamp_ms || is_planted(Bug::HasOwnClock),
+                "the partition's time would fall from {} to {stamp_ms}",
+                self.handed.stamp_ms
+            );
             let content = Content::Batch {
                 stamp_ms,
                 proposals,
@@ -68,6 +73,13 @@ impl Replica {
                 term: self.raw.raft.term,
                 index: self.raw.raft.raft_log.last_index(),
             };
+            debug_assert!(
+                self.logged.back().is_none_or(|before| before.place < place)
+                    && place > self.handed.place,
+                "entry {place} is logged behind {:?} and {}",
+                self.logged.back(),
+                self.handed.place
+            );
             self.logged.push_back(Logged { place, requests });
         }
     }
@@ -152,6 +164,16 @@ impl Replica {
         if (self.seen.term, self.seen.leader) == (term, leader) {
             return;
         }
+        debug_assert!(
+            self.seen.term <= term,
+            "the term falls from {} to {term}",
+            self.seen.term
+        );
+        debug_assert!(
+            self.seen.term < term || self.seen.leader.is_none() || leader.is_none(),
+            "two lead in term {term}: {:?}, then {leader:?}",
+            self.seen.leader
+        );
         let led = self.seen.leader == Some(self.me);
         self.seen = Seen {
             term,

@@ -84,6 +84,11 @@ impl Reader {
 
 /// As [`Reader::bytes`] reads it. REQUIRES: less than 4 GiB.
 pub fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
+    debug_assert!(
+        u32::try_from(bytes.len()).is_ok(),
+        "{} bytes have no length",
+        bytes.len()
+    );
     out.put_u32_le(bytes.len() as u32);
     out.put_slice(bytes);
 }

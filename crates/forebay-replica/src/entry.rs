@@ -61,6 +61,11 @@ impl Content {
             } => {
                 out.put_u8(1);
                 out.put_u64_le(*stamp_ms);
+                debug_assert!(
+                    proposals.len() <= MOST_PROPOSALS,
+                    "an entry of {} proposals, which nobody reads",
+                    proposals.len()
+                );
                 out.put_u32_le(proposals.len() as u32);
                 for proposal in proposals {
                     out.put_u64_le(proposal.request.0);
@@ -69,6 +74,11 @@ impl Content {
             }
             Self::Changes(changes) => {
                 out.put_u8(2);
+                debug_assert!(
+                    changes.len() <= MOST_CHANGES,
+                    "an entry of {} changes, which nobody reads",
+                    changes.len()
+                );
                 out.put_u32_le(changes.len() as u32);
                 for change in changes {
                     let (kind, peer) = match change {
@@ -85,6 +95,11 @@ impl Content {
                 split.put(&mut out);
             }
         }
+        debug_assert!(
+            out.len() <= MOST_ENTRY_BYTES,
+            "an entry of {} bytes, which nobody reads",
+            out.len()
+        );
         out.freeze()
     }
 

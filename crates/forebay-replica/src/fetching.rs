@@ -30,6 +30,10 @@ impl Replica {
                 self.raw.store().skip_wanted();
                 continue;
             }
+            debug_assert!(
+                from < to,
+                "entries from {from} up to {to} are to be read, which are none"
+            );
             (self.is_reading_log, self.read_log_at) = (true, now.monotonic);
             let most_bytes = MOST_MESSAGE_BYTES;
             return actions.push(Action::FetchEntries {

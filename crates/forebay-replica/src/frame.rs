@@ -71,6 +71,11 @@ impl PeerMessage {
 /// A frame of messages to the replicas of one node. What cannot be encoded is left out: messages
 /// may get lost.
 pub fn encode(messages: &[PeerMessage]) -> Bytes {
+    debug_assert!(
+        messages.len() <= MOST_MESSAGES,
+        "a frame of {} messages, which nobody reads",
+        messages.len()
+    );
     let size: usize = messages.iter().map(PeerMessage::size).sum();
     let mut out = BytesMut::with_capacity(size + 16);
     out.put_u8(VERSION);
@@ -109,8 +114,18 @@ fn put_message(out: &mut BytesMut, message: &PeerMessage) -> Result<(), CodecErr
         raft.request_snapshot,
         raft.reject_hint,
     ];
+    debug_assert!(
+        numbers.iter().all(|number| *number <= MOST_NUMBER),
+        "a message of the numbers {numbers:?}, which nobody reads"
+    );
     numbers.iter().for_each(|number| out.put_u64_le(*number));
     out.put_u8(raft.reject.into());
+    debug_assert!(
+        raft.context.len() <= MOST_CONTEXT_BYTES && raft.get_entries().len() <= MOST_ENTRIES,
+        "a message of {} entries with {} bytes of context, which nobody reads",
+        raft.get_entries().len(),
+        raft.context.len()
+    );
     put_bytes(out, &raft.context);
     let is_read = is_read(raft.get_msg_type());
     out.put_u32_le(raft.get_entries().len() as u32);

@@ -8,8 +8,8 @@ use crate::ids::{PeerId, Place};
 use crate::replica::{Replica, Writing};
 use crate::sense::{makes_sense, shows_loss};
 use crate::time::{
-    ANNOUNCE_AGAIN, ELECTION_TICKS, HEARTBEAT_TICKS, IDLE_AFTER_TICKS, IDLE_HEARTBEAT_TICKS, Now,
-    PROMISE, SNAPSHOT_PATIENCE, TICK,
+    ANNOUNCE_AGAIN, ELECTION_TICKS, FIRST_ELECTION_TICKS, HEARTBEAT_TICKS, IDLE_AFTER_TICKS,
+    IDLE_HEARTBEAT_TICKS, Now, PROMISE, SNAPSHOT_PATIENCE, TICK,
 };
 
 /// How a candidate says that the leader itself wants it to lead; the library does not export it.
@@ -27,6 +27,11 @@ impl Replica {
         if !self.is_tick_due(now) {
             return;
         }
+        debug_assert!(
+            self.election_ticks >= FIRST_ELECTION_TICKS,
+            "it stands after {} ticks",
+            self.election_ticks
+        );
         self.last_tick = now.monotonic;
         self.ticks += 1;
         self.raw.tick();
@@ -98,6 +103,11 @@ impl Replica {
     /// whose state lacks a change of the group does not stand: then it is tried again as soon as
     /// something has happened. REQUIRES: nothing is being written.
     pub(crate) fn stand_as_asked(&mut self, now: Now) {
+        debug_assert!(
+            self.writing.is_none(),
+            "it stands for election while {:?} is written",
+            self.writing
+        );
         let Some((message, since)) = self.asked_to_lead.take() else {
             return;
         };
@@ -143,6 +153,12 @@ impl Replica {
 
     fn hear_leader(&mut self, now: Now, leads: bool) {
         if leads && self.raw.raft.state == StateRole::Follower {
+            debug_assert!(
+                self.promised_until <= now.monotonic + PROMISE,
+                "a promise until {:?} would end early, as the clock is at {:?}",
+                self.promised_until,
+                now.monotonic
+            );
             self.promised_until = now.monotonic + PROMISE;
         }
     }

@@ -63,6 +63,11 @@ impl OlderEntries {
         }
         let index = through;
         self.runs.push_front(Place { term, index });
+        debug_assert!(
+            self.runs.len() < 2 || self.runs[0].index < self.runs[1].index,
+            "entries in files begin behind {index}, and their terms at {:?}",
+            self.runs
+        );
     }
 }
 

@@ -58,6 +58,11 @@ impl Reads {
     /// Begins a round: what identifies it.
     pub fn begin(&mut self, now: Duration, me: PeerId) -> Vec<u8> {
         self.next = self.next.wrapping_add(1);
+        debug_assert!(
+            self.rounds.iter().all(|round| round.number != self.next),
+            "two rounds have the number {}",
+            self.next
+        );
         let waiting = self.waiting.drain(..);
         self.rounds.push_back(ReadRound {
             number: self.next,

@@ -55,6 +55,15 @@ impl Replica {
             committed = ready.entries().clone();
         }
         let states = ready.take_read_states();
+        debug_assert!(
+            !at_once.iter().any(is_promise),
+            "what is not written yet would be promised: {at_once:?}"
+        );
+        debug_assert!(
+            self.writing.is_none(),
+            "{:?} is written, and more would be",
+            self.writing
+        );
         let (number, is_awaited) = (ready.number(), ready.must_sync());
         let installs = self.persist(&ready, actions);
         self.raw.advance_append_async(ready);
@@ -81,6 +90,16 @@ impl Replica {
 
     /// Puts what is to survive into the log's end in memory, and has it written.
     fn persist(&mut self, ready: &Ready, actions: &mut Vec<Action>) -> Option<u64> {
+        let announced = ready.snapshot().get_metadata();
+        debug_assert!(
+            ready.snapshot().is_empty()
+                || self.installing.as_ref().is_some_and(|facts| {
+                    (facts.place.index, facts.place.term) == (announced.index, announced.term)
+                }),
+            "a copy at entry {} is to be installed, and {:?} has come",
+            announced.index,
+            self.installing
+        );
         let snapshot = match ready.snapshot().is_empty() {
             true => None,
             false => self.installing.take(),
@@ -96,6 +115,10 @@ impl Replica {
         let mut promise = None;
         if let Some(hard) = ready.hs() {
             store.set_hard(hard);
+            debug_assert_eq!(
+                hard.term, self.raw.raft.term,
+                "another term is promised than the one that has begun"
+            );
             promise = Some(Promise {
                 term: hard.term,
                 vote: Some(PeerId(hard.vote)).filter(|peer| peer.0 != 0),
@@ -155,11 +178,25 @@ impl Replica {
         let mut all = Vec::new();
         for entry in entries {
             let mut entry = decoded(entry);
+            debug_assert!(
+                entry.place.index == self.handed.place.index + 1
+                    && entry.place.term >= self.handed.place.term
+                    || is_planted(Bug::AppliesBeforeCommit),
+                "entry {} is handed out behind {}",
+                entry.place,
+                self.handed.place
+            );
             match &mut entry.content {
                 Content::Batch { stamp_ms, .. } => {
                     if is_planted(Bug::HasOwnClock) {
                         *stamp_ms = now.unix_ms;
                     }
+                    debug_assert!(
+                        self.handed.stamp_ms <= *stamp_ms || is_planted(Bug::HasOwnClock),
+                        "at entry {} the partition's time falls from {} to {stamp_ms}",
+                        entry.place,
+                        self.handed.stamp_ms
+                    );
                     self.handed.stamp_ms = *stamp_ms;
                 }
                 Content::Changes(changes) => self.change_group(now, changes),
@@ -167,6 +204,11 @@ impl Replica {
             }
             self.handed.place = entry.place;
             let first = self.logged.front();
+            debug_assert!(
+                first.is_none_or(|logged| logged.place >= entry.place),
+                "entry {} is decided, and {first:?} is not",
+                entry.place
+            );
             let is_awaited = first.is_some_and(|logged| logged.place == entry.place);
             if is_awaited {
                 self.logged.pop_front();
@@ -187,6 +229,11 @@ impl Replica {
         // What the library refuses is refused by all replicas alike: they know the same group.
         if let Ok(state) = self.raw.apply_conf_change(&to_raft(changes)) {
             self.handed.membership = Arc::new(Membership::of(&state));
+            debug_assert!(
+                self.handed.membership.is_sound(),
+                "{changes:?} leave a group that cannot be: {:?}",
+                self.handed.membership
+            );
             self.reads.change_group(now.monotonic);
         }
         if self.is_leader() && !self.raw.raft.promotable() {
@@ -196,6 +243,11 @@ impl Replica {
     }
 
     pub(crate) fn take_applied(&mut self, index: u64) {
+        debug_assert!(
+            index <= self.handed.place.index,
+            "entry {index} is applied, and {} was handed out last",
+            self.handed.place
+        );
         let mut last = None;
         while self
             .unapplied
@@ -228,7 +280,14 @@ impl Replica {
             let _ = self.raw.step(self.announcement(&facts));
         }
         match self.raw.snap() {
-            Some(_) => self.installing = Some(facts),
+            Some(_) => {
+                debug_assert!(
+                    self.installing.is_none(),
+                    "two copies are installed at a time: {:?} and {facts:?}",
+                    self.installing
+                );
+                self.installing = Some(facts);
+            }
             None => actions.push(Action::DropSnapshot),
         }
     }
@@ -258,11 +317,25 @@ impl Replica {
 
 /// All entries were made by [`LogEntry::to_raft`] or proposed here, so each of them is one.
 fn decoded(entry: &Entry) -> LogEntry {
-    LogEntry::of(entry).unwrap_or_else(|_| LogEntry {
-        place: crate::ids::Place {
-            term: entry.term,
-            index: entry.index,
-        },
-        content: Content::Nothing,
+    LogEntry::of(entry).unwrap_or_else(|error| {
+        debug_assert!(false, "entry {} cannot be read: {error}", entry.index);
+        LogEntry {
+            place: crate::ids::Place {
+                term: entry.term,
+                index: entry.index,
+            },
+            content: Content::Nothing,
+        }
     })
+}
+
+/// A vote, or the word that entries are here: others count on it. That no entry is here is none:
+/// so a leader answers one of an earlier term.
+fn is_promise(message: &Message) -> bool {
+    let is_promise = match message.get_msg_type() {
+        MessageType::MsgRequestVoteResponse => true,
+        MessageType::MsgAppendResponse => message.index > 0,
+        _ => false,
+    };
+    is_promise && !message.reject
 }

@@ -26,7 +26,7 @@ use crate::reads::Reads;
 use crate::start::{Start, StartError};
 use crate::tail::{SnapshotFacts, Tail};
 use crate::time::{
-    ACTIVE_TICKS, ELECTION_TICKS, FIRST_ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK,
+    ACTIVE_TICKS, ELECTION_TICKS, FIRST_ELECTION_TICKS, LEASE, Now, PROMISE, PartitionClock, TICK,
 };
 
 /// The most bytes of entries in one message, unless one entry has more. The group waits while as
@@ -125,6 +125,10 @@ impl Replica {
             group: start.group.0,
             problem: error.to_string(),
         })?;
+        debug_assert!(
+            LEASE + LEASE / 10 <= PROMISE,
+            "a lease of {LEASE:?} may outlast the promise of {PROMISE:?} that it hangs on"
+        );
         let mut dice = Dice(start.seed);
         // What was promised before the restart is not known: nobody is helped for as long.
         let promised_until = match start.is_fresh() {
@@ -229,7 +233,91 @@ impl Replica {
         }
         self.settle(now, &mut actions);
         self.fetch_entries(now, &mut actions);
+        self.check();
         actions
+    }
+
+    /// What holds whenever everything waits for somebody else.
+    fn check(&self) {
+        let (raft, applied) = (&self.raw.raft, self.applied().place);
+        let (last, committed) = (raft.raft_log.last_index(), raft.raft_log.committed);
+        debug_assert!(
+            committed <= last,
+            "entries up to {committed} are decided, and the log ends at {last}"
+        );
+        debug_assert!(
+            self.handed.place.index <= committed || is_planted(Bug::AppliesBeforeCommit),
+            "entry {} was handed out, and {committed} is the last that is decided",
+            self.handed.place
+        );
+        debug_assert!(
+            applied <= self.handed.place,
+            "entry {applied} is applied, and {} was handed out last",
+            self.handed.place
+        );
+        debug_assert_eq!(
+            applied.index + self.unapplied.len() as u64,
+            self.handed.place.index,
+            "behind entry {applied} some of those handed out are not awaited"
+        );
+        debug_assert!(
+            self.unapplied
+                .back()
+                .is_none_or(|last| *last == self.handed),
+            "what holds behind the last entry is {:?}, and {:?}",
+            self.unapplied.back(),
+            self.handed
+        );
+        debug_assert!(
+            raft.term >= self.handed.place.term,
+            "in term {} an entry of term {} is decided",
+            raft.term,
+            self.handed.place.term
+        );
+        self.check_leader();
+    }
+
+    fn check_leader(&self) {
+        let term = self.raw.raft.term;
+        debug_assert!(
+            (self.seen.term, self.seen.leader) == (term, self.leader()),
+            "{:?} leads in term {term}, and {:?} was noticed",
+            self.leader(),
+            self.seen
+        );
+        debug_assert!(
+            self.is_leader() || (self.gathered.is_empty() && self.logged.is_empty()),
+            "peer {} does not lead, and keeps {} proposals and {} entries of its own",
+            self.me.0,
+            self.gathered.len(),
+            self.logged.len()
+        );
+        debug_assert!(
+            self.logged
+                .front()
+                .is_none_or(|first| first.place.index > self.handed.place.index),
+            "entry {:?} is handed out, and {:?} waits for its decision",
+            self.handed.place,
+            self.logged.front()
+        );
+        debug_assert!(
+            self.logged
+                .back()
+                .is_none_or(|logged| logged.place.term == term),
+            "in term {term} {:?} waits for its decision",
+            self.logged.back()
+        );
+        debug_assert!(
+            self.handed_over_in <= term,
+            "the lead was handed over in term {}, and this is term {term}",
+            self.handed_over_in
+        );
+        debug_assert!(
+            self.heard.values().all(|at| *at <= self.ticks),
+            "a peer was heard of after tick {}: {:?}",
+            self.ticks,
+            self.heard
+        );
     }
 
     pub fn is_leader(&self) -> bool {

@@ -166,6 +166,11 @@ impl Start {
             hard.vote = self.promise.vote.map_or(0, |peer| peer.0);
         }
         hard.commit = committed.max(self.applied.place.index);
+        debug_assert!(
+            hard.commit <= last.index && hard.term >= last.term,
+            "group {} begins with {hard:?}, and its log ends at {last}",
+            self.group
+        );
         let mut clock = PartitionClock::default();
         clock.observe(self.applied.stamp_ms);
         for entry in &self.entries {

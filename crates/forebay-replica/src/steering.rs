@@ -155,6 +155,18 @@ fn next_change(
         .or_else(|| new_learner(wanted, members))
         .or_else(|| removal(wanted, members, standing))?;
     let voters = voters_after(members, &changes);
+    debug_assert!(
+        !voters.is_empty() && changes.len() <= MOST_CHANGES,
+        "{changes:?} leave the voters {voters:?} of {members:?}"
+    );
+    debug_assert!(
+        voters
+            .iter()
+            .filter(|peer| !members.voters.contains(peer))
+            .count()
+            <= 1,
+        "{changes:?} promote several peers of {members:?}"
+    );
     let is_same = voters == members.voters;
     (is_same || standing.has_majority_of(&voters)).then_some(changes)
 }
@@ -194,6 +206,10 @@ fn promotion(
             && standing.active.contains(peer)
     };
     let promoted = wanted.ready().find(is_due)?;
+    debug_assert!(
+        !members.voters.contains(&promoted),
+        "peer {promoted:?} votes and learns: {members:?}"
+    );
     if members.voters.len() < wanted.replicas || members.voters.len() == 1 {
         return Some(vec![Change::Promote(promoted)]);
     }

@@ -59,7 +59,7 @@ impl Tail {
         entries: Vec<Entry>,
     ) -> Self {
         let started = applied.membership.to_raft();
-        Self {
+        let tail = Self {
             hard,
             started,
             older,
@@ -68,7 +68,49 @@ impl Tail {
             applied,
             fetched: Vec::new(),
             wanted: RefCell::default(),
-        }
+        };
+        tail.check();
+        tail
+    }
+
+    /// Older entries, those in memory and the state lead from one to the other.
+    fn check(&self) {
+        debug_assert!(
+            self.older.before().index <= self.before.index,
+            "memory begins behind {}, and files behind {}",
+            self.before,
+            self.older.before()
+        );
+        debug_assert_eq!(
+            self.older.term(self.before.index),
+            Some(self.before.term),
+            "files and memory differ in the term of entry {}",
+            self.before
+        );
+        debug_assert!(
+            self.entries
+                .front()
+                .is_none_or(|first| first.index == self.before.index + 1),
+            "memory begins behind {}, with {:?}",
+            self.before,
+            self.entries.front()
+        );
+        debug_assert!(
+            self.entries
+                .back()
+                .is_none_or(|last| last.index == self.last()),
+            "memory ends with {:?}, and has {} entries behind {}",
+            self.entries.back(),
+            self.entries.len(),
+            self.before
+        );
+        debug_assert!(
+            (self.before.index..=self.last()).contains(&self.applied.place.index),
+            "the state is at {}, and memory has entries behind {} up to {}",
+            self.applied.place,
+            self.before,
+            self.last()
+        );
     }
 
     pub fn last(&self) -> u64 {
@@ -78,17 +120,54 @@ impl Tail {
     /// Takes entries, whose first replaces what was there from its index on.
     pub fn append(&mut self, entries: &[Entry]) {
         let Some(first) = entries.first() else { return };
+        debug_assert!(
+            first.index > self.applied.place.index,
+            "entry {} comes anew, and {} is applied",
+            first.index,
+            self.applied.place
+        );
+        let behind = self.place_of(first.index - 1);
+        debug_assert!(
+            behind.is_some_and(|behind| behind.term <= first.term),
+            "entry {} of term {} comes behind {behind:?} of a log that ends at {}",
+            first.index,
+            first.term,
+            self.last()
+        );
+        debug_assert!(
+            entries.is_sorted_by(|one, next| one.index + 1 == next.index && one.term <= next.term),
+            "entries from {} on do not follow each other",
+            first.index
+        );
         let kept = first.index.saturating_sub(self.before.index + 1);
         self.entries.truncate(kept as usize);
         self.entries.extend(entries.iter().cloned());
+        self.check();
     }
 
     pub fn set_hard(&mut self, hard: &HardState) {
+        debug_assert!(
+            self.hard.term <= hard.term && self.hard.commit <= hard.commit,
+            "{:?} was promised, and now {hard:?}",
+            self.hard
+        );
+        debug_assert!(
+            hard.term > self.hard.term || self.hard.vote == 0 || hard.vote == self.hard.vote,
+            "two votes in one term: {:?}, then {hard:?}",
+            self.hard
+        );
+        debug_assert!(
+            hard.commit <= self.last(),
+            "entries up to {} are decided, and the log ends at {}",
+            hard.commit,
+            self.last()
+        );
         self.hard = hard.clone();
     }
 
     /// Begins anew behind a copy.
     pub fn install(&mut self, facts: SnapshotFacts) {
+        self.check_later(&facts);
         self.older = OlderEntries::none(facts.place);
         self.before = facts.place;
         self.entries.clear();
@@ -100,7 +179,29 @@ impl Tail {
     }
 
     pub fn set_applied(&mut self, facts: SnapshotFacts) {
+        self.check_later(&facts);
+        debug_assert_eq!(
+            self.place_of(facts.place.index),
+            Some(facts.place),
+            "what is applied is not what the log has there"
+        );
         self.applied = facts;
+        self.check();
+    }
+
+    /// The state never goes back.
+    fn check_later(&self, facts: &SnapshotFacts) {
+        let now = &self.applied;
+        debug_assert!(
+            now.place.index <= facts.place.index
+                && now.place.term <= facts.place.term
+                && now.stamp_ms <= facts.stamp_ms,
+            "the state is at {} of time {}, and is to be at {} of time {}",
+            now.place,
+            now.stamp_ms,
+            facts.place,
+            facts.stamp_ms
+        );
     }
 
     /// Has entries that are applied in files alone, up to this one.
@@ -116,6 +217,7 @@ impl Tail {
             };
             self.older.push(self.before);
         }
+        self.check();
     }
 
     /// Entries up to this one are not to be had from files. Those in memory are.

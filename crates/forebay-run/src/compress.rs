@@ -59,6 +59,11 @@ impl BlockWriter {
             }
             return self.finish(out);
         }
+        debug_assert!(
+            self.waiting.is_empty(),
+            "{} bytes of pages wait that come before these",
+            self.waiting.len()
+        );
         for page in pages.chunks(self.page_bytes) {
             self.store(page, out)?;
         }
@@ -88,6 +93,7 @@ impl BlockWriter {
 
     /// A page that does not shrink is stored as it is.
     fn store(&mut self, page: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        debug_assert_eq!(page.len(), self.page_bytes, "a part of a page is stored");
         let packed = match &mut self.zstd {
             Some(zstd) => zstd.compress(page)?,
             None => lz4_flex::block::compress(page),

@@ -137,6 +137,7 @@ impl FilterBuilder {
             self.set(self.waiting[at]);
         }
         let needed = self.records * BITS_PER_KEY / BLOCK_BITS + 1;
+        debug_assert!(!self.blocks.is_empty(), "a filter without a block");
         while self.blocks.len().is_multiple_of(2) && self.blocks.len() as u64 / 2 >= needed {
             let (pairs, _) = self.blocks.as_chunks::<2>();
             let united = pairs

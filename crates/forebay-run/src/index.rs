@@ -190,11 +190,27 @@ impl HashIndexBuilder {
             index.starts.push(0);
             self.last_slot = slot;
         }
+        debug_assert!(
+            slot > self.last_slot
+                || slot == self.last_slot
+                    && index
+                        .firsts
+                        .last()
+                        .is_none_or(|last| *last <= middle_bits(hash)),
+            "a page begins with hash {hash:x}, and the one before in slot {} with {:x?}",
+            self.last_slot,
+            index.firsts.last()
+        );
         for _ in self.last_slot..slot {
             index.starts.push(index.firsts.len() as u32);
         }
         self.last_slot = slot;
         index.firsts.push(middle_bits(hash));
+    }
+
+    /// How many pages were added.
+    pub fn pages(&self) -> usize {
+        self.index.firsts.len()
     }
 
     /// `last_hash` is that of the run's last record.
@@ -206,6 +222,12 @@ impl HashIndexBuilder {
             }
             index.firsts.shrink_to_fit();
         }
+        debug_assert!(
+            self.index.starts.last().map_or(0, |last| *last as usize) == self.index.firsts.len(),
+            "slots cover {:?} of {} pages",
+            self.index.starts.last(),
+            self.index.firsts.len()
+        );
         self.index
     }
 }
@@ -290,6 +312,17 @@ impl KeyIndex {
     }
 
     pub fn add(&mut self, separator: &[u8]) {
+        debug_assert!(
+            self.len() < 2 || !self.is_writable() || self.separator(self.len() - 1) < separator,
+            "separator {} does not rise",
+            self.len()
+        );
+        debug_assert!(
+            self.is_empty() == separator.is_empty(),
+            "separator {} of {} bytes: that of the first page alone is empty",
+            self.len(),
+            separator.len()
+        );
         self.bytes.extend_from_slice(separator);
         self.ends.push(self.bytes.len() as u32);
     }
@@ -354,6 +387,7 @@ impl KeyIndex {
 
 /// The shortest key above `before` and not above `after`; REQUIRES `before < after`.
 pub fn separator<'a>(before: &[u8], after: &'a [u8]) -> &'a [u8] {
+    debug_assert!(before < after, "no key lies between two that do not rise");
     let same = before.iter().zip(after).take_while(|(a, b)| a == b).count();
     &after[..(same + 1).min(after.len())]
 }

@@ -85,6 +85,11 @@ pub struct Merge<C> {
 impl<C: Cursor> Merge<C> {
     /// `cursors`: oldest first, all in `direction`.
     pub fn new(cursors: Vec<C>, resolve: Resolve, direction: Direction) -> Self {
+        debug_assert!(
+            cursors.len() < ENDED.mark,
+            "{} cursors have no numbers",
+            cursors.len()
+        );
         Self {
             tree: Vec::new(),
             cursors,
@@ -143,6 +148,11 @@ impl<C: Cursor> Merge<C> {
     #[inline]
     fn advance_winner(&mut self) -> Result<()> {
         let cursor = self.tree[0].cursor();
+        debug_assert!(
+            cursor < self.cursors.len(),
+            "cursor {cursor} of {} won",
+            self.cursors.len()
+        );
         let mut winner = self.enter(cursor)?;
         let mut node = (cursor + self.cursors.len()) / 2;
         while node > 0 {
@@ -154,6 +164,10 @@ impl<C: Cursor> Merge<C> {
             winner.mark |= tied;
             node /= 2;
         }
+        debug_assert!(
+            self.tree.get(1).is_none_or(|lost| winner.rank <= lost.rank),
+            "another cursor comes before the one that won"
+        );
         self.tree[0] = winner;
         Ok(())
     }
@@ -173,6 +187,10 @@ impl<C: Cursor> Merge<C> {
             (winners[node], self.tree[node]) = if lost { (b, a) } else { (a, b) };
             winners[node].mark |= tied;
         }
+        debug_assert!(
+            (count..2 * count).all(|cursor| winners[1].rank <= winners[cursor].rank),
+            "another cursor comes before the one that won"
+        );
         self.tree[0] = winners[1];
         Ok(())
     }
@@ -190,6 +208,11 @@ impl<C: Cursor> Merge<C> {
         let sharing = self.tree.iter().filter(shares);
         self.pending.extend(sharing.map(|other| other.cursor()));
         let cursors = &self.cursors;
+        debug_assert!(
+            self.pending.len() > 1,
+            "a tie of {} records of one key",
+            self.pending.len()
+        );
         self.pending
             .sort_by_key(|&cursor| (cursors[cursor].age(), cursor));
         match self.resolve {

@@ -466,6 +466,16 @@ impl PageBuilder {
     #[inline]
     #[must_use]
     pub fn add(&mut self, fingerprint: u8, tag: u8, key: &[u8], payload: &[u8]) -> bool {
+        debug_assert!(
+            payload.len() <= self.page_bytes / 2,
+            "a payload of {} bytes for a page of {}",
+            payload.len(),
+            self.page_bytes
+        );
+        debug_assert!(
+            self.hashed || self.last_key().is_none_or(|last| last < key),
+            "a key comes behind one that is not below it"
+        );
         let head_bytes = 2 + usize::from(key.len() >= 0x80) + key.len();
         let aid_bytes = 2 + usize::from(self.hashed);
         let prefix_bytes = self.prefix_with(key);
@@ -494,6 +504,12 @@ impl PageBuilder {
         // What is carried over waits behind the pending records until the page is laid out.
         append_bytes(&mut self.bytes, payload);
         self.full = here < payload.len();
+        debug_assert!(
+            self.used_bytes - self.prefix_bytes * (self.pending.len() - 1) <= self.page_bytes,
+            "{} records of {} bytes do not fit their page",
+            self.pending.len(),
+            self.used_bytes
+        );
         true
     }
 
@@ -571,6 +587,8 @@ impl PageBuilder {
     }
 
     fn restart(&mut self, carried: usize) {
+        let is_carried = carried < self.bytes.len();
+        debug_assert_eq!(is_carried, self.full, "{carried} bytes are laid out");
         self.spill.clear();
         self.spill.extend_from_slice(&self.bytes[carried..]);
         self.bytes.clear();

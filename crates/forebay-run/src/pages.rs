@@ -220,6 +220,7 @@ impl Pages {
     }
 
     fn stored_range(&self, page: usize) -> (u64, u64) {
+        debug_assert!(page < self.count, "page {page} of {}", self.count);
         match &self.blocks {
             None => (
                 (page * self.page_bytes) as u64,

@@ -145,6 +145,12 @@ impl RunScan {
                 self.run.pages.release_before(self.page);
             }
         }
+        debug_assert!(
+            self.page < self.run.pages.count(),
+            "a scan comes to page {} of {}",
+            self.page,
+            self.run.pages.count()
+        );
         self.started = true;
         self.passed += 1;
         let long = self.passed > SINGLE_PAGES;

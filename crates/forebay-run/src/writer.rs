@@ -254,6 +254,11 @@ impl RunWriter {
 
     /// Appends a large payload to the `.ext` file: offset, length, checksum.
     fn push_extent(&mut self, payload: &[u8]) -> Result<[u8; 24]> {
+        debug_assert!(
+            payload.len() > self.options.page_bytes as usize / 2,
+            "a value of {} bytes fits a page",
+            payload.len()
+        );
         let ext = match &mut self.ext {
             Some(ext) => ext,
             none => none.insert(Sink::create(
@@ -289,6 +294,7 @@ impl RunWriter {
     }
 
     fn finish_page(&mut self) -> Result<()> {
+        debug_assert!(!self.page.is_empty(), "a page without anything is finished");
         let number = self.summary.pages;
         self.summary.pages += 1;
         if let Some(last) = self.page.last_key() {
@@ -298,6 +304,11 @@ impl RunWriter {
         match &mut self.blocks {
             None => {
                 self.page.finish(number, &mut self.out.buffer);
+                debug_assert_eq!(
+                    self.out.len_bytes(),
+                    self.summary.pages * u64::from(self.options.page_bytes),
+                    "page {number} does not end at a multiple of its size"
+                );
                 self.out.drain(BUFFER_BYTES)
             }
             Some(blocks) => {
@@ -333,6 +344,19 @@ impl RunWriter {
             let finished = blocks.finish(&mut self.out.buffer);
             finished.map_err(|e| RunError::io(&self.out.path, "compress a page of", e))?;
         }
+        debug_assert!(
+            (self.blocks.as_ref())
+                .is_none_or(|blocks| blocks.blocks.len() as u64 == self.summary.pages),
+            "not every one of {} pages is stored as a block",
+            self.summary.pages
+        );
+        debug_assert!(
+            // The last page may have nothing but the rest of a value.
+            self.summary.pages - self.indexed_pages() <= 1,
+            "of {} pages {} are in the index",
+            self.summary.pages,
+            self.indexed_pages()
+        );
         let pages_bytes = self.out.len_bytes();
         let sections = self.write_sections()?;
         if let Some(ext) = &mut self.ext {
@@ -356,8 +380,26 @@ impl RunWriter {
         self.out.append(&table)?;
         self.out.append(&footer.encode(&table))?;
         self.out.drain(0)?;
+        debug_assert_eq!(
+            self.out.written_bytes, self.summary.file_bytes,
+            "the footer says another length than the file has"
+        );
+        debug_assert!(
+            self.summary.ext_bytes <= self.summary.value_bytes,
+            "{} bytes of long values, of {} of all",
+            self.summary.ext_bytes,
+            self.summary.value_bytes
+        );
         let sinks = self.ext.into_iter().chain([self.out]).collect();
         Ok((self.summary, sinks))
+    }
+
+    /// In how many pages a record begins, by the index.
+    fn indexed_pages(&self) -> u64 {
+        match &self.index {
+            IndexBuilder::Hashed(index) => index.pages() as u64,
+            IndexBuilder::Ordered(index) => index.len() as u64,
+        }
     }
 
     fn write_sections(&mut self) -> Result<Vec<Section>> {

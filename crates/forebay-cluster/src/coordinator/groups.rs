@@ -106,6 +106,11 @@ impl GroupWatch {
         self.number += 1;
         self.leaders.insert(report.group, (node, self.number));
         self.by_number.insert(self.number, report.group);
+        debug_assert_eq!(
+            self.leaders.len(),
+            self.by_number.len(),
+            "of the leaders some have no number, or two"
+        );
     }
 
     /// Another process runs on a node: what the one before said of its replicas is over.

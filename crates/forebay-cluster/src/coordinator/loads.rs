@@ -93,6 +93,10 @@ impl LoadProgress {
         self.there += replicas_there;
         self.replicas += replicas;
         self.partitions += 1;
+        debug_assert!(
+            there <= voters && voters <= replicas && replicas_there <= replicas,
+            "of {replicas} replicas {voters} vote, and {replicas_there} are there"
+        );
         let is_settled = 2 * there > voters;
         self.settled += usize::from(is_settled);
         let nodes = group.staying().map(|peer| peer.node);

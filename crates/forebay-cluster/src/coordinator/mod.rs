@@ -400,6 +400,15 @@ impl Coordinator {
         };
         match outcome {
             CommitOutcome::Done(seen) => {
+                debug_assert!(
+                    writing.head.revision == standing.head.revision + 1
+                        && writing.head.term == standing.head.term,
+                    "revision {} of term {} was written behind {} of term {}",
+                    writing.head.revision,
+                    writing.head.term,
+                    standing.head.revision,
+                    standing.head.term
+                );
                 self.newest = self.newest.max(writing.head.revision);
                 standing.head = writing.head;
                 standing.model = writing.model;
@@ -472,6 +481,12 @@ impl Coordinator {
         let State::Standing(standing) = &mut self.state else {
             return;
         };
+        debug_assert!(
+            standing.writing.is_none(),
+            "revision {} is being written, and another would be",
+            standing.head.revision + 1
+        );
+        model.check_next(&standing.model);
         let (term, revision) = (standing.head.term, standing.head.revision + 1);
         let (dice, names) = (&mut self.dice, &mut self.names);
         let next_name = || {
@@ -486,6 +501,19 @@ impl Coordinator {
         let Ok((documents, roots)) = model.write(format, next_name) else {
             return;
         };
+        debug_assert!(
+            standing
+                .model
+                .references()
+                .iter()
+                .all(|known| !documents.contains_key(known)),
+            "a document of revision {revision} has the name of one that is there"
+        );
+        debug_assert!(
+            !roots.values().any(|root| !documents.contains_key(root)
+                && !standing.head.roots.values().any(|known| known == root)),
+            "revision {revision} names a document that was not written"
+        );
         let head = Head {
             forebay_head: format,
             revision,

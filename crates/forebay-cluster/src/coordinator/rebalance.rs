@@ -131,6 +131,12 @@ impl Step<'_> {
             return;
         }
         self.model.edit_lists(&batch.lists, |change, range| {
+            debug_assert_eq!(
+                range.next.as_ref(),
+                Some(&change.new),
+                "what begins at {} comes to nodes that were not to bring it",
+                range.lower
+            );
             let before = std::mem::replace(&mut range.list, change.new.clone());
             (range.next, range.before) = (None, Some(before));
         });
@@ -228,6 +234,12 @@ impl Step<'_> {
     }
 
     fn end_moving(&mut self, moving: Rebalance) {
+        debug_assert!(
+            moving.stage.is_over(),
+            "plan {} ends, and is {:?}",
+            moving.request,
+            moving.stage
+        );
         *self.moves = MoveWatch::default();
         self.model.plan = None;
         self.put_moving(moving);
@@ -321,6 +333,10 @@ impl Step<'_> {
 
     /// Begins a plan that was checked.
     pub fn begin_moving(&mut self, request: &RequestId, plan: crate::model::MovePlan) {
+        debug_assert!(
+            self.model.work.moving().is_none(),
+            "plan {request} begins, and another is carried out"
+        );
         let work = self.model.work.edit();
         work.drained.extend(plan.wish.drained());
         for node in plan.wish.added() {

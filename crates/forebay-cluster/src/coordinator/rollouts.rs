@@ -270,11 +270,35 @@ impl Step<'_> {
     }
 
     fn commit(&mut self, mut rollout: Rollout) {
+        debug_assert!(
+            rollout.participants.iter().eq(rollout.proved.keys()),
+            "rollout {} is committed with {:?}, and proved by {:?}",
+            rollout.id,
+            rollout.participants,
+            rollout.proved.keys()
+        );
+        debug_assert!(
+            rollout.participants.is_disjoint(&rollout.left_out),
+            "rollout {} leaves out nodes that take part",
+            rollout.id
+        );
         for (table, part) in &rollout.tables {
             let Some(entry) = self.model.table(table) else {
                 continue;
             };
+            debug_assert!(
+                entry.rollout == Some(rollout.id),
+                "rollout {} lets table {table} serve, which takes part in {:?}",
+                rollout.id,
+                entry.rollout
+            );
             let next = moved(entry, part);
+            debug_assert_eq!(
+                next.serving,
+                Some(part.to),
+                "rollout {} lets another version of table {table} serve",
+                rollout.id
+            );
             self.model.put_table(table, next);
         }
         rollout.phase = Phase::Committed;
@@ -330,6 +354,12 @@ impl Step<'_> {
             let Some(entry) = self.model.table(table) else {
                 continue;
             };
+            debug_assert_eq!(
+                entry.serving,
+                Some(part.to),
+                "rollout {} takes back what table {table} does not serve",
+                rollout.id
+            );
             let mut before = entry.clone();
             before.serving = part.from;
             before.history.clone_from(&part.history);
@@ -390,6 +420,12 @@ impl Step<'_> {
 
     /// The rollout is over: its tables are free for others.
     fn end(&mut self, rollout: Rollout) {
+        debug_assert!(
+            rollout.phase.is_over(),
+            "rollout {} ends, and is {:?}",
+            rollout.id,
+            rollout.phase
+        );
         for (table, part) in &rollout.tables {
             let Some(mut entry) = self.model.table(table).cloned() else {
                 continue;

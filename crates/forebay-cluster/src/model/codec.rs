@@ -255,6 +255,14 @@ impl Layout {
         documents: &mut Documents,
         next_name: &mut impl FnMut() -> DocRef,
     ) -> Result<DocRef, ModelError> {
+        debug_assert!(
+            self.root().is_none()
+                || self
+                    .chunks()
+                    .iter()
+                    .all(|chunk| chunk.reference().is_some()),
+            "ranges changed, and the layout's root would not say so"
+        );
         let mut chunks = Vec::with_capacity(self.chunks().len());
         for chunk in self.chunks_mut() {
             chunks.push(write(format, chunk, documents, next_name)?);
@@ -280,6 +288,10 @@ impl TableGroups {
         documents: &mut Documents,
         next_name: &mut impl FnMut() -> DocRef,
     ) -> Result<DocRef, ModelError> {
+        debug_assert!(
+            self.root().is_none() || self.pages().iter().all(|page| page.reference().is_some()),
+            "groups changed, and their table's root would not say so"
+        );
         let mut pages = Vec::with_capacity(self.pages().len());
         for page in self.pages_mut() {
             pages.push(write(format, page, documents, next_name)?);

@@ -175,6 +175,11 @@ impl GroupEntry {
 
     /// Names another peer, by a coordinator of this term.
     pub fn add_peer(&mut self, node: NodeId, term: u64) -> PeerId {
+        debug_assert!(
+            self.staying().all(|entry| entry.node != node),
+            "node {node} has a replica of group {} already",
+            self.group
+        );
         let peer = PeerId(fresh_id(self.next_peer.0, term));
         self.next_peer = PeerId(peer.0 + 1);
         self.peers.push(PeerEntry {

@@ -50,6 +50,18 @@ impl GroupEntry {
     /// first: who leads the whole leads it then, too, and finds commands that are on their way.
     /// REQUIRES: the place lies within the partition, and its peers are settled.
     pub fn plan_half(&mut self, at: Bound, first: Option<NodeId>, ids: HalfIds) {
+        debug_assert!(
+            self.bounds.holds(&at) && self.bounds.lower < at && self.splits_off.is_none(),
+            "group {}, which goes {}, cannot be cut at {at}",
+            self.group,
+            self.bounds
+        );
+        debug_assert!(
+            self.peers.iter().all(|peer| peer.state == PeerState::Made),
+            "the replicas of group {} are not settled: {:?}",
+            self.group,
+            self.peers
+        );
         let bounds = Bounds {
             lower: at,
             upper: self.bounds.upper.clone(),

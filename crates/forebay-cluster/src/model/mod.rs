@@ -6,6 +6,7 @@
 
 mod codec;
 mod doc;
+mod group_checks;
 mod groups;
 mod halves;
 mod head;
@@ -13,6 +14,7 @@ mod layout;
 mod live;
 mod loads;
 mod names;
+mod next_checks;
 mod nodes;
 mod rebalance;
 mod rollout;

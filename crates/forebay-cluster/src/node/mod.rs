@@ -207,6 +207,11 @@ impl Node {
                 action => actions.push(NodeAction::Seat(action)),
             }
         }
+        debug_assert_eq!(
+            self.coordinator.is_some(),
+            self.seat.is_held(),
+            "this node coordinates, or has the seat, and not both"
+        );
         self.follower.coordinate(self.coordinator.is_some());
         if let Some(holder) = self.seat.holder().filter(|_| is_news) {
             let event = FollowerEvent::Coordinator(holder.peer.clone());

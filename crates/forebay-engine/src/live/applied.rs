@@ -89,8 +89,13 @@ impl DecidedEntry {
     /// The place of a partition whose last applied proposal is this one. REQUIRES: it was at
     /// `before`.
     pub(crate) fn place_after(&self, number: u32, before: &AppliedPlace) -> AppliedPlace {
+        debug_assert!(
+            self.follows(before, number),
+            "proposal {number} of entry {} does not come behind {before:?}",
+            self.place.index
+        );
         let stamp_ms = before.stamp_ms.max(self.place.stamp_ms);
-        match number + 1 < self.proposals {
+        let after = match number + 1 < self.proposals {
             true => AppliedPlace {
                 stamp_ms,
                 done: number + 1,
@@ -102,7 +107,12 @@ impl DecidedEntry {
                 loaded: before.loaded,
                 ..self.place.clone()
             },
-        }
+        };
+        debug_assert!(
+            before.position() < after.position(),
+            "a partition goes from {before:?} to {after:?}"
+        );
+        after
     }
 }
 

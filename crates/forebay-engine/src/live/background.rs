@@ -142,7 +142,14 @@ impl LiveShared {
             self.freeze();
         }
         if let Some(number) = self.flush_oldest()? {
-            self.tell(|progress| progress.flushed = number);
+            self.tell(|progress| {
+                debug_assert!(
+                    progress.flushed < number,
+                    "generation {number} was written behind generation {}",
+                    progress.flushed
+                );
+                progress.flushed = number;
+            });
         } else if std::mem::take(&mut self.progress.lock().tidy_asked) {
             self.tidy_memory()?;
         }

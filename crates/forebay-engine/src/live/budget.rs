@@ -308,6 +308,16 @@ fn run_ticks(ticking: &Ticking, budget: &Weak<Budget>) {
     }
 }
 
+/// Takes bytes off a sum that has them.
+#[inline]
+fn give_back(sum: &AtomicUsize, bytes: usize) {
+    let before = sum.fetch_sub(bytes, Ordering::Relaxed);
+    debug_assert!(
+        before >= bytes,
+        "{bytes} bytes are given back to a budget that counts {before}"
+    );
+}
+
 /// A table's part in a [`Budget`]; what it takes is given back when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Member {
@@ -376,7 +386,7 @@ impl Member {
     pub fn regrow(&self, old: usize, new: usize) {
         for sum in [&self.usage.memtable_bytes, &self.budget.memtable_bytes] {
             sum.fetch_add(new, Ordering::Relaxed);
-            sum.fetch_sub(old, Ordering::Relaxed);
+            give_back(sum, old);
         }
     }
 
@@ -393,7 +403,7 @@ impl Member {
             sum.fetch_add(bytes, Ordering::Relaxed);
         }
         for sum in [&self.budget.memtable_bytes, &self.usage.memtable_bytes] {
-            sum.fetch_sub(bytes, Ordering::Relaxed);
+            give_back(sum, bytes);
         }
         bytes
     }
@@ -401,7 +411,7 @@ impl Member {
     /// A frozen generation was written.
     pub fn thaw(&self, bytes: usize) {
         for sum in [&self.budget.frozen_bytes, &self.usage.frozen_bytes] {
-            sum.fetch_sub(bytes, Ordering::Relaxed);
+            give_back(sum, bytes);
         }
     }
 
@@ -409,7 +419,7 @@ impl Member {
     pub fn set_run_bytes(&self, bytes: usize) {
         let before = self.usage.run_bytes.swap(bytes, Ordering::Relaxed);
         self.budget.run_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.budget.run_bytes.fetch_sub(before, Ordering::Relaxed);
+        give_back(&self.budget.run_bytes, before);
     }
 }
 

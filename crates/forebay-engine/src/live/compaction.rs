@@ -158,7 +158,18 @@ impl LiveShared {
             let part = self.parts.at(partition).lock();
             (Arc::clone(&part.view), part.memtable.deltas_since_ms())
         };
+        debug_assert!(
+            !due.runs.is_empty() && due.runs.end <= view.runs.len(),
+            "runs {:?} of partition {id} are to be merged, which has {}",
+            due.runs,
+            view.runs.len()
+        );
         let inputs: Vec<Arc<LiveRun>> = view.runs[due.runs.clone()].to_vec();
+        debug_assert!(
+            inputs.iter().all(|run| run.reference.level <= due.level),
+            "a merge to level {} takes a run of a higher level",
+            due.level
+        );
         let since = |run: &Arc<LiveRun>| run.reference.deltas_since_ms;
         let newer_runs = view.runs[due.runs.end..].iter().map(since);
         let newer_minis = view.all_minis().map(|mini| mini.deltas_since_ms);
@@ -224,6 +235,15 @@ impl LiveShared {
         let runs = next.runs_of(id).ok_or_else(|| self.no_partition(id))?;
         let first = runs.iter().position(|run| run.id == inputs[0].reference.id);
         let range = first.map_or(0..0, |first| first..first + inputs.len());
+        debug_assert!(
+            (runs
+                .iter()
+                .map(|run| &run.id)
+                .skip(range.start)
+                .take(range.len()))
+            .eq(inputs.iter().map(|run| &run.reference.id)),
+            "the runs that were merged are not those of partition {id} at {range:?}"
+        );
         runs.splice(range.clone(), merged.map(|run| run.reference.clone()));
         self.replace_manifest(&next)?;
         *manifest = next;
@@ -235,6 +255,7 @@ impl LiveShared {
             ..(*part.view).clone()
         });
         drop(part);
+        self.check_views(&manifest);
         self.count_runs(&manifest);
         Ok(())
     }

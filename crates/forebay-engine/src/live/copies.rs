@@ -135,7 +135,12 @@ impl LiveShared {
         let mut last = Vec::new();
         let mut copied = self.copied.lock();
         for id in ids {
-            let Some(copies) = copied.get_mut(id) else {
+            let copies = copied.get_mut(id);
+            debug_assert!(
+                copies.as_ref().is_some_and(|copies| **copies > 0),
+                "run {id} of a copy is let go and was not held"
+            );
+            let Some(copies) = copies else {
                 continue;
             };
             *copies -= 1;
@@ -230,6 +235,12 @@ impl LiveShared {
             runs: runs.iter().map(|run| run.reference.clone()).collect(),
         };
         let old = replace_in(&mut next, new).ok_or_else(|| self.no_partition(id))?;
+        debug_assert!(
+            old.epoch <= copy.epoch && old.bounds.covers(&range.bounds),
+            "partition {id} of epoch {} would go back to epoch {}, or grow",
+            old.epoch,
+            copy.epoch
+        );
         let checked = next.check_partitions();
         checked.map_err(|problem| self.not_taken_in(id, &problem))?;
         self.replace_manifest(&next)?;

@@ -94,6 +94,17 @@ impl LiveShared {
         self.replace_manifest(&next)?;
         *manifest = next;
         let mut part = self.parts.at(slot).lock();
+        debug_assert!(
+            !part.has_memory(),
+            "what is in memory of partition {id} would come behind the load, and is older"
+        );
+        let before = part.applied.as_ref().map(|applied| &applied.place);
+        debug_assert!(
+            before.is_some_and(|before| before.position() < place.position()
+                && before.loaded < place.loaded
+                && before.stamp_ms <= place.stamp_ms),
+            "a load has partition {id} go from {before:?} to {place:?}"
+        );
         part.view = Arc::new(PartView {
             runs: part.view.runs.iter().cloned().chain(new).collect(),
             ..(*part.view).clone()
@@ -103,6 +114,7 @@ impl LiveShared {
         }
         part.watchers.all_written();
         drop(part);
+        self.check_views(&manifest);
         self.count_runs(&manifest);
         drop(manifest);
         self.tell(|_| ());

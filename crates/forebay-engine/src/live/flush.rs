@@ -99,6 +99,11 @@ impl LiveShared {
         let Some(frozen) = self.frozen.lock().front().cloned() else {
             return Ok(None);
         };
+        debug_assert!(
+            frozen.number > self.progress.lock().flushed,
+            "generation {} is written again",
+            frozen.number
+        );
         self.check_files()?;
         let mut written = Vec::new();
         let result = self.write_generation(&frozen, &mut written);
@@ -106,7 +111,12 @@ impl LiveShared {
             self.remove_runs_unless_named(written.iter().flatten().map(|run| &run.reference.id));
             return Err(error);
         }
-        self.frozen.lock().pop_front();
+        let done = self.frozen.lock().pop_front();
+        debug_assert_eq!(
+            done.map(|done| done.number),
+            Some(frozen.number),
+            "another generation was written meanwhile"
+        );
         self.memory.thaw(frozen.memory_bytes);
         if let Some(log) = &self.log
             && let Err(error) = log.remove_before(frozen.log_from)
@@ -182,6 +192,12 @@ impl LiveShared {
     ) -> Result<(), LiveError> {
         let mut manifest = self.structure.lock();
         let mut next = manifest.clone();
+        debug_assert!(
+            self.log.is_none() || frozen.log_from >= next.log_from,
+            "the log is needed from segment {} on, and would be from {} on",
+            next.log_from,
+            frozen.log_from
+        );
         next.log_from = next.log_from.max(frozen.log_from);
         for (place, run) in written.iter().enumerate() {
             let Some(run) = run else { continue };
@@ -197,6 +213,12 @@ impl LiveShared {
         for (place, part) in self.parts.iter().enumerate() {
             let new = written.get(place).and_then(Option::as_ref);
             let mut part = part.lock();
+            debug_assert!(
+                !part.view.frozen.is_empty(),
+                "partition at {place} does not count generation {}",
+                frozen.number
+            );
+
             part.view = Arc::new(PartView {
                 runs: part.view.runs.iter().chain(new).cloned().collect(),
                 frozen: part.view.frozen.iter().skip(1).cloned().collect(),
@@ -211,6 +233,7 @@ impl LiveShared {
         self.counts
             .flushed_bytes
             .fetch_add(bytes, Ordering::Relaxed);
+        self.check_views(&manifest);
         self.count_runs(&manifest);
         Ok(())
     }
@@ -219,7 +242,13 @@ impl LiveShared {
     fn raise_places(&self, next: &mut LiveManifest, frozen: &Frozen) {
         for (place, applied) in frozen.applied.iter().enumerate() {
             let Some(applied) = applied else { continue };
-            if self.parts.at(place).lock().is_here() {
+            let part = self.parts.at(place).lock();
+            let now = part.applied.as_ref().map(|now| now.place.position());
+            debug_assert!(
+                !part.is_here() || now >= Some(applied.position()),
+                "partition at {place} has applied up to {now:?}, and its runs up to {applied:?}"
+            );
+            if part.is_here() {
                 next.raise(self.parts.id_at(place), applied);
             }
         }
@@ -254,6 +283,12 @@ impl LiveShared {
                 return nothing_or_error.map(|_| None);
             }
         };
+        debug_assert!(
+            summary.records <= output.records,
+            "{} records became {} in a run",
+            output.records,
+            summary.records
+        );
         let (deltas_since_ms, removed) = match output.settled_ms {
             Some(_) => (None, Removed::default()),
             None => (output.deltas_since_ms, output.removed),
@@ -324,6 +359,15 @@ impl LiveShared {
     /// Writes the manifest. After an error the old one is in place, or nobody knows and the table
     /// has failed. REQUIRES the structure's lock.
     pub fn replace_manifest(&self, next: &LiveManifest) -> Result<(), LiveError> {
+        debug_assert!(
+            self.structure.is_locked(),
+            "the manifest is replaced without the structure's lock"
+        );
+        debug_assert_eq!(
+            next.check_partitions(),
+            Ok(()),
+            "the manifest that is to be put in place cannot be read back"
+        );
         if self.progress.lock().failed.is_some() {
             return Err(self.ended());
         }

@@ -28,6 +28,10 @@ impl LiveShared {
     /// their groups' logs without a write are something new. REQUIRES: the table is replicated, if
     /// it is not of all.
     pub fn freeze_moved(&self, only: Option<&[usize]>, least_moved: u64) -> u64 {
+        debug_assert!(
+            only.is_none() || self.options.replication.is_some(),
+            "partitions {only:?} alone end a generation whose log is common to all"
+        );
         let is_of = |place: usize| only.is_none_or(|only| only.contains(&place));
         let mut frozen = self.frozen.lock();
         let mut parts = self.parts.lock_all();
@@ -51,6 +55,14 @@ impl LiveShared {
                 false => part.sit_out(),
             }
         }
+        debug_assert!(
+            match only {
+                None => bytes == self.memory.memtable_bytes(),
+                Some(_) => bytes <= self.memory.memtable_bytes(),
+            },
+            "{bytes} bytes of generations end, and {} are counted",
+            self.memory.memtable_bytes()
+        );
         let applied = self.applied_of(&mut parts, is_of);
         let memory_bytes = match only {
             None => self.memory.freeze(),
@@ -61,6 +73,11 @@ impl LiveShared {
         }
         drop(parts);
         let number = last + 1;
+        debug_assert!(
+            (frozen.back()).is_none_or(|back| back.number == last && back.log_from <= log_from),
+            "generation {number}, from segment {log_from} on, follows {:?}",
+            frozen.back()
+        );
         frozen.push_back(Frozen {
             number,
             log_from,

@@ -63,6 +63,11 @@ impl LiveShared {
 
     /// REQUIRES: the lock `ingesting`, and that its runs are new.
     pub fn take_in(&self, partition: PartitionContent) -> Result<(), LiveError> {
+        debug_assert!(
+            self.ingesting.is_locked(),
+            "partition {} is taken in without the lock of whoever changes partitions",
+            partition.range.id
+        );
         let range = partition.range;
         let refused = |problem: String| self.not_taken_in(range.id, &problem);
         self.parts.check_room().map_err(refused)?;
@@ -117,6 +122,7 @@ impl LiveShared {
 
     pub fn changed_partitions(&self, manifest: &mut LiveManifest, next: LiveManifest) {
         *manifest = next;
+        self.check_views(manifest);
         self.count_runs(manifest);
         self.resume_merges(manifest);
     }

@@ -226,6 +226,7 @@ impl LiveShared {
             part.watchers.all_written();
         }
         drop(parts);
+        self.check_views(&manifest);
         self.count_runs(&manifest);
         drop(manifest);
         self.tell(|_| ());

@@ -34,6 +34,12 @@ pub(crate) fn due_at(levels: &[u32], level: u32, factor: usize) -> Option<Due> {
             }
             count += 1;
             if count == factor {
+                debug_assert!(
+                    levels[first..=place]
+                        .iter()
+                        .all(|between| *between <= level),
+                    "a run above level {level} lies between those of {levels:?} that are due"
+                );
                 return Some(Due {
                     runs: first..place + 1,
                     level: level + 1,

@@ -179,6 +179,10 @@ impl LiveManifest {
         let found = partitions.find(|partition| partition.id == id);
         let now = found.and_then(|partition| partition.applied.as_mut());
         if let Some(now) = now.filter(|now| now.position() <= applied.position()) {
+            debug_assert!(
+                now.loaded <= applied.loaded && now.term <= applied.term,
+                "the runs of partition {id} are at {now:?}, and would go to {applied:?}"
+            );
             let stamp_ms = now.stamp_ms.max(applied.stamp_ms);
             *now = applied.clone();
             now.stamp_ms = stamp_ms;

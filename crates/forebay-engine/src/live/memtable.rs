@@ -147,6 +147,12 @@ impl Memtable {
     #[inline]
     fn slot_of(&self, place: KeyPlace, key: &[u8]) -> usize {
         let mask = self.slots.len() - 1;
+        debug_assert!(
+            self.slots.len().is_power_of_two() && self.entries.len() < self.slots.len(),
+            "{} slots for {} records: a search would not end",
+            self.slots.len(),
+            self.entries.len()
+        );
         let spread = place.spread as u32;
         let mut slot = spread as usize & mask;
         loop {
@@ -196,6 +202,12 @@ impl Memtable {
         if let Some(number) = usize::from(self.slots[slot]).checked_sub(1) {
             return self.change(shape, number, key, operation);
         }
+        debug_assert!(
+            self.entries.len() < usize::from(u16::MAX) && u32::try_from(self.bytes.len()).is_ok(),
+            "a buffer of {} records and {} bytes takes one more",
+            self.entries.len(),
+            self.bytes.len()
+        );
         let at = self.bytes.len() as u32;
         let spread = place.spread as u32;
         self.entries.push(Entry {
@@ -239,6 +251,11 @@ impl Memtable {
                 self.bytes[end - payload_bytes..end].copy_from_slice(&payload);
             }
             _ => {
+                debug_assert!(
+                    u32::try_from(self.bytes.len()).is_ok(),
+                    "a buffer of {} bytes takes one more record",
+                    self.bytes.len()
+                );
                 self.entries[number].at = self.bytes.len() as u32;
                 self.append(key, tag, &payload);
             }
@@ -287,6 +304,11 @@ impl Memtable {
                 mini.push(entry.head, record.key, record.tag, record.payload);
             }
         }
+        debug_assert_eq!(
+            mini.records(),
+            self.records(),
+            "records of the buffer cannot be read back"
+        );
         mini.shrink();
         mini.deltas_since_ms = self.deltas_since_ms;
         self.clear();

@@ -66,6 +66,11 @@ impl MiniRun {
     pub fn push(&mut self, head: u64, key: &[u8], tag: u8, payload: &[u8]) {
         if self.records.is_multiple_of(BLOCK_RECORDS) {
             let at = self.bytes.len();
+            debug_assert!(
+                self.blocks.last().is_none_or(|last| last.head <= head),
+                "a record of head {head} comes behind a block that begins with {:?}",
+                self.blocks.last()
+            );
             self.blocks.push(Block { head, at });
         }
         self.records += 1;

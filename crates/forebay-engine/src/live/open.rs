@@ -197,6 +197,7 @@ impl Store {
             copied: Mutex::default(),
             asks_lock: Mutex::default(),
         });
+        shared.check_views(&shared.structure.lock());
         shared.count_runs(&shared.structure.lock());
         // Nobody froze while the log was read.
         shared.memory.has_nothing();

@@ -138,6 +138,11 @@ impl LivePart {
 
     /// As it is now. REQUIRES: the buffer is sorted.
     pub fn moment(&self) -> SnapshotPart {
+        debug_assert!(
+            self.memtable.is_empty(),
+            "a moment is taken without {} records of the buffer",
+            self.memtable.records()
+        );
         SnapshotPart {
             view: Arc::clone(&self.view),
             time: self.time(),
@@ -160,6 +165,20 @@ impl LivePart {
     pub fn has_memory(&self) -> bool {
         let view = &self.view;
         !self.memtable.is_empty() || view.all_minis().next().is_some()
+    }
+
+    /// All of it is in runs, and the budget counts nothing for it: another may take its place.
+    pub fn check_in_runs(&self) {
+        debug_assert!(
+            !self.has_memory(),
+            "a partition goes, and {} records of its buffer and {} runs in memory with it",
+            self.memtable.records(),
+            self.view.all_minis().count()
+        );
+        debug_assert_eq!(
+            self.counted_bytes, 0,
+            "a partition goes whose buffer the budget counts"
+        );
     }
 
     /// Lets the budget know what the buffer takes, if that has changed; returns then whether the
@@ -202,6 +221,11 @@ impl LivePart {
     /// Deletes a range of keys, which is not empty, and returns whether the generation is to be
     /// frozen. REQUIRES: the buffer is sealed.
     pub fn remove(&mut self, range: KeyRange, memory: &Member) -> bool {
+        debug_assert!(
+            self.memtable.is_empty(),
+            "{} records of the buffer would come behind the deletion of {range:?}",
+            self.memtable.records()
+        );
         let mut mini = MiniRun::removing(Removed::of(range));
         let mut minis = self.view.minis.to_vec();
         // What nothing was written to since is one with the range before.
@@ -221,6 +245,11 @@ impl LivePart {
     /// Ends the generation: what takes writes waits to be written from now on, and the buffer gives
     /// its memory back. Returns how many bytes wait. REQUIRES: the buffer is sealed.
     pub fn freeze(&mut self, memory: &Member) -> usize {
+        debug_assert!(
+            self.memtable.is_empty(),
+            "{} records of the buffer would be lost with their generation",
+            self.memtable.records()
+        );
         self.memtable = self.memtable.renewed();
         memory.regrow(std::mem::take(&mut self.counted_bytes), 0);
         let minis = self.view.minis.iter();
@@ -251,6 +280,10 @@ impl LivePart {
     /// Counts so many generations as waiting to be written, in which it had nothing. REQUIRES: it
     /// has no memory yet.
     pub fn wait_along(&mut self, generations: usize) {
+        debug_assert!(
+            !self.has_memory(),
+            "what a partition has in memory would be lost"
+        );
         self.view = Arc::new(PartView {
             frozen: (0..generations).map(|_| Minis::default()).collect(),
             ..(*self.view).clone()
@@ -502,6 +535,11 @@ pub(crate) fn merge_minis(
         let (tag, payload) = merge.encoded();
         merged.push(merge.head(), merge.key(), tag, &payload);
     }
+    debug_assert!(
+        merged.records() <= records,
+        "{records} records in memory became {}",
+        merged.records()
+    );
     merged.shrink();
     merged.deltas_since_ms = earliest(minis.iter().map(|mini| mini.deltas_since_ms));
     Ok(merged)

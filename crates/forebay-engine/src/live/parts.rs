@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::live::part::LivePart;
+use crate::live::part::{Access, LivePart};
 use crate::live::shape::Shape;
 use crate::partition::{Bounds, PartitionId, PartitionRange, first_bound};
 use crate::route::Router;
@@ -62,6 +62,11 @@ impl LiveParts {
         }
         let here = all.iter().filter(|(_, slot)| slot.part.lock().is_here());
         let held: PlacedRanges<'_> = here.map(|(place, slot)| (place, &slot.range)).collect();
+        debug_assert_eq!(
+            places_of(&held).len(),
+            held.len(),
+            "two partitions have one id: {held:?}"
+        );
         let places = ArcSwap::from_pointee(places_of(&held));
         let router = ArcSwap::from_pointee(router_to(shape, held));
         Self {
@@ -152,6 +157,11 @@ impl LiveParts {
     /// Takes a partition in. REQUIRES: its bounds lie apart from the others', and the structure's
     /// lock, so that nobody else changes the list, and no generation that was written is installed.
     pub fn adopt(&self, shape: &Shape, range: PartitionRange, part: LivePart) {
+        debug_assert!(
+            !self.places.load().contains_key(&range.id),
+            "partition {} is taken in and is here",
+            range.id
+        );
         let part = Mutex::new(part);
         let place = self.all.push(Box::new(LiveSlot { range, part }));
         let mut parts = self.lock_all();
@@ -168,6 +178,7 @@ impl LiveParts {
     pub fn release(&self, shape: &Shape, place: usize) {
         let mut parts = self.lock_all();
         let waiting = parts[place].view.frozen.len();
+        parts[place].check_in_runs();
         *parts[place] = LivePart::released();
         parts[place].wait_along(waiting);
         self.reroute(shape, &parts);
@@ -183,10 +194,16 @@ impl LiveParts {
         let mut parts = self.lock_all();
         let waiting = parts[place].view.frozen.len();
         let mut whole = std::mem::replace(&mut *parts[place], LivePart::released());
+        whole.check_in_runs();
         parts[place].wait_along(waiting);
         for (half, mut part) in halves {
             part.wait_along(waiting);
             let bounds = self.bounds_at(half);
+            debug_assert!(
+                self.bounds_at(place).covers(bounds),
+                "a part that goes {bounds} of a partition that goes {}",
+                self.bounds_at(place)
+            );
             part.watchers = whole.watchers.take(|key| bounds.holds(&shape.bound(key)));
             *parts[half] = part;
         }
@@ -197,6 +214,12 @@ impl LiveParts {
     /// it has nothing in memory, its writes are held up, and the structure's lock.
     pub fn replace(&self, place: usize, mut part: LivePart) {
         let mut here = self.at(place).lock();
+        here.check_in_runs();
+        debug_assert!(
+            here.access == Access::Paused,
+            "the partition at {place} is replaced, and is {:?}",
+            here.access
+        );
         part.wait_along(here.view.frozen.len());
         part.access = here.access;
         // Who watches a key of the old one is told that it was written to.
@@ -210,11 +233,27 @@ impl LiveParts {
     }
 
     fn reroute(&self, shape: &Shape, parts: &[MutexGuard<'_, LivePart>]) {
+        debug_assert_eq!(
+            parts.len(),
+            self.places(),
+            "a place was added while all were locked"
+        );
+        let waiting = |part: &MutexGuard<'_, LivePart>| part.view.frozen.len();
+        debug_assert!(
+            parts.iter().all(|part| waiting(part) == waiting(&parts[0])),
+            "partitions count different generations as waiting: {:?}",
+            parts.iter().map(waiting).collect::<Vec<_>>()
+        );
         let slots = self.all.iter().zip(parts);
         let here = slots.filter(|(_, part)| part.is_here());
         let held: PlacedRanges<'_> = here
             .map(|((place, slot), _)| (place, &slot.range))
             .collect();
+        debug_assert_eq!(
+            places_of(&held).len(),
+            held.len(),
+            "two partitions have one id: {held:?}"
+        );
         self.places.store(Arc::new(places_of(&held)));
         let router = router_to(shape, held);
         let number = self.router.load().number() + 1;

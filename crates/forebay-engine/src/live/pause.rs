@@ -25,8 +25,16 @@ pub(crate) struct Pause<'a> {
 impl<'a> Pause<'a> {
     /// When this returns, whatever had passed before is in the log and in memory.
     pub fn new(shared: &'a LiveShared, places: Vec<usize>) -> Self {
+        debug_assert!(
+            shared.ingesting.is_locked(),
+            "writes are held up without the lock of whoever changes partitions"
+        );
         for place in &places {
             let mut part = shared.parts.at(*place).lock();
+            debug_assert!(
+                part.is_here(),
+                "writes are held up of the partition at {place}, which is not here"
+            );
             if part.access == Access::Open {
                 part.access = Access::Paused;
             }

@@ -47,6 +47,15 @@ impl LiveShared {
             loaded: place.loaded.max(before),
             ..place
         };
+        // Else a generation that waits to be written would take the place back.
+        debug_assert!(
+            partition
+                .applied
+                .as_ref()
+                .is_some_and(|now| now.position() <= place.position()),
+            "partition {id} goes on at {place:?}, and its runs are at {:?}",
+            partition.applied
+        );
         partition.applied = Some(place.clone());
         self.replace_manifest(&next)?;
         self.parts.at(slot).lock().applied = Some(Box::new(Applied {

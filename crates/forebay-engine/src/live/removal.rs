@@ -97,6 +97,11 @@ impl LiveShared {
         mut parts: Vec<MutexGuard<'a, LivePart>>,
         bound: Option<&BoundEntry>,
     ) -> Result<(Snapshot, Commit<'a>), LiveError> {
+        debug_assert!(
+            bound.is_none() || pieces.len() <= 1,
+            "a proposal deletes keys of {} partitions",
+            pieces.len()
+        );
         let lsn = self.log_removed(&pieces)?;
         let mut freeze = self.log_is_long(lsn);
         for part in &mut parts {

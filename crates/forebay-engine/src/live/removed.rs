@@ -141,6 +141,7 @@ fn ends_at_most(a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
 impl Removed {
     /// REQUIRES: it is not empty.
     pub fn of(range: KeyRange) -> Self {
+        debug_assert!(!range.is_empty(), "{range:?} has no keys to delete");
         Self {
             ranges: vec![range],
         }
@@ -189,6 +190,7 @@ impl Removed {
 
     /// Adds a range, joined with those that it meets. REQUIRES: it is not empty.
     pub fn add(&mut self, mut range: KeyRange) {
+        debug_assert!(!range.is_empty(), "{range:?} has no keys to delete");
         let ends_before = |other: &KeyRange| {
             let to = other.to.as_ref();
             to.is_some_and(|to| *to < range.from)
@@ -205,6 +207,18 @@ impl Removed {
             range.to.clone_from(&last.to);
         }
         self.ranges.splice(first..first + met, [range]);
+        debug_assert!(
+            self.lies_apart(first),
+            "a range of deleted keys meets another one, or lies out of order: {self:?}"
+        );
+    }
+
+    /// Whether there are keys between a range and those before and behind it.
+    fn lies_apart(&self, at: usize) -> bool {
+        let around = at.saturating_sub(1)..(at + 2).min(self.ranges.len());
+        let apart =
+            |one: &KeyRange, next: &KeyRange| one.to.as_ref().is_some_and(|to| *to < next.from);
+        self.ranges[around].is_sorted_by(apart)
     }
 
     /// Adds those of another source.

@@ -35,6 +35,12 @@ pub(crate) struct LiveRun {
 impl LiveRun {
     /// REQUIRES: the file is that of the run which is described.
     pub fn new(run: Arc<Run>, reference: LiveRunRef) -> Self {
+        debug_assert_eq!(
+            *run.summary(),
+            reference.summary,
+            "run {} is described by what another one holds",
+            reference.id
+        );
         let seen = reference.range.as_ref().map(scan_range);
         Self {
             run,

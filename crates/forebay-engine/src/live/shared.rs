@@ -203,6 +203,12 @@ impl LiveShared {
         let mut progress = self.progress.lock();
         progress.events += 1;
         let result = change(&mut progress);
+        debug_assert!(
+            progress.flushed <= progress.frozen,
+            "{} generations are written, of {} that were frozen",
+            progress.flushed,
+            progress.frozen
+        );
         let ends = progress.closing || progress.failed.is_some();
         let all_run = progress.running.iter().all(|runs| *runs);
         drop(progress);
@@ -286,6 +292,35 @@ impl LiveShared {
         let read = read_back(&**self.disk(), &path, self.shape.order, &mut |_| give_way());
         read.map(drop)
             .map_err(|source| self.shape.run_error(source))
+    }
+
+    /// What readers have is what the manifest names. REQUIRES the structure's lock, and no
+    /// partition's.
+    pub fn check_views(&self, manifest: &LiveManifest) {
+        debug_assert_eq!(
+            self.wrong_view(manifest),
+            None,
+            "the runs of a partition are not those that the manifest names"
+        );
+    }
+
+    fn wrong_view(&self, manifest: &LiveManifest) -> Option<String> {
+        for partition in &manifest.partitions {
+            let id = partition.id;
+            let Some(place) = self.parts.find(id) else {
+                return Some(format!("partition {id} is not here"));
+            };
+            let view = Arc::clone(&self.parts.at(place).lock().view);
+            let open = view.runs.iter().map(|run| &run.reference);
+            if !open.eq(&partition.runs) {
+                let open: Vec<&RunId> = view.runs.iter().map(|run| &run.reference.id).collect();
+                return Some(format!("partition {id} reads {open:?}"));
+            }
+        }
+        let here = self.parts.iter().filter(|part| part.lock().is_here());
+        let here = here.count();
+        let named = manifest.partitions.len();
+        (here != named).then(|| format!("{here} partitions are here, and {named} are named"))
     }
 
     /// Opens the files of a run and compares them with what the manifest says of it.

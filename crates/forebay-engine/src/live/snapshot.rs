@@ -198,9 +198,16 @@ impl LiveShared {
 
     /// REQUIRES: all partitions' buffers are sorted.
     pub fn snapshot_of(&self, parts: &[MutexGuard<'_, LivePart>]) -> Snapshot {
+        let router = self.parts.router();
+        debug_assert!(
+            (0..router.segments(&ScanRange::all()).end).all(|segment| router
+                .owner(segment)
+                .is_none_or(|owner| parts[owner].is_here())),
+            "the router of a moment leads to a partition that is not here then"
+        );
         Snapshot {
             shape: Arc::clone(&self.shape),
-            router: self.parts.router(),
+            router,
             parts: parts.iter().map(|part| part.moment()).collect(),
         }
     }

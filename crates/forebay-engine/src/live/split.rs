@@ -137,6 +137,10 @@ impl LiveShared {
         let checked = next.check_partitions();
         checked.map_err(|why| self.uncut(cut.id, &why))?;
         self.replace_manifest(&next)?;
+        debug_assert!(
+            halves[0].bounds.upper.as_ref() == Some(&halves[1].bounds.lower),
+            "{halves:?} do not lie side by side"
+        );
         let partitions = self.parts.places() + 1;
         let [left_runs, right_runs] = of_halves;
         let part = |runs: Vec<_>, at| {
@@ -245,6 +249,7 @@ fn replace(
     places: &[Option<AppliedPlace>; 2],
 ) {
     let found = manifest.partitions.iter().position(|part| part.id == id);
+    debug_assert!(found.is_some(), "partition {id} is cut and not here");
     let Some(place) = found else { return };
     let whole = &manifest.partitions[place];
     let references = |runs: &Vec<Arc<LiveRun>>| -> Vec<LiveRunRef> {

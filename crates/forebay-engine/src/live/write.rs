@@ -23,7 +23,7 @@ use crate::live::entry::BoundEntry;
 use crate::live::error::LiveError;
 use crate::live::expiry::{Expiry, Stored};
 use crate::live::log::{LogError, Lsn};
-use crate::live::part::LivePart;
+use crate::live::part::{Access, LivePart};
 use crate::live::record;
 use crate::live::settle::settle;
 use crate::live::shape::{KeyPlace, Shape};
@@ -77,6 +77,11 @@ impl LiveShared {
         self.check(key, &operation)?;
         let place = self.shape.place(key);
         let (partition, mut part) = self.lock_key(place, key, bound)?;
+        debug_assert!(
+            part.access == Access::Open,
+            "partition at {partition} is written to, and is {:?}",
+            part.access
+        );
         let lsn = match &self.log {
             None => None,
             Some(log) => {
@@ -187,7 +192,24 @@ impl LiveShared {
         batch: &Batch,
         bound: Option<&BoundEntry>,
     ) -> Result<Commit<'a>, LiveError> {
+        debug_assert!(
+            part.access == Access::Open,
+            "partition at {} is written to, and is {:?}",
+            first.partition,
+            part.access
+        );
+        debug_assert!(
+            !self.must_settle(batch),
+            "an insert into a table whose records expire was not settled"
+        );
         let stamped = self.stamped_batch(batch, part.time());
+        debug_assert!(
+            stamped
+                .as_ref()
+                .is_none_or(|stamped| stamped.len() == batch.len()),
+            "{} operations became others as they were given times",
+            batch.len()
+        );
         let batch = stamped.as_ref().unwrap_or(batch);
         let lsn = match &self.log {
             None => None,

@@ -110,6 +110,36 @@ impl GroupIndex {
             self.trimmed += 1;
             self.needed_bytes -= self.entry(self.trimmed).map_or(0, needed_bytes_of);
         }
+        self.check();
+    }
+
+    /// What is trimmed lies among the entries, and those behind it are what is needed.
+    #[inline]
+    fn check(&self) {
+        let last = self.last().index;
+        debug_assert!(
+            (self.before.index..=last).contains(&self.trimmed),
+            "entries behind {} up to {last} are kept, and trimmed up to {}",
+            self.before,
+            self.trimmed
+        );
+        debug_assert_eq!(
+            self.needed_bytes == 0,
+            self.trimmed == last,
+            "{} bytes are needed of entries behind {} up to {last}",
+            self.needed_bytes,
+            self.trimmed
+        );
+        debug_assert!(
+            self.end_segment > 0 || self.entries.is_empty(),
+            "{} entries lie in no segment",
+            self.entries.len()
+        );
+        debug_assert!(
+            (self.entries.back()).is_none_or(|last| last.segment <= self.end_segment),
+            "the last entry lies behind segment {}, in which the group's log ends",
+            self.end_segment
+        );
     }
 
     /// What would be lost with `segment` and those before it.
@@ -167,10 +197,24 @@ impl GroupIndex {
                 self.needed_bytes -= needed_bytes_of(&gone);
             }
         }
+        debug_assert_eq!(
+            self.last().index + 1,
+            index,
+            "entry {index} of segment {} comes behind {}",
+            entry.segment,
+            self.last()
+        );
+        debug_assert!(
+            (self.entries.back())
+                .is_none_or(|last| last.term <= entry.term && last.frame() <= entry.frame()),
+            "entry {index}, {entry:?}, comes behind {:?}",
+            self.entries.back()
+        );
         self.trimmed = self.trimmed.min(index - 1);
         self.end_segment = entry.segment;
         self.needed_bytes += needed_bytes_of(&entry);
         self.entries.push_back(entry);
+        self.check();
     }
 
     fn begin(&mut self, behind: EntryPlace, segment: u64) {
@@ -262,6 +306,21 @@ impl LogIndex {
     /// What all groups need of the log.
     pub fn needed_bytes(&self) -> u64 {
         self.groups.values().map(GroupIndex::needed_bytes).sum()
+    }
+
+    /// Nothing of `segment` and those before it is needed any more.
+    pub fn check_unneeded(&self, segment: u64) {
+        for (group, known) in &self.groups {
+            debug_assert_eq!(
+                known.needed_log(segment),
+                NeededLog::Nothing,
+                "segments up to {segment} go, and group {group} needs them"
+            );
+            debug_assert!(
+                known.needed_promise(segment).is_none(),
+                "segments up to {segment} go, and a promise of group {group} with them"
+            );
+        }
     }
 
     /// Forgets what lies in `segment` and those before it.

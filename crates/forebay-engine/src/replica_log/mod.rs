@@ -283,6 +283,10 @@ impl ReplicaLog {
         } = self;
         drop(log);
         let mut state = state.into_inner();
+        debug_assert_eq!(
+            state.state.boot_id, options.boot_id,
+            "a log is stopped that another boot wrote to"
+        );
         let stopped = LogState {
             stopped_clean: true,
             ..state.state

@@ -144,7 +144,14 @@ impl ReplicaLog {
             }
         }
         match left.next() {
-            None => Ok(()),
+            None => {
+                debug_assert!(
+                    found.is_sorted_by(|one, next| one.place.index + 1 == next.place.index
+                        && one.place.term <= next.place.term),
+                    "entries of group {group} from {first} on do not follow each other"
+                );
+                Ok(())
+            }
             Some((index, _)) => {
                 let problem = format!("entry {index} of group {group} is not in it");
                 Err(ReplicaLogError::of(reads.damaged(frame, problem)))

@@ -69,6 +69,12 @@ impl ReplicaLog {
                 written => written?,
             }
             self.log.sync()?;
+            debug_assert!(
+                self.log
+                    .ended()
+                    .is_some_and(|(oldest, _)| oldest == segment),
+                "segment {segment} was removed meanwhile"
+            );
             self.forget_through(segment)?;
             removed.removed_bytes += size.saturating_sub(self.size_bytes());
         }
@@ -156,7 +162,12 @@ impl ReplicaLog {
             let written = state.write(&*self.disk, moved);
             written.map_err(|error| self.options.refused(state.path(), error))?;
         }
-        self.ends.lock().index.forget_through(segment);
+        let mut ends = self.ends.lock();
+        if cfg!(debug_assertions) {
+            ends.index.check_unneeded(segment);
+        }
+        ends.index.forget_through(segment);
+        drop(ends);
         Ok(self.log.remove_before(first_segment)?)
     }
 }

@@ -102,6 +102,16 @@ impl StateFile {
 
     /// Makes the file say `state`, durably. After an error it says that, or what it said before.
     pub fn write(&mut self, disk: &dyn Disk, state: LogState) -> io::Result<()> {
+        debug_assert!(
+            self.state.first_segment <= state.first_segment,
+            "segments from {} on count, and would from {} on",
+            self.state.first_segment,
+            state.first_segment
+        );
+        debug_assert!(
+            !state.stopped_clean || self.is_written(),
+            "a log that was never written to was stopped"
+        );
         let number = self.number + 1;
         let at = (number % 2) as usize * SECTOR_BYTES;
         let entry = encode(self.table_id, number, state);

@@ -73,6 +73,10 @@ impl ReplicaLog {
         payload: &[u8],
     ) -> Result<(), ReplicaLogError> {
         for record in RecordReader::new(payload).map_while(Result::ok) {
+            debug_assert!(
+                ends.is_begun,
+                "a record is written, and the state does not say that this boot writes"
+            );
             let taken = ends.index.apply(place, record);
             taken.map_err(|problem| self.options.damaged(self.state.lock().path(), &problem))?;
         }

@@ -156,7 +156,8 @@ impl World {
     /// The time as a host's clocks have it.
     pub fn clock(&self, host: usize) -> Now {
         let host = &self.hosts[host];
-        let skewed = self.now as i64 + self.now as i64 / 1_000_000 * host.drift_ppm;
+        // Multiplied first: else the clock would go back once a second where it is slow.
+        let skewed = self.now as i64 + self.now as i64 * host.drift_ppm / 1_000_000;
         let since = skewed as u64 + 5 * SECOND;
         Now {
             monotonic: Duration::from_micros(since),

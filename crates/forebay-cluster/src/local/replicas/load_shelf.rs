@@ -156,7 +156,14 @@ impl LoadShelf {
 
     /// A run is here, and was read back. Returns whether somebody wants it.
     pub fn came(&self, of: &MissingRun, new: NewRun) -> bool {
-        self.change(of, |state| *state = ShelvedState::Here(new))
+        self.change(of, |state| {
+            debug_assert!(
+                matches!(state, ShelvedState::Missing { .. }),
+                "the run of load {} came twice: {state:?}",
+                of.load.number
+            );
+            *state = ShelvedState::Here(new);
+        })
     }
 
     pub fn failed(&self, now: Duration, of: &MissingRun, why: NotBrought) {

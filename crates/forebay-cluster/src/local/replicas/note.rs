@@ -163,6 +163,10 @@ impl PeersNote {
     }
 
     pub fn with(&self, peer: NotedPeer) -> Self {
+        debug_assert!(
+            !self.peers.contains(&peer),
+            "{peer:?} is noted, and would be twice"
+        );
         let mut note = self.clone();
         note.peers.push(peer);
         note

@@ -239,7 +239,12 @@ impl PeerMaker {
             bounds,
             is_over,
         };
-        commons.running.lock().insert(order.group, running);
+        let other = commons.running.lock().insert(order.group, running);
+        debug_assert!(
+            other.is_none(),
+            "two replicas of group {} run here",
+            order.group
+        );
         held.running.insert(order.group);
         Ok(())
     }

@@ -90,7 +90,8 @@ impl CopyShelf {
             copy: Arc::new(copy),
             _under_way: self.throttle.begin(),
         };
-        self.copies.lock().insert(id, shelved);
+        let other = self.copies.lock().insert(id, shelved);
+        debug_assert!(other.is_none(), "two copies have the number {id}");
         Ok(offer)
     }
 

@@ -116,6 +116,12 @@ impl Follower {
             self.activating = Some((activating, tables));
             return;
         }
+        debug_assert!(
+            problems
+                .keys()
+                .all(|table| tables.contains_key(table) || self.active.contains_key(table)),
+            "tables that were not to serve in revision {revision} do not: {problems:?}"
+        );
         tables.retain(|table, _| !problems.contains_key(table));
         self.active = tables;
         self.refused = problems;

@@ -364,6 +364,11 @@ impl Follower {
             .or(self.known.as_ref().map(|(head, _)| head));
         let is_newer = newest.is_none_or(|newest| newest.revision < head.revision);
         if is_newer && head.revision >= self.alarm.newest() && now.monotonic >= self.load_from {
+            debug_assert!(
+                (self.known.as_ref()).is_none_or(|(known, _)| known.revision < head.revision),
+                "revision {} is read, and a later one is known",
+                head.revision
+            );
             self.loading = Some(head.clone());
             let head = Box::new(head);
             actions.push(FollowerAction::Load { head });
@@ -508,6 +513,12 @@ impl Follower {
                 moving: None,
             };
         };
+        debug_assert!(
+            self.serves <= head.revision,
+            "revision {} serves here, and {} is known",
+            self.serves,
+            head.revision
+        );
         let rollouts = model.work.under_way();
         let rollouts = rollouts.filter(|rollout| rollout.phase < Phase::Committed);
         let rollouts = rollouts.map(|rollout| {

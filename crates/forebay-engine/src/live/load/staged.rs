@@ -2,6 +2,7 @@
 //! document that names them. It is whole once the document is there. What becomes of it is for the
 //! cluster to decide.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -131,6 +132,11 @@ impl Load {
     /// Finishes a staged load: from now on the store has it whole. Returns its id, and the checksum
     /// of its document.
     pub fn stage(&self, runs: &[(PartitionId, RunRef)]) -> Result<(RunId, u64), StoreError> {
+        debug_assert!(
+            runs.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len() == runs.len(),
+            "load {} has several runs of one partition",
+            self.id
+        );
         let disk = &**self.store.disk();
         let dir = self.files.runs();
         disk.sync_dir(&dir).at("sync", &dir)?;

@@ -99,6 +99,14 @@ impl LiveShared {
 
     /// Whether the load was in the state `from`, and is in the state `to` now.
     fn move_load(&self, id: &RunId, from: OfferState, to: OfferState) -> Result<bool, StoreError> {
+        debug_assert!(
+            matches!(
+                (from, to),
+                (OfferState::Offer, OfferState::Taken)
+                    | (OfferState::Taken, OfferState::Done | OfferState::Refused)
+            ),
+            "load {id} goes from {from:?} to {to:?}"
+        );
         let paths = (file_of(&self.files, id, from), file_of(&self.files, id, to));
         rename_if_there(&**self.disk(), &paths)
     }

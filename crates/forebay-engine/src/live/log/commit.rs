@@ -128,6 +128,7 @@ impl CommitState {
 
 impl LogShared {
     pub fn wait(&self, lsn: Lsn) -> Result<(), LogError> {
+        self.check_written(lsn);
         let mut state = self.commits.state.lock();
         loop {
             if let Some(outcome) = state.outcome(lsn) {
@@ -142,6 +143,7 @@ impl LogShared {
     }
 
     pub fn call_back(self: &Arc<Self>, lsn: Lsn, then: Callback) {
+        self.check_written(lsn);
         let mut state = self.commits.state.lock();
         match state.outcome(lsn) {
             Some(outcome) => {
@@ -153,6 +155,16 @@ impl LogShared {
                 self.wake(state);
             }
         }
+    }
+
+    /// Nobody waits for what was not written: no sync would ever cover it.
+    #[inline]
+    fn check_written(&self, lsn: Lsn) {
+        debug_assert!(
+            lsn.0 <= self.commits.written.load(SeqCst),
+            "record {lsn:?} is waited for, and the log is written up to {:?}",
+            self.commits.written
+        );
     }
 
     /// Has the log's thread look for work; starts it where it has ended. Where there is no thread
@@ -178,11 +190,20 @@ impl LogShared {
 
     /// Syncs all that is written by now, tells everybody, and comes back with the lock.
     fn lead<'a>(&'a self, mut state: MutexGuard<'a, CommitState>) -> MutexGuard<'a, CommitState> {
+        debug_assert!(!state.leading, "two threads sync one log at a time");
         state.leading = true;
         drop(state);
         let outcome = self.sync_files();
         let mut state = self.commits.state.lock();
+        debug_assert!(state.leading, "another thread ended this one's sync");
         state.leading = false;
+        debug_assert!(
+            !outcome
+                .as_ref()
+                .is_ok_and(|written| *written < state.synced),
+            "a sync covers {outcome:?}, and an earlier one covered {}",
+            state.synced
+        );
         match outcome {
             Ok(written) => state.synced = state.synced.max(written),
             Err(error) => {
@@ -389,6 +410,7 @@ impl LogShared {
     /// written for a while.
     fn run_thread(&self) {
         let mut state = self.commits.state.lock();
+        debug_assert!(state.running, "the log's thread runs and is not noted");
         self.commits.asleep.store(false, SeqCst);
         loop {
             while !state.stop && state.failure.is_none() && !self.has_work(&state) {

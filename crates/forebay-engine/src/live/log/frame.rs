@@ -74,6 +74,15 @@ pub(super) fn push_mark(buffer: &mut Vec<u8>, offset: u64, seed: u64, durable: F
 
 fn push(buffer: &mut Vec<u8>, offset: u64, seed: u64, flag: u32, body: &[u8]) -> u64 {
     let start = next_start(offset + buffer.len() as u64);
+    debug_assert!(
+        start % SECTOR_BYTES + HEAD_BYTES as u64 <= SECTOR_BYTES,
+        "the head of the frame at {start} crosses the bound of a sector"
+    );
+    debug_assert!(
+        !body.is_empty() && body.len() <= MAX_RECORD_BYTES,
+        "a frame of {} bytes",
+        body.len()
+    );
     buffer.resize((start - offset) as usize, 0);
     let seed = seed.wrapping_add(start);
     let length = (body.len() as u32 | flag).to_le_bytes();

@@ -123,6 +123,11 @@ impl DurableNote {
 
     /// Notes it durably. Without room for another file the one before stays in use.
     pub fn settle(&mut self, disk: &dyn Disk, place: FramePlace) -> io::Result<()> {
+        debug_assert!(
+            self.noted <= Some(place),
+            "{:?} is noted as durable, and is to become {place:?}",
+            self.noted
+        );
         self.tried = place.segment;
         let mut bytes = encode(self.table_id, place);
         bytes.resize(2 * SECTOR_BYTES as usize, 0);

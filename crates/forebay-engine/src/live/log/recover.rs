@@ -61,6 +61,30 @@ pub(super) struct Recovery<'a> {
     pub durable: Option<FramePlace>,
 }
 
+impl Recovered {
+    /// The log goes on behind what was found, whatever the files were.
+    fn check(&self) {
+        debug_assert!(
+            self.segments.is_sorted_by(|(one, _), (next, _)| one < next),
+            "found segments do not rise: {:?}",
+            self.segments
+        );
+        let numbers = || self.segments.iter().map(|(number, _)| *number);
+        debug_assert!(
+            numbers().all(|number| number < self.next_segment),
+            "the next segment is {}, and {:?} are there",
+            self.next_segment,
+            self.segments
+        );
+        debug_assert!(
+            (self.last).is_none_or(|last| numbers().any(|number| number == last.segment)),
+            "the log ends at {:?}, and its segments are {:?}",
+            self.last,
+            self.segments
+        );
+    }
+}
+
 impl Recovery<'_> {
     pub fn run(&self, from_segment: u64, replay: PlacedReplay<'_>) -> Result<Recovered, LogError> {
         let numbers = self.numbers(from_segment)?;
@@ -93,6 +117,7 @@ impl Recovery<'_> {
             recovered.last = segments.last().map(Segment::end);
             self.check_reaches(recovered.last, from_segment)?;
         }
+        recovered.check();
         Ok(recovered)
     }
 

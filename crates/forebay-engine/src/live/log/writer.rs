@@ -119,7 +119,15 @@ impl Writer {
         }
         match outcome {
             Ok(()) => {
+                debug_assert_eq!(
+                    place.offset + (frame::HEAD_BYTES + payload.len()) as u64,
+                    current.end,
+                    "segment {} does not end with the record at {}",
+                    place.segment,
+                    place.offset
+                );
                 self.current = Some(current);
+                self.check();
                 Ok((Lsn(self.written), place))
             }
             Err(error) => {
@@ -128,6 +136,55 @@ impl Writer {
                 Err(self.refuse(log, "write to", &path, error))
             }
         }
+    }
+
+    /// Where the log grows is behind all that it has.
+    #[inline]
+    fn check(&self) {
+        let newest = self
+            .current
+            .as_ref()
+            .map_or(0, |current| current.open.number);
+        debug_assert!(
+            newest < self.next_segment,
+            "segment {newest} is written, and the next one is {}",
+            self.next_segment
+        );
+        debug_assert!(
+            (self.current.as_ref()).is_none_or(|current| current.end > current.header_end),
+            "segment {newest} is kept open without a record"
+        );
+        let limit = self.current.as_ref().map_or(self.next_segment, |_| newest);
+        debug_assert!(
+            self.older.last().is_none_or(|(number, _)| *number < limit),
+            "of the ended segments {:?} one is not before {limit}",
+            self.older
+        );
+        debug_assert!(
+            self.unsynced.last().is_none_or(|open| open.number < limit),
+            "unsynced segment {:?} is not before {limit}",
+            self.unsynced.last()
+        );
+        debug_assert!(
+            self.before.is_none_or(|before| before.segment < limit),
+            "segment {limit} goes on from {:?}, which is not before it",
+            self.before
+        );
+    }
+
+    /// [`Writer::check`], and the order of the ended segments.
+    fn check_ended(&self) {
+        debug_assert!(
+            self.older.is_sorted_by(|(one, _), (next, _)| one < next),
+            "ended segments do not rise: {:?}",
+            self.older
+        );
+        debug_assert!(
+            (self.unsynced).is_sorted_by(|one, next| one.number < next.number),
+            "unsynced segments do not rise: {:?}",
+            self.unsynced
+        );
+        self.check();
     }
 
     /// Ends a segment that took no record just now.
@@ -189,6 +246,7 @@ impl Writer {
             self.older.push((number, current.end));
             self.unsynced.push(current.open);
         }
+        self.check_ended();
         self.next_segment
     }
 
@@ -258,16 +316,27 @@ impl Writer {
 
     /// Notes how far the log is durable.
     pub fn synced(&mut self, place: Option<FramePlace>) {
+        debug_assert!(
+            self.mark <= place,
+            "the log is durable up to {place:?}, and was up to {:?}",
+            self.mark
+        );
         self.mark = place;
     }
 
     /// Takes the segments before `segment` out of the list. The current one is never among them.
     pub fn forget_before(&mut self, segment: u64) -> Vec<(u64, u64)> {
+        debug_assert!(
+            segment <= (self.current.as_ref()).map_or(self.next_segment, |at| at.open.number),
+            "segments before {segment} are forgotten, and {:?} is written",
+            self.current
+        );
         let (gone, kept) = std::mem::take(&mut self.older)
             .into_iter()
             .partition(|(number, _)| *number < segment);
         self.older = kept;
         self.unsynced.retain(|open| open.number >= segment);
+        self.check_ended();
         gone
     }
 
@@ -280,6 +349,7 @@ impl Writer {
     /// Puts back what could not be removed.
     pub fn remember(&mut self, segments: &[(u64, u64)]) {
         self.older.splice(0..0, segments.iter().copied());
+        self.check_ended();
     }
 
     /// Whether the records of a segment are still needed.

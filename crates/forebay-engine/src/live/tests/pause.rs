@@ -53,6 +53,7 @@ fn run_with(disk: &SimDisk, table: &LiveTable, key: &[u8], of: Operation<'_>) ->
 fn writes_to_other_partitions_pass() {
     let (_disk, table) = halves();
     let shared: &LiveShared = table.shared();
+    let _one_at_a_time = shared.ingesting.lock();
     let paused = Pause::new(shared, vec![0]);
     assert!(waits_for(&table, b"a") && !waits_for(&table, b"z"));
     assert!(
@@ -91,6 +92,7 @@ fn writes_that_wait_are_let_go() {
         let (_disk, table) = halves();
         let shared: &LiveShared = table.shared();
         let passed = AtomicBool::new(false);
+        let _one_at_a_time = shared.ingesting.lock();
         std::thread::scope(|scope| {
             let paused = Pause::new(shared, vec![0]);
             let one = scope.spawn(|| {
@@ -124,6 +126,7 @@ fn a_pause_flushes_for_its_own_partitions_only() {
     table.flush().unwrap();
     table.update(b"z", b"2").unwrap().wait().unwrap();
     let frozen = shared.progress.lock().frozen;
+    let _one_at_a_time = shared.ingesting.lock();
     Pause::new(shared, vec![0]).flush().unwrap();
     assert_eq!(shared.progress.lock().frozen, frozen);
     Pause::new(shared, vec![0, 1]).flush().unwrap();

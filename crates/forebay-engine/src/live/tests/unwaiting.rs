@@ -33,6 +33,7 @@ fn they_are_told_where_they_would_have_to() {
     assert!(first.is_durable());
 
     let places = (0..table.shared().parts.places()).collect();
+    let one_at_a_time = table.shared().ingesting.lock();
     let paused = Pause::new(table.shared(), places);
     assert!(table.try_write(&batch(b"a", b"2")).unwrap().is_none());
     let transacted = table.try_transact(&[b"a"], |_| -> (Batch, ()) { panic!("called") });
@@ -40,6 +41,7 @@ fn they_are_told_where_they_would_have_to() {
     assert_eq!(table.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 
     drop(paused);
+    drop(one_at_a_time);
     let read = |mut values: Vec<Option<Stored>>| (batch(b"a", b"3"), values.remove(0));
     let (commit, before) = table.try_transact(&[b"a"], read).unwrap().unwrap();
     let before = before.expect("a value");

@@ -1,0 +1,118 @@
+//! What the groups of a live table have to be, by themselves and behind those of the model before:
+//! see [`Model::check_next`](super::Model::check_next).
+
+use std::collections::BTreeSet;
+
+use forebay_engine::TableName;
+
+use super::next_checks::is_first;
+use super::{GroupEntry, PeerState, TableGroups};
+
+impl TableGroups {
+    /// Its partitions lie side by side, and cover all.
+    pub(super) fn check(&self, name: &TableName) {
+        debug_assert!(
+            self.all()
+                .next()
+                .is_some_and(|first| is_first(&first.bounds.lower)),
+            "the partitions of table {name} do not begin where its order does"
+        );
+        debug_assert!(
+            (self.all()).is_sorted_by(|one, next| {
+                one.bounds.upper.as_ref() == Some(&next.bounds.lower)
+                    && one.bounds.lower < next.bounds.lower
+            }),
+            "the partitions of table {name} do not lie side by side"
+        );
+        debug_assert!(
+            self.all()
+                .last()
+                .is_some_and(|last| last.bounds.upper.is_none()),
+            "the partitions of table {name} do not reach the end"
+        );
+        let halves = self.all().filter_map(|group| group.splits_off.as_ref());
+        let ids = || self.all().map(|group| group.partition);
+        let ids: Vec<_> = ids()
+            .chain(halves.map(|planned| planned.half.partition))
+            .collect();
+        debug_assert!(
+            ids.iter().collect::<BTreeSet<_>>().len() == ids.len(),
+            "two partitions of table {name} have one number: {ids:?}"
+        );
+    }
+}
+
+impl GroupEntry {
+    /// Its peers are different ones, and what it is cut in lies within it.
+    pub(super) fn check(&self) {
+        let peers: BTreeSet<_> = self.peers.iter().map(|entry| entry.peer).collect();
+        debug_assert!(
+            peers.len() == self.peers.len()
+                && peers.last().is_none_or(|last| *last < self.next_peer),
+            "peers of group {} have one number, or one that is still to be given: {:?}",
+            self.group,
+            self.peers
+        );
+        let nodes: BTreeSet<_> = self.staying().map(|entry| entry.node).collect();
+        debug_assert_eq!(
+            nodes.len(),
+            self.staying().count(),
+            "a node is to have two replicas of group {}: {:?}",
+            self.group,
+            self.peers
+        );
+        let planned = self.splits_off.as_ref().map(|planned| &planned.half);
+        debug_assert!(
+            planned.is_none_or(|half| self.bounds.lower < half.bounds.lower
+                && self.bounds.covers(&half.bounds)
+                && self.bounds.upper == half.bounds.upper
+                && half.epoch == self.epoch + 1),
+            "group {} goes {}, and is to be cut: {planned:?}",
+            self.group,
+            self.bounds
+        );
+    }
+
+    /// `before` is the same group.
+    pub(super) fn check_next(&self, before: &Self) {
+        let place = |group: &Self| (group.epoch, group.term, group.next_peer);
+        let (was, is) = (place(before), place(self));
+        debug_assert!(
+            was.0 <= is.0 && was.1 <= is.1 && was.2 <= is.2,
+            "epoch, term and next peer of group {} were {was:?}, and are {is:?}",
+            self.group
+        );
+        debug_assert!(
+            before.founders == self.founders && before.partition == self.partition,
+            "group {} was founded by {:?}, and now by {:?}",
+            self.group,
+            before.founders,
+            self.founders
+        );
+        debug_assert_eq!(
+            before.bounds == self.bounds,
+            before.epoch == self.epoch,
+            "group {} went {}, and goes {}, in epoch {}",
+            self.group,
+            before.bounds,
+            self.bounds,
+            self.epoch
+        );
+        for entry in &self.peers {
+            let was = before.peer(entry.peer);
+            debug_assert!(
+                was.is_some() || entry.peer >= before.next_peer,
+                "peer {:?} of group {} had left, and is back",
+                entry.peer,
+                self.group
+            );
+            debug_assert!(
+                was.is_none_or(|was| was.node == entry.node
+                    && (was.state == entry.state
+                        || was.state != PeerState::Lost && entry.state != PeerState::New)),
+                "a peer of group {} was {was:?}, and is {entry:?}",
+                self.group
+            );
+        }
+    }
+}
