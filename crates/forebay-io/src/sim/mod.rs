@@ -10,10 +10,12 @@
 mod clock;
 mod dice;
 mod files;
+mod idle_clock;
 mod inode;
 mod line;
 mod net;
 mod over;
+mod rest;
 mod seeds;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ use self::files::{SimLogFile, SimReadFile, SimWriteFile};
 use self::inode::Inode;
 use crate::{Disk, Lock, LogFile, ReadFile, WriteFile};
 pub use clock::HandClock;
+pub use idle_clock::IdleClock;
 pub use dice::{Dice, SeededRandom};
 pub use line::SimClient;
 pub use net::{SimNet, Wire};
