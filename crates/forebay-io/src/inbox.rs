@@ -130,7 +130,10 @@ mod tests {
     #[test]
     fn what_is_sent_wakes_who_waits_and_so_does_the_end() {
         let (sender, inbox) = inbox();
-        assert_eq!(inbox.receive(&SystemClock, Duration::ZERO), Received::Nothing);
+        assert_eq!(
+            inbox.receive(&SystemClock, Duration::ZERO),
+            Received::Nothing
+        );
         let other = sender.clone();
         let sending = start_thread("sender", move || {
             (0..100).for_each(|number| assert!(other.send(number)));

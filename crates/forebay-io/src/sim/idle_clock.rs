@@ -135,7 +135,10 @@ impl IdleShared {
                 }
             } else if !is_told && busy_since.elapsed() > BUSY {
                 is_told = true;
-                eprintln!("the simulated clock stands still for {BUSY:?}: {:?} run", rest.awake());
+                eprintln!(
+                    "the simulated clock stands still for {BUSY:?}: {:?} run",
+                    rest.awake()
+                );
             }
             std::thread::sleep(LOOK);
         }

@@ -187,8 +187,8 @@ pub fn push_cut(
     let mut rows: Vec<_> = rows.into_iter().map(|(k, v)| (hash(&k), k, v)).collect();
     rows.sort();
     let longest_key = rows.iter().map(|(_, key, _)| key.len()).max();
-    let options = RunOptions::new(order, Compression::None, &prefix)
-        .for_keys_of(longest_key.unwrap_or(0));
+    let options =
+        RunOptions::new(order, Compression::None, &prefix).for_keys_of(longest_key.unwrap_or(0));
     let partition_of = |hash: u64, key: &[u8]| {
         let begun = lowers.iter().filter(|lower| match lower {
             Bound::Slot(slot) => *slot <= slot_of(hash),

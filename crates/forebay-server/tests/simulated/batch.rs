@@ -17,7 +17,10 @@ const ROWS: u32 = 50;
 /// The version that all rows of a table are of, as a node answers them; none: it does not yet.
 fn version_at(node: &SimNode, table: &str) -> Option<u32> {
     let keys: Vec<String> = (0..ROWS).map(|n| format!("{table}:{}", key(n))).collect();
-    let words: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+    let words: Vec<&str> = ["MGET"]
+        .into_iter()
+        .chain(keys.iter().map(String::as_str))
+        .collect();
     let Ok(Reply::Array(values)) = asked(&mut node.try_client(GATEWAY).ok()?, &words) else {
         return None;
     };
@@ -68,7 +71,9 @@ fn a_version_is_read_at_every_node_once_its_push_ends() {
 fn two_tables_swap_at_one_moment_under_readers() {
     let cluster = SimCluster::of(3);
     let tables = ["a", "b"];
-    tables.map(|table| cluster.push(table, ROWS, 1));
+    for table in tables {
+        cluster.push(table, ROWS, 1);
+    }
     let reading = Reading::everywhere(&cluster, &tables, ROWS);
     let all_see = |version| reading.iter().for_each(|one| one.until(&cluster, version));
     all_see(1);
@@ -77,7 +82,10 @@ fn two_tables_swap_at_one_moment_under_readers() {
         let number = cluster.push_only(table, Order::Hashed, rows().collect());
         (name(table), number)
     });
-    cluster.pointers.swap(&BTreeMap::from(built)).expect("swapped");
+    cluster
+        .pointers
+        .swap(&BTreeMap::from(built))
+        .expect("swapped");
     all_see(2);
     let both = BTreeSet::from(tables.map(name));
     cluster.pointers.rollback(&both).expect("rolled back");
@@ -98,7 +106,10 @@ fn the_coordinator_is_killed_and_comes_back() {
     let rollout = cluster.push("words", ROWS, 2);
     assert!(cluster.now() - begun < Duration::from_secs(45));
     drop(timed);
-    assert_eq!(left_out(&cluster, &rollout), BTreeSet::from([format!("n{lost}")]));
+    assert_eq!(
+        left_out(&cluster, &rollout),
+        BTreeSet::from([format!("n{lost}")])
+    );
     assert_ne!(cluster.coordinator(), lost);
     for one in reading {
         one.until(&cluster, 2);
@@ -119,7 +130,9 @@ fn one_node_is_killed_with_its_disk_and_one_is_cut_off() {
     let coordinator = cluster.coordinator();
     let others: Vec<u8> = (1..=5).filter(|number| *number != coordinator).collect();
     // Of a zone there are at least two replicas of each part elsewhere.
-    let struck = [[1, 4], [2, 5]].into_iter().find(|pair| !pair.contains(&coordinator));
+    let struck = [[1, 4], [2, 5]]
+        .into_iter()
+        .find(|pair| !pair.contains(&coordinator));
     let [killed, cut] = struck.expect("a zone");
     let mut reading = Reading::everywhere(&cluster, &["words"], ROWS);
     for number in [killed.max(cut), killed.min(cut)] {
@@ -132,7 +145,10 @@ fn one_node_is_killed_with_its_disk_and_one_is_cut_off() {
     assert_eq!(left_out(&cluster, &rollout), names);
     let status = cluster.client().status().expect("a status");
     let down = status.nodes.iter().filter(|node| node.state == "down");
-    assert_eq!(down.map(|node| node.name.clone()).collect::<BTreeSet<_>>(), names);
+    assert_eq!(
+        down.map(|node| node.name.clone()).collect::<BTreeSet<_>>(),
+        names
+    );
     assert!(!status.healthy, "{status:?}");
     for number in others.iter().chain([&coordinator]) {
         if ![killed, cut].contains(number) {

@@ -80,7 +80,11 @@ impl ReadingState {
 impl Reading {
     /// Reads so many rows of each of these tables in one command, by a node's gateway.
     pub fn start(world: &SimWorld, node: &SimNode, tables: &[&str], rows: u32) -> Self {
-        let keys = (0..rows).flat_map(|n| tables.iter().map(move |table| format!("{table}:{}", key(n))));
+        let keys = (0..rows).flat_map(|n| {
+            tables
+                .iter()
+                .map(move |table| format!("{table}:{}", key(n)))
+        });
         let words: Vec<String> = ["MGET".to_owned()].into_iter().chain(keys).collect();
         let shared = Arc::<ReadingState>::default();
         let (world, at, state) = (world.clone(), node.at(GATEWAY), Arc::clone(&shared));
@@ -191,7 +195,10 @@ impl Written {
 impl Writers {
     /// Two at each of these nodes.
     pub fn start(cluster: &SimCluster, table: &str, nodes: &[u8]) -> Self {
-        let (over, written) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Written>>::default());
+        let (over, written) = (
+            Arc::<AtomicBool>::default(),
+            Arc::<Mutex<Written>>::default(),
+        );
         let mut threads = Vec::new();
         for (number, part) in nodes.iter().flat_map(|number| [(*number, 0), (*number, 1)]) {
             let of = cluster.nodes.iter().find(|node| node.number == number);
@@ -268,16 +275,33 @@ impl Drop for Writers {
 impl Written {
     /// What was acknowledged is there at each node that runs, and what was refused is not.
     pub fn check(&self, cluster: &SimCluster) {
-        println!("{} acknowledged, {:?}", self.acknowledged.len(), self.problems);
+        println!(
+            "{} acknowledged, {:?}",
+            self.acknowledged.len(),
+            self.problems
+        );
         for node in cluster.nodes.iter().filter(|node| node.is_running()) {
             cluster.until("it is ready", |_| {
                 (node.page("/ready")?.0 == 200).then_some(())
             });
             let values = read(node, &self.acknowledged);
-            let lost = self.acknowledged.iter().filter(|key| values.get(*key) != Some(*key));
-            assert_eq!(lost.collect::<Vec<_>>(), Vec::<&String>::new(), "lost at {}", node.name());
+            let lost = self
+                .acknowledged
+                .iter()
+                .filter(|key| values.get(*key) != Some(*key));
+            assert_eq!(
+                lost.collect::<Vec<_>>(),
+                Vec::<&String>::new(),
+                "lost at {}",
+                node.name()
+            );
             let values = read(node, &self.refused);
-            assert_eq!(values, BTreeMap::new(), "refused, and there at {}", node.name());
+            assert_eq!(
+                values,
+                BTreeMap::new(),
+                "refused, and there at {}",
+                node.name()
+            );
         }
     }
 }
@@ -287,7 +311,10 @@ pub fn read(node: &SimNode, keys: &[String]) -> BTreeMap<String, String> {
     let mut client = node.client(GATEWAY);
     let mut found = BTreeMap::new();
     for some in keys.chunks(500) {
-        let words: Vec<&str> = ["MGET"].into_iter().chain(some.iter().map(String::as_str)).collect();
+        let words: Vec<&str> = ["MGET"]
+            .into_iter()
+            .chain(some.iter().map(String::as_str))
+            .collect();
         let reply = asked(&mut client, &words).expect("a reply");
         let Reply::Array(values) = reply else {
             panic!("{reply:?}");

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use forebay_cluster::ClusterId;
+use forebay_cluster::catalog::Documented;
 use forebay_cluster::client::{ClusterClient, ClusterPointers, Ended};
 use forebay_cluster::model::{
     EndedLoad, Identity, LiveEntry, Model, NEWEST_FORMAT, Replication, Rollout,
 };
 use forebay_cluster::request::Request;
 use forebay_cluster::status::Status;
-use forebay_cluster::{ClusterId, LiveStatus};
-use forebay_cluster::catalog::Documented;
 use forebay_engine::live::LiveDraft;
 use forebay_engine::{Bound, Store, TableName};
 use forebay_io::sim::{IdleClock, SeededRandom, SimDisk, SimNet};
@@ -154,11 +154,6 @@ impl SimCluster {
         told.find(|status| status.coordinator.is_some())
     }
 
-    /// How live tables stand, as the coordinator knows.
-    pub fn live(&self) -> Option<LiveStatus> {
-        self.heard()?.live
-    }
-
     /// The number of the node that is the coordinator.
     pub fn coordinator(&self) -> u8 {
         let name = self.until("a coordinator", |cluster| cluster.heard()?.coordinator);
@@ -179,17 +174,14 @@ impl SimCluster {
         });
     }
 
-    /// Until nothing is wrong as the coordinator sees it.
-    pub fn until_healthy(&self) {
-        self.until("it is healthy", |cluster| cluster.heard()?.healthy.then_some(()));
-    }
-
     /// Writes a version, cut where the cluster divides its table.
     pub fn push_only(&self, table: &str, order: Order, rows: Pairs) -> u64 {
         let model = self.model();
         let entry = model.table(&name(table));
         let of_table = entry.map(|entry| entry.layout.clone());
-        let layout = model.layouts.get(&of_table.unwrap_or(forebay_cluster::model::LayoutName::Main));
+        let layout = model
+            .layouts
+            .get(&of_table.unwrap_or(forebay_cluster::model::LayoutName::Main));
         let ranges = layout.into_iter().flat_map(|layout| layout.ranges());
         let mut lowers: Vec<Bound> = ranges.map(|range| range.lower.clone()).collect();
         if lowers.is_empty() {

@@ -9,7 +9,7 @@ use forebay_cluster::model::{Rebalance, Wish};
 use forebay_cluster::planning::{BATCH_BYTES, Summaries, holders, propose};
 use forebay_cluster::request::Request;
 use forebay_engine::Bound;
-use forebay_engine::live::LiveDraft;
+use forebay_engine::live::{Expiry, LiveDraft};
 use forebay_io::sim::Dice;
 
 use super::clients::{Writers, asked, read};
@@ -20,7 +20,7 @@ use super::node::{GATEWAY, SimNode};
 fn with_table(nodes: u8) -> SimCluster {
     let cluster = SimCluster::of(nodes);
     let timed = Timed::new("a live table", &cluster);
-    cluster.make_live("t", LiveDraft::hashed());
+    cluster.make_live("t", LiveDraft::hashed().expiry(Expiry::PerRecord));
     drop(timed);
     cluster
 }
@@ -47,7 +47,11 @@ fn commands_are_answered_as_by_one_server() {
     }
     let done = Reply::Array(vec![Reply::Simple("OK".to_owned()), Reply::Int(2)]);
     assert_eq!(client.ask("EXEC"), done);
-    for (command, reply) in [("MULTI", "OK"), ("SET t:1 1", "QUEUED"), ("SET t:2 1", "QUEUED")] {
+    for (command, reply) in [
+        ("MULTI", "OK"),
+        ("SET t:1 1", "QUEUED"),
+        ("SET t:2 1", "QUEUED"),
+    ] {
         assert_eq!(client.text(command), reply);
     }
     assert!(client.text("EXEC").starts_with("-CROSSSLOT"));
@@ -55,7 +59,10 @@ fn commands_are_answered_as_by_one_server() {
     assert_eq!(client.text("GET t:soon"), "(null)");
     for node in &cluster.nodes {
         let mut client = node.client(GATEWAY);
-        assert_eq!(client.texts("MGET t:a t:b t:c t:{m}1"), ["x", "(null)", "3", "2"]);
+        assert_eq!(
+            client.texts("MGET t:a t:b t:c t:{m}1"),
+            ["x", "(null)", "3", "2"]
+        );
     }
     let refused = client.text("KV.RANGE nope: +");
     assert!(refused.starts_with("-ERR no table 'nope'"), "{refused}");
@@ -126,7 +133,10 @@ fn without_a_majority_nothing_is_acknowledged() {
     for n in 0..5 {
         let refused = client.text(&format!("SET t:{n} 1"));
         let says = ["nothing was written", "nobody knows whether"];
-        assert!(says.iter().any(|words| refused.contains(words)), "{refused}");
+        assert!(
+            says.iter().any(|words| refused.contains(words)),
+            "{refused}"
+        );
     }
     cluster.node(2).start();
     cluster.until("writes are taken again", |cluster| {
@@ -186,7 +196,9 @@ fn nothing_is_lost_as_nodes_die_while_partitions_are_cut() {
 
 fn drained(cluster: &SimCluster, number: u8) -> Rebalance {
     let (_, model) = cluster.client().model_to_plan().expect("a model");
-    let node = model.all_nodes().find(|node| node.name.to_string() == format!("n{number}"));
+    let node = model
+        .all_nodes()
+        .find(|node| node.name.to_string() == format!("n{number}"));
     let wish = Wish::Drain(BTreeSet::from([node.expect("a node").id]));
     let proposal = propose(&model, &Summaries::new(), &wish, BATCH_BYTES).expect("a plan");
     let plan = Box::new(proposal.plan);
