@@ -43,33 +43,53 @@ demo-cluster: ## Five nodes in three zones: pushes, a node that dies, two tables
 	@FOREBAY=$(DEBUG_BINARY) $(PYTHON) scripts/demo_cluster.py
 	@echo "  These are times of a build for development."
 
+# Compiles the tests and the binary, and installs what they need meanwhile; then the Python package.
+.PHONY: test-build
+test-build:
+	scripts/setup test,orchestration cargo test --workspace --locked --no-run
+	cargo build --locked -p forebay
+	scripts/wheel .venv .venv-orchestration
+
 .PHONY: test
-test: ## Every test: Rust, the short run of the fuzz targets, the binary as its users use it, Python, the examples
-	scripts/setup test cargo test --workspace --locked
-	@$(MAKE) --no-print-directory test-binary
-	@$(MAKE) --no-print-directory test-python
-	@$(MAKE) --no-print-directory test-orchestration
+test: test-build ## Every test: Rust, the short run of the fuzz targets, the binary as its users use it, Python, the examples
+	scripts/suite
+
+.PHONY: test-fast
+test-fast: ## Unit tests and simulators of all crates: no servers, no Python
+	@scripts/setup build
+	cargo test --workspace --locked --lib
+
+.PHONY: test-nightly
+test-nightly: test-build ## Every test there is, for the night and before a release: `make test` and those that it leaves out
+	NIGHTLY=1 scripts/suite
+	@$(MAKE) --no-print-directory test-large test-clients
+	@$(MAKE) --no-print-directory test-failovers test-kills RESULTS=target/nightly
+	@$(MAKE) --no-print-directory test-seeds SEEDS=$(NIGHTLY_SEEDS)
+
+# Rounds, and busy processes beside them.
+N ?= 10
+LOAD ?= 8
+
+.PHONY: test-shaken
+test-shaken: test-build ## Every test N times with LOAD busy processes beside them, until one fails (N=10 LOAD=8)
+	scripts/shaken --rounds $(N) --load $(LOAD)
 
 .PHONY: test-binary
 test-binary: ## Only the tests that drive the built binary (ARGS='-k swap' picks some)
 	scripts/setup test cargo build --locked -p forebay
-	FOREBAY=$(DEBUG_BINARY) scripts/pytest --dist worksteal tests $(ARGS)
+	FOREBAY=$(DEBUG_BINARY) scripts/pytest tests $(ARGS)
 
 .PHONY: test-python
-test-python: ## Only the tests of the Python package, installed as pip does it
+test-python: ## Only the tests of the Python package, installed from its wheel
 	@scripts/setup test
-	PATH="$(CURDIR)/.venv/bin:$$PATH" MATURIN_PEP517_ARGS='--profile dev --locked' $(PYTHON) -m pip install --quiet --disable-pip-version-check \
-	  --no-deps --no-build-isolation ./python
-	$(PYTHON) -m pytest -n 2 --dist loadfile python/tests $(ARGS)
-
-ORCHESTRATION := .venv-orchestration/bin
+	scripts/wheel .venv
+	scripts/pytest python/tests $(ARGS)
 
 .PHONY: test-orchestration
 test-orchestration: ## Only the tests of examples/ (cron, dbt, Dagster, Airflow), in an environment of their own
 	@scripts/setup orchestration
-	PATH="$(CURDIR)/$(ORCHESTRATION):$$PATH" MATURIN_PEP517_ARGS='--profile dev --locked' $(ORCHESTRATION)/python -m pip install --quiet \
-	  --disable-pip-version-check --no-deps --no-build-isolation ./python
-	$(ORCHESTRATION)/python -m pytest --confcutdir=tests/orchestration tests/orchestration $(ARGS)
+	scripts/wheel .venv-orchestration
+	scripts/pytest tests/orchestration $(ARGS)
 
 .PHONY: test-fuzz
 test-fuzz: ## Only the short run of the fuzz targets (FOREBAY_FUZZ_SEED=n repeats one)
@@ -95,26 +115,31 @@ FEAST_TESTS := online_store/test_universal_online.py online_store/test_universal
 test-feast: ## Feast's own tests of online stores, from a checkout of Feast (FEAST=DIR), with its engine and ours; not part of `make test`
 	@test -d "$(FEAST)/sdk/python/tests" || { echo "make test-feast FEAST=DIR: DIR is a checkout of Feast"; exit 2; }
 	@scripts/setup feast
-	PATH="$(CURDIR)/.venv-feast/bin:$$PATH" MATURIN_PEP517_ARGS='--profile dev --locked' .venv-feast/bin/pip install --quiet \
-	  --disable-pip-version-check --no-deps --no-build-isolation ./python
+	scripts/wheel .venv-feast
 	for engine in '' forebay.feast.ForebayEngine; do \
 	  (cd "$(FEAST)/sdk/python" && FOREBAY_FEAST_ENGINE=$$engine FULL_REPO_CONFIGS_MODULE=feast_universal PYTHONPATH=$(CURDIR)/python/tests:. \
 	    $(CURDIR)/.venv-feast/bin/python -m pytest -c pytest.ini -p no:cacheprovider -p feast_universal -W ignore --integration -q \
 	    -k 'not dynamo' $(ARGS) $(addprefix tests/integration/,$(FEAST_TESTS))); \
 	done
 
+# Where test-failovers and test-kills leave their tables.
+RESULTS ?= bench/results
+
 .PHONY: test-failovers
 test-failovers: ## 50 failovers of a live table under three client libraries, ten minutes; not part of `make test` (ARGS='--failovers 6 --seed 1')
 	scripts/setup test cargo build --release --locked -p forebay
-	FOREBAY=$(RELEASE_BINARY) $(PYTHON) tests/failovers.py --results bench/results/$$(date +%F)-live-failovers.md $(ARGS)
+	@mkdir -p $(RESULTS)
+	FOREBAY=$(RELEASE_BINARY) $(PYTHON) tests/failovers.py --results $(RESULTS)/$$(date +%F)-live-failovers.md $(ARGS)
 
 .PHONY: test-kills
 test-kills: ## 40 kills of nodes while plans of every kind are carried out, a quarter of an hour; not part of `make test` (ARGS='--kills 6 --seed 1')
 	scripts/setup test cargo build --release --locked -p forebay
-	FOREBAY=$(RELEASE_BINARY) FOREBAY_TEST_LIMIT_S=300 $(PYTHON) tests/kills.py --results bench/results/$$(date +%F)-plans-killed.md $(ARGS)
+	@mkdir -p $(RESULTS)
+	FOREBAY=$(RELEASE_BINARY) FOREBAY_TEST_LIMIT_S=300 $(PYTHON) tests/kills.py --results $(RESULTS)/$$(date +%F)-plans-killed.md $(ARGS)
 
 # Of the replicas' simulator; the slower ones run fewer.
 SEEDS ?= 100000
+NIGHTLY_SEEDS ?= 20000
 SEED_RUNS := sim_tests::runs::all_holds_with_every_seed
 
 .PHONY: test-seeds

@@ -14,15 +14,23 @@ import urllib.error
 import urllib.request
 
 import redis
-from harness import Failed, wait_for
+from harness import WAIT_S, Failed, wait_for
 
 # Between them and the ephemeral ports are those of the S3 server (object_store.py).
 FIRST_PORT, LAST_PORT = 10_000, 20_000
 CLASS_PORTS = 4
 PORTS = 4 + CLASS_PORTS
+# What a live table has no replicas of when all of them are there and answer.
+UNWHOLE = ("silent", "joining", "lost")
 
-# Between two looks that cost a request or a process.
+# Between two looks that cost a request.
 STEP_S = 0.05
+# A long poll ends after so long for what makes no revision: progress, the health of replicas.
+POLL_MS = 200
+
+# Of clusters in tests, so that what follows a fault takes a fifth of its documented time. Empty:
+# the product's own.
+NODE_TIMEOUT = os.environ.get("FOREBAY_TEST_NODE_TIMEOUT", "2s")
 
 
 def free_block():
@@ -55,7 +63,8 @@ class ClusterNode:
         self.log = directory / f"{name}.log"
         self.port, self.guard = free_block()
         self.peer, self.gateway, self.http = (self.port + i for i in (1, 2, 3))
-        self.process = None
+        self.process, self.is_stopped, self.log_mark = None, False, 0
+        self.first_args = None
 
     def words(self):
         at = "127.0.0.1:{}".format
@@ -71,11 +80,13 @@ class ClusterNode:
         ]
 
     def start(self):
+        self.first_args = self.first_args or (self.args,)
         with self.log.open("ab") as log:
             self.process = self.store.start(*self.words(), stderr=log)
+        self.is_stopped = False
         return self
 
-    def comes_up(self, seconds=60):
+    def comes_up(self, seconds=WAIT_S):
         """Waits until the process listens."""
         readable, _, _ = select.select([self.process.stdout], [], [], seconds)
         line = self.process.stdout.readline() if readable else b""
@@ -87,8 +98,20 @@ class ClusterNode:
     def alive(self):
         return self.process is not None and self.process.poll() is None
 
+    def is_awake(self):
+        """Whether it answers at all: a process that was stopped by a signal does not."""
+        return self.alive() and not self.is_stopped
+
     def signal(self, sign):
         self.process.send_signal(sign)
+        if sign in (signal.SIGSTOP, signal.SIGCONT):
+            self.is_stopped = sign == signal.SIGSTOP
+
+    def logged(self):
+        """What it logged since the test began."""
+        with self.log.open("rb") as log:
+            log.seek(self.log_mark)
+            return log.read().decode(errors="replace")
 
     def kill(self):
         """As a power cut to the process: it is told nothing."""
@@ -96,7 +119,7 @@ class ClusterNode:
             self.signal(signal.SIGKILL)
             self.process.communicate()
 
-    def stop(self, seconds=30):
+    def stop(self, seconds=WAIT_S):
         """As an operator ends it; gives the exit code."""
         self.signal(signal.SIGTERM)
         try:
@@ -105,10 +128,11 @@ class ClusterNode:
             raise Failed(f"{self.name} did not end: {self.log.read_text()}") from None
         return self.process.returncode
 
-    def ask(self, path):
+    def ask(self, path, seconds=10):
         """Status and body of a page."""
+        url = f"http://127.0.0.1:{self.http}{path}"
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=10) as got:
+            with urllib.request.urlopen(url, timeout=seconds) as got:
                 return got.status, got.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -150,9 +174,13 @@ class ClusterNode:
 class Cluster:
     """Nodes n1, n2, ... in the zones z1, z2, ... by turns, over one store."""
 
-    def __init__(self, store, directory, count=3, zones=3, args=(), create=()):
+    def __init__(
+        self, store, directory, count=3, zones=3, args=(), create=(), node_timeout=NODE_TIMEOUT
+    ):
         self.store, self.directory, self.args = store, directory, args
-        self.store.run("cluster", "create", *create)
+        timeout = ["--node-timeout", node_timeout] if node_timeout else []
+        self.store.run("cluster", "create", *timeout, *create)
+        self.count = count
         names = [(f"n{i + 1}", f"z{i % zones + 1}") for i in range(count)]
         self.nodes = [ClusterNode(store, directory, *name, args) for name in names]
 
@@ -179,23 +207,63 @@ class Cluster:
     def alive(self):
         return [node for node in self.nodes if node.alive()]
 
-    def status(self):
-        """What the catalog tells."""
-        return self.store.json("cluster", "status")
-
-    def heard(self):
-        """What the coordinator knows, by the first node that gives it."""
-        for node in self.alive():
-            status, text = node.ask("/v1/cluster")
-            if status == 200 and json.loads(text)["coordinator"]:
-                return json.loads(text)
+    def heard(self, after=None, wait_ms=POLL_MS):
+        """What the coordinator says, by the first node that reaches it; None where none does. With
+        a revision it is asked for a later one, for so long."""
+        query = "" if after is None else f"?after={after}&wait={wait_ms}ms"
+        for node in self.nodes:
+            if node.is_awake():
+                status, text = node.ask(f"/v1/cluster{query}")
+                told = json.loads(text) if status == 200 else None
+                if told and told["coordinator"]:
+                    return told
         return None
 
+    def wait_for(self, condition, what="the cluster's state", seconds=WAIT_S):
+        """Waits until the condition holds of what the coordinator says, and gives that. It is asked
+        at each revision, and every POLL_MS for what is none."""
+        told, end = None, time.monotonic() + seconds
+        while True:
+            begun = time.monotonic()
+            told = self.heard(told["revision"] if told else None)
+            if told and condition(told):
+                return told
+            if begun > end:
+                what = what() if callable(what) else what
+                raise AssertionError(f"not within {seconds} s: {what}: {told}")
+            # Nobody reaches a coordinator, or revisions come one after the other.
+            time.sleep(max(0, begun + STEP_S / 2 - time.monotonic()))
+
+    def status(self):
+        """What the catalog says now, by a node that has read it, or by the command."""
+        least = self.revision()
+        if least is None or not any(node.is_awake() for node in self.nodes):
+            return self.store.json("cluster", "status")
+        return self.wait_for(lambda told: told["revision"] >= least, f"revision {least}")
+
+    def revision(self):
+        """That of the catalog in the store; None where it is lost."""
+        head = self.store.content("cluster/head")
+        found = head and re.search(rb'"revision":(\d+)', head)
+        return int(found[1]) if found else None
+
     def states(self):
-        return {node["name"]: node["state"] for node in self.status()["nodes"]}
+        return states_of(self.status())
 
     def table(self, name):
-        return next(table for table in self.status()["tables"] if table["table"] == name)
+        return table_of(self.status(), name)
+
+    def wait_states(self, **states):
+        """Waits until nodes are in these states: wait_states(n1="down")."""
+        self.wait_for(lambda told: states.items() <= states_of(told).items(), states)
+
+    def wait_no_plan(self, seconds=WAIT_S):
+        self.wait_for(lambda told: told["plan"] is None, "no plan", seconds)
+
+    def wait_whole(self, *tables, seconds=WAIT_S):
+        """Waits until the live tables' partitions (of all, or of these) have a leader and all of
+        their replicas, which answer."""
+        self.wait_for(lambda told: is_whole(told, tables), "all replicas are there", seconds)
 
     def split(self, table, at, option="--at"):
         """Cuts, once the partition has all of its replicas. Returns the new partition."""
@@ -208,40 +276,63 @@ class Cluster:
             told[:] = [result.json()] if result.code == 0 else []
             return bool(told)
 
-        wait_for(is_cut, f"{at} is cut", 120)
+        wait_for(is_cut, f"{at} is cut", 120, 0.5)
         assert told[0]["led"], told
         return told[0]["partition"]
 
     def coordinator(self):
         """The node that is it, once there is one."""
-        found = []
+        told = self.wait_for(lambda told: any(told["coordinator"] == n.name for n in self.nodes))
+        return self[told["coordinator"]]
 
-        def known():
-            heard = self.heard()
-            found[:] = [heard["coordinator"]] if heard and heard["coordinator"] else []
-            return bool(found)
-
-        wait_for(known, "a coordinator", 60, STEP_S)
-        return self[found[0]]
-
-    def wait_up(self, seconds=60):
+    def wait_up(self, seconds=WAIT_S):
         """Waits until all nodes are up, and each knows that all are."""
         available = 'forebay_cluster_nodes{state="available"}'
+        names = {node.name: "up" for node in self.nodes}
 
         def seen():
-            states = self.states()
-            return {
-                node.name: (states.get(node.name), *node.ask("/ready"), node.metric(available))
-                for node in self.nodes
-            }
+            return {n.name: (n.ask("/ready"), n.metric(available)) for n in self.nodes}
 
         def up():
             return all(
-                (state, status, count) == ("up", 200, len(self.nodes))
-                for state, status, _, count in seen().values()
+                node.metric(available) == len(self.nodes) and node.is_ready()
+                for node in self.nodes
             )
 
         wait_for(up, lambda: f"all nodes are up: {seen()}", seconds, STEP_S)
+        self.wait_for(lambda told: names.items() <= states_of(told).items(), names, seconds)
+
+    def tidy(self):
+        """Makes it as it was at first: its nodes are up, with their first options and no others,
+        and there are no tables."""
+        for node in self.nodes:
+            if node.is_stopped:
+                node.signal(signal.SIGCONT)
+            if node.args is not node.first_args[0] and node.alive():
+                node.stop()
+            (node.args,) = node.first_args
+            if not node.alive():
+                node.start().comes_up()
+        self.wait_up()
+        for table in self.status()["tables"]:
+            self.store.run("drop", table["table"])
+        self.part_from_others()
+        empty = self.wait_for(lambda told: told["healthy"] and not told["plan"], "it is well")
+        assert empty["tables"] == [] and not empty.get("loads"), empty
+
+    def part_from_others(self):
+        """Those that joined leave."""
+        others = self.nodes[self.count :]
+        holding = [node["name"] for node in self.status()["nodes"] if node["holds"]]
+        names = [node.name for node in others if node.name in holding]
+        if names:
+            self.store.run("cluster", "drain", *names, "--yes")
+        for node in others:
+            node.stop()
+            self.wait_states(**{node.name: "left"})
+            self.store.run("cluster", "remove", node.name)
+            node.guard.close()
+        del self.nodes[self.count :]
 
     def end(self):
         """Ends all that runs, whatever became of it."""
@@ -253,6 +344,25 @@ class Cluster:
         for node in self.nodes:
             if node.log.exists():
                 assert "panicked" not in node.log.read_text(), node.log.read_text()
+
+
+def states_of(told):
+    return {node["name"]: node["state"] for node in told["nodes"]}
+
+
+def table_of(told, name):
+    return next((table for table in told["tables"] if table["table"] == name), None)
+
+
+def is_whole(told, tables=()):
+    live = told.get("live")
+    found = live and [live["tables"].get(name) for name in tables or live["tables"]]
+    if not found or live["short"]["count"] or live["without_leader"]["count"]:
+        return False
+    return all(
+        one and one["led"] == one["partitions"] and not any(one[what] for what in UNWHOLE)
+        for one in found
+    )
 
 
 class Reading(threading.Thread):
@@ -287,7 +397,7 @@ class Reading(threading.Thread):
             elif versions != set(self.seen[-1:]):
                 self.seen += versions
 
-    def wait_for(self, version, seconds=20):
+    def wait_for(self, version, seconds=WAIT_S):
         wait_for(lambda: self.seen[-1:] == [version], lambda: f"{version}: {self.seen}", seconds)
 
     def end(self):

@@ -5,13 +5,26 @@ import subprocess
 
 import pytest
 import redis
+from beside_redis import dice_of_test
 from cluster import Cluster, Reading
 from data import people, write
 from disks import Disks
 from harness import Store, wait_for
 from nodes import Node
 from object_store import Proxy, RemoteStore, S3Server
+from shared import SharedClusters, plain, show_logs, weathered_nodes
 from struck import Tables
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    item.has_failed = getattr(item, "has_failed", False) or report.failed
+    return report
+
+
+def has_failed(request):
+    return getattr(request.node, "has_failed", False)
 
 
 @pytest.fixture(autouse=True)
@@ -60,17 +73,19 @@ def s3_server(tmp_path_factory):
     """One S3 server for all tests; who kills it starts it again."""
     server = S3Server(tmp_path_factory.mktemp("s3"))
     yield server
-    server.kill()
+    server.end()
 
 
 @pytest.fixture
 def remote(s3_server, tmp_path):
     """An empty store in the bucket, under a prefix of its own."""
+    s3_server.ensure()
     return RemoteStore(s3_server, tmp_path / "machine", f"stores/{tmp_path.name}")
 
 
 @pytest.fixture
 def proxy(s3_server):
+    s3_server.ensure()
     proxy = Proxy(s3_server)
     yield proxy
     proxy.stop()
@@ -107,32 +122,73 @@ def node(remote, tmp_path):
             server.stop(signal.SIGKILL)
 
 
-def started(directory):
-    """Starts clusters in a directory, and ends them when the fixture does."""
+@pytest.fixture
+def cluster(tmp_path, request):
+    """Starts a cluster of a test's own: cluster(count, zones=3, args=(), store=..., create=())."""
     made = []
 
-    def make(count=3, zones=3, args=(), store=None, create=()):
-        store = store or Store(directory / "store")
-        made.append(Cluster(store, directory, count, zones, args, create))
+    def make(count=3, zones=3, args=(), store=None, create=(), **options):
+        store = store or Store(tmp_path / "store")
+        made.append(Cluster(store, tmp_path, count, zones, args, create, **options))
         return made[-1].start()
 
     yield make
     for one in made:
         one.end()
     for one in made:
+        if has_failed(request):
+            show_logs(one)
         one.check_logs()
 
 
+@pytest.fixture(scope="session")
+def shared_clusters(tmp_path_factory):
+    clusters = SharedClusters(tmp_path_factory.mktemp)
+    yield clusters
+    clusters.end()
+
+
+def lent(clusters, request):
+    taken = []
+
+    def take(count=3, zones=3, args=()):
+        taken.append(clusters.take(plain, count, zones, tuple(map(str, args))))
+        return taken[-1]
+
+    yield take
+    for made in taken:
+        clusters.give_back(made, has_failed(request))
+
+
 @pytest.fixture
-def cluster(tmp_path):
-    """Starts a cluster of a test's own: cluster(count, zones=3, args=(), store=..., create=())."""
-    yield from started(tmp_path)
+def shared(shared_clusters, request):
+    """A cluster that other tests use before and after: shared(count, zones=3, args=())."""
+    yield from lent(shared_clusters, request)
 
 
 @pytest.fixture(scope="module")
-def cluster_of_module(tmp_path_factory):
+def shared_by_module(shared_clusters, request):
     """The same for the tests of a file together."""
-    yield from started(tmp_path_factory.mktemp("cluster"))
+    yield from lent(shared_clusters, request)
+
+
+@pytest.fixture
+def weathered(shared_clusters, request):
+    """A shared cluster whose nodes can be cut off from each other, with a table `t`, a seed and
+    random numbers of it: weathered(count, args)."""
+    taken = []
+
+    def take(count=3, args=()):
+        seed, dice = dice_of_test()
+        made = shared_clusters.take(weathered_nodes, count, tuple(args))
+        taken.append(made)
+        made.begin(seed)
+        made.seed, made.dice = seed, dice
+        return made
+
+    yield take
+    for made in taken:
+        shared_clusters.give_back(made, has_failed(request))
 
 
 @pytest.fixture(scope="module")

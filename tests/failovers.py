@@ -197,6 +197,7 @@ class Failovers:
     def once(self, kind):
         """One failover; gives its pauses by library."""
         made = self.made
+        made.wait_up()
         made.wait_whole()
         self.wait_writes(range(len(made.tags)), LONGEST_S)
         led = made.leaders(made.nodes[0])
@@ -251,6 +252,7 @@ class Failovers:
             self.made.weather.heal()
             for one in self.writers:
                 one.end()
+        self.made.wait_up()
         self.made.wait_whole()
         return time.monotonic() - begun
 
@@ -330,7 +332,7 @@ def main():
     head = said_first(asked.seed, os.getloadavg()[0])
     print(head)
     with tempfile.TemporaryDirectory(prefix="forebay-failovers-") as directory:
-        made = WeatheredCluster(Path(directory), asked.seed)
+        made = WeatheredCluster(Path(directory), asked.seed, node_timeout=None)
         try:
             done = Failovers(made.start(), random.Random(asked.seed))
             took_s = done.run(asked.failovers, asked.seconds)

@@ -15,6 +15,10 @@ BINARY = os.environ.get("FOREBAY", str(Path(__file__).parent.parent / "target/de
 
 # A command that takes longer than this hangs; the large tests' commands are given more.
 LIMIT_S = int(os.environ.get("FOREBAY_TEST_LIMIT_S", 120))
+# So long anything is waited for: far longer than it takes on a machine that has much else to do.
+WAIT_S = 90
+# Between two looks at what is waited for.
+MOST_STEP_S = 0.1
 
 
 class Failed(Exception):
@@ -83,6 +87,11 @@ class Store:
         assert "panicked" not in result.err, result.err
         return result.err
 
+    def content(self, name):
+        """The bytes of a file of the store; None where there is none."""
+        path = self.path / name
+        return path.read_bytes() if path.exists() else None
+
     def runs(self, table):
         """The run files of a table, by name."""
         directory = self.path / "tables" / table / "runs"
@@ -145,14 +154,15 @@ class Server:
             assert code == 0, f"forebay serve ended with exit code {code}"
 
 
-def wait_for(condition, what, seconds=10, step=0.01):
+def wait_for(condition, what, seconds=WAIT_S, step=None):
     """Waits until condition() is true, and gives the seconds it took. `what` may be a function that
-    says what there is instead."""
-    begun = time.monotonic()
+    says what there is instead. Without a step it looks often at first, and then less often."""
+    begun, pause = time.monotonic(), step or 0.005
     while not condition():
         if time.monotonic() - begun > seconds:
             raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
-        time.sleep(step)
+        time.sleep(pause)
+        pause = step or min(pause * 1.5, MOST_STEP_S)
     return time.monotonic() - begun
 
 

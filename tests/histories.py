@@ -153,6 +153,23 @@ class NodeRecorder:
         self.process.wait()
 
 
+def held(node, keys):
+    """All keys, as a node answers them once it does."""
+    names = [f"t:{kind}{i}" for kind in "rn" for i in range(keys)]
+    found = {}
+
+    def answers():
+        with gateway(node) as client:
+            try:
+                found.update((name, client.get(name)) for name in names)
+            except redis.RedisError:
+                return False
+        return True
+
+    wait_for(answers, "all keys are answered")
+    return found
+
+
 class Clients:
     """All clients of a test."""
 
@@ -177,11 +194,11 @@ class Clients:
     def answered(self):
         return sum(one.answered for one in self.all)
 
-    def resume(self, count=60, seconds=30):
+    def resume(self, count=60):
         """Waits until so many more writes are answered. It takes their time, in seconds."""
         seen = self.answered()
         said = lambda: f"writes are answered: {[one.errors[-1:] for one in self.all]}"  # noqa: E731
-        return wait_for(lambda: self.answered() >= seen + count, said, seconds)
+        return wait_for(lambda: self.answered() >= seen + count, said)
 
     def history(self):
         return [one for client in self.all for one in list(client.history)]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
-from cluster import Cluster, Reading
+from cluster import Cluster, Reading, is_whole
 from harness import Failed, Store, wait_for
 from measured import build, commit
 from test_cluster_live_load import Counting, answered, staged
@@ -113,7 +113,7 @@ class KilledCluster(Cluster):
         bounds = [word for number in (15, 30, 45) for word in ("--boundary", name(number * 1000))]
         words = ["--mode", "live", "--durability", "os", "--order", "ordered", "--replicas", "3"]
         self.store.run("create", "t", *words, *bounds)
-        wait_for(self.is_whole, "all replicas are there", 60)
+        self.wait_for(self.is_whole)
         self.counters = [name(60_000_00 + number) for number in range(COUNTERS)]
         self.store.json("load", "t", self.new_rows(-1), "--key", "{id}")
         wide = [bytes([row]) * 16 + os.urandom(BATCH_BYTES) for row in range(BATCH_ROWS)]
@@ -140,13 +140,9 @@ class KilledCluster(Cluster):
     def loaded(self):
         self.rows.update(self.pending)
 
-    def is_whole(self):
-        heard = self.heard()
-        live = heard and heard["live"]["tables"].get("t")
-        if not live or heard["plan"]:
-            return False
-        there = live["led"] == live["partitions"]
-        return there and not any(live[what] for what in ("silent", "joining", "lost"))
+    @staticmethod
+    def is_whole(told):
+        return not told["plan"] and is_whole(told, ["t"])
 
 
 class Kills:
@@ -172,7 +168,7 @@ class Kills:
         done = made.store.finish(process)
         ended = self.ended(kind, done)
         made.wait_up(90)
-        wait_for(made.is_whole, made.status, 120, 0.3)
+        made.wait_for(made.is_whole, seconds=120)
         self.rows.append((kind, victim, ended, time.monotonic() - begun))
         self.check()
         return ended
@@ -305,8 +301,9 @@ def main():
     chance = random.Random(asked.seed)
     with tempfile.TemporaryDirectory(prefix="forebay-kills-") as directory:
         directory = Path(directory)
+        args = ["--pull-rate", PULL_RATE]
         made = KilledCluster(
-            Store(directory / "store"), directory, NODES, 1, ["--pull-rate", PULL_RATE]
+            Store(directory / "store"), directory, NODES, 1, args, node_timeout=None
         )
         try:
             made.begin(chance)

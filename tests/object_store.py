@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import boto3
 from botocore.config import Config
-from harness import Store
+from botocore.exceptions import ClientError
+from harness import WAIT_S, Store
 from web import HttpServer
 
 KEY, SECRET, BUCKET = "test", "testsecret", "bucket"
@@ -27,23 +29,29 @@ def weed():
     return str(Path(sys.executable).with_name("weed"))
 
 
+# Above those of clusters (cluster.py), and with the ones 10,000 above, where the server opens others,
+# below the ephemeral ports: while the server is dead no client's connection takes one.
+FIRST_PORT, LAST_PORT, GUARD_ABOVE = 20_000, 22_700, 5_000
+
+
 def free_ports(count):
-    """Ports that are free, and free 10,000 above, where the server opens another one."""
-    ports = []
+    """Ports that are free, and sockets that keep other tests from taking them."""
+    chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
+    ports, guards = [], []
     while len(ports) < count:
-        with socket.socket() as low, socket.socket() as high:
-            low.bind(("127.0.0.1", 0))
-            port = low.getsockname()[1] - 12000
-            if port < 2000 or port in ports:
-                continue
-            try:
-                with socket.socket() as chosen:
-                    chosen.bind(("127.0.0.1", port))
-                    high.bind(("127.0.0.1", port + 10000))
-            except OSError:
-                continue
-            ports.append(port)
-    return ports
+        port = chance.randrange(FIRST_PORT, LAST_PORT)
+        guard = socket.socket()
+        try:
+            guard.bind(("127.0.0.1", port + GUARD_ABOVE))
+            for taken in (port, port + 10_000):
+                with socket.socket() as one:
+                    one.bind(("127.0.0.1", taken))
+        except OSError:
+            guard.close()
+            continue
+        ports.append(port)
+        guards.append(guard)
+    return ports, guards
 
 
 class S3Server:
@@ -63,7 +71,7 @@ class S3Server:
     def start_on_free_ports(self):
         """Somebody else may take a port before the server does: then others are tried."""
         for left in reversed(range(3)):
-            self.ports = free_ports(4)
+            self.ports, self.guards = free_ports(4)
             shutil.rmtree(self.directory / "data", ignore_errors=True)
             (self.directory / "data").mkdir()
             try:
@@ -91,7 +99,7 @@ class S3Server:
         ]
         with (self.directory / "weed.log").open("ab") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        end = time.monotonic() + 60
+        end = time.monotonic() + WAIT_S
         while True:
             try:
                 names = [bucket["Name"] for bucket in self.client().list_buckets()["Buckets"]]
@@ -120,6 +128,16 @@ class S3Server:
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+    def end(self):
+        self.kill()
+        for guard in self.guards:
+            guard.close()
+
+    def ensure(self):
+        """Starts it again where a test that failed left it dead."""
+        if self.process.poll() is not None:
+            self.start()
 
 
 def access(endpoint):
@@ -168,14 +186,23 @@ class RemoteStore(Store):
         found = self.server.client().get_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}")
         return found["Body"].read()
 
+    def content(self, name):
+        try:
+            return self.read(name)
+        except ClientError:
+            return None
+
     def write(self, name, content):
         client = self.server.client()
         client.put_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}", Body=content)
 
     def empty(self):
-        """As somebody does by mistake."""
-        for name in self.keys():
-            self.server.client().delete_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}")
+        """As somebody does by mistake. The documents of the whole store go last: without them, and
+        with tables, a node would make them anew."""
+        client = self.server.client()
+        while names := self.keys():
+            for name in sorted(names, key=lambda name: name.count("/"), reverse=True):
+                client.delete_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}")
 
     def unfinished_uploads(self):
         """Those that hold parts: one whose beginning a kill met before it was noted has none."""

@@ -93,12 +93,16 @@ class Weather:
     """
 
     def __init__(self, seed):
-        self.chance = random.Random(f"weather {seed}")
         self.lock = threading.Condition()
         self.cuts = set()
         # Of the frames with replicas' messages: those lost, those doubled, and the longest delay
         # of one in ten.
         self.lost, self.doubled, self.delay_s = 0.0, 0.0, 0.0
+        self.begin(seed)
+
+    def begin(self, seed):
+        """Another test, while connections stay."""
+        self.chance = random.Random(f"weather {seed}")
         self.counts = dict.fromkeys(("passed", "lost", "doubled", "delayed", "held"), 0)
 
     def is_cut(self, source, to):

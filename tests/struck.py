@@ -9,10 +9,9 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 import pyarrow as pa
-from cluster import STEP_S, Cluster
+from cluster import Cluster, table_of
 from data import write
 from disks import Disks
-from harness import wait_for
 from object_store import Proxy, RemoteStore
 from relays import LIMIT_S, Relay
 
@@ -206,9 +205,10 @@ class Table:
             return []
         return [one["version"] for one in self.made.store.json("versions", "t")]
 
-    def phase(self):
-        rollout = self.made.table("t")["rollout"]
-        return rollout and rollout["phase"]
+
+def phase_of(told):
+    rollout = table_of(told, "t")["rollout"]
+    return rollout and rollout["phase"]
 
 
 def read_all(client):
@@ -245,7 +245,7 @@ def stalled(made, table, node, phase):
 
     made.watch = watch
     try:
-        yield lambda: wait_for(lambda: table.phase() == phase, made.status, 40, STEP_S)
+        yield lambda: made.wait_for(lambda told: phase_of(told) == phase)
     finally:
         made.watch = made.nothing
         for go_on in gates:

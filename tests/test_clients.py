@@ -157,13 +157,13 @@ def test_a_server_follows_swaps_rollbacks_pushes_and_drops(served, source):
     client = served.client(decode_responses=True)
     store = served.store
     store.run("rollback", "people")
-    wait_for(lambda: client.hget("people:1", "v1") == "1", "the rollback is seen", 2)
+    wait_for(lambda: client.hget("people:1", "v1") == "1", "the rollback is seen")
     store.run("swap", "people", "2")
-    wait_for(lambda: client.hget("people:1", "v1") == "2", "the swap is seen", 2)
+    wait_for(lambda: client.hget("people:1", "v1") == "2", "the swap is seen")
     store.push("fresh", source(5))
-    wait_for(lambda: exists(client, "fresh:1"), "a new table is seen", 2)
+    wait_for(lambda: exists(client, "fresh:1"), "a new table is seen")
     store.run("drop", "fresh")
-    wait_for(lambda: not exists(client, "fresh:1"), "a dropped table is gone", 2)
+    wait_for(lambda: not exists(client, "fresh:1"), "a dropped table is gone")
 
 
 def exists(client, key):

@@ -7,7 +7,7 @@ import time
 
 import pyarrow as pa
 import pytest
-from cluster import PORTS, STEP_S, Reading
+from cluster import PORTS, Reading, states_of
 from data import write
 from harness import wait_for
 
@@ -16,9 +16,9 @@ NAMES = [f"t:{i}" for i in range(KEYS)]
 
 
 @pytest.fixture
-def table(cluster, tmp_path):
+def table(shared, tmp_path):
     """Five nodes in three zones; table `t` on two of them each."""
-    made = cluster(5)
+    made = shared(5)
 
     def source(version):
         values = pa.table({"id": range(KEYS), "version": [version] * KEYS})
@@ -72,17 +72,17 @@ def test_of_a_zone_one_node_is_killed_and_one_stands_still(table):
     aware = Reading(others[0].cluster_client(socket_timeout=2), read_each)
     killed.kill()
     still.signal(signal.SIGSTOP)
-    # Clients are led past them soon, long before their leases end.
+    # Clients are led past them, whether or not a push leaves them out.
     ports = {port for node in (killed, still) for port in range(node.port, node.port + PORTS)}
     for node in others:
         told = lambda node=node: {port for row in node.slots() for port in row}  # noqa: E731
-        wait_for(lambda told=told: not told() & ports, f"{node.name} leaves them out", 5, STEP_S)
+        wait_for(lambda told=told: not told() & ports, f"{node.name} leaves them out")
     pushed = made.push_version(2, code=6)
     assert pushed["swapped"] is True and sorted(pushed["rollout"]["left_out"]) == names
     status = made.status()
     assert status["healthy"] is False
+    assert {name: states_of(status)[name] for name in names} == dict.fromkeys(names, "down")
     for name in names:
-        assert made.states()[name] == "down"
         assert any(name in problem for problem in status["problems"]), status["problems"]
     for node in others:
         assert versions_at(node) == {2}
@@ -90,8 +90,8 @@ def test_of_a_zone_one_node_is_killed_and_one_stands_still(table):
     still.signal(signal.SIGCONT)
     shutil.rmtree(killed.cache)
     killed.start().comes_up()
-    wait_for(lambda: serves(killed, 2), f"version 2 at {killed.name}", 30, STEP_S)
-    wait_for(lambda: versions_at(still) == {2}, f"version 2 at {still.name}", 10, STEP_S)
+    wait_for(lambda: serves(killed, 2), f"version 2 at {killed.name}")
+    wait_for(lambda: versions_at(still) == {2}, f"version 2 at {still.name}")
     made.wait_up()
     assert made.push_version(3)["rollout"]["left_out"] == []
     for node in made.nodes:
@@ -110,7 +110,6 @@ def test_the_coordinator_is_killed(table):
     others = [node for node in made.nodes if node is not lost]
     readers = [Reading(node.through_gateway(), read_all) for node in others]
     lost.kill()
-    begun = time.monotonic()
     # Without a coordinator each tells what it knows.
     for node in others:
         status, text = node.ask("/v1/cluster")
@@ -121,7 +120,7 @@ def test_the_coordinator_is_killed(table):
     # Once it is left out nobody is led there again, whoever is the coordinator by then.
     ports = set(range(lost.port, lost.port + PORTS))
     told = lambda: [n.name for n in others if ports & {p for row in n.slots() for p in row}]  # noqa: E731
-    wait_for(lambda: not told(), "it is left out", 5, STEP_S)
+    wait_for(lambda: not told(), "it is left out")
     led_back = []
 
     def watch(client):
@@ -130,7 +129,6 @@ def test_the_coordinator_is_killed(table):
 
     watcher = Reading(None, watch, 0.05)
     pushed = made.push_version(2, code=6)
-    assert time.monotonic() - begun < 45
     watcher.end()
     assert led_back == [] and watcher.failed == [], (led_back, watcher.failed)
     assert pushed["rollout"]["left_out"] == [lost.name]
@@ -140,7 +138,7 @@ def test_the_coordinator_is_killed(table):
         reader.end()
         assert (reader.failed, reader.mixed, reader.seen) == ([], [], [1, 2])
     lost.start().comes_up()
-    wait_for(lambda: serves(lost, 2), "it serves version 2", 20, STEP_S)
+    wait_for(lambda: serves(lost, 2), "it serves version 2")
 
 
 def test_nodes_end_on_sigterm_and_start_again_with_what_they_had(table):
@@ -148,15 +146,11 @@ def test_nodes_end_on_sigterm_and_start_again_with_what_they_had(table):
     paused = made.store.json("cluster", "pause", "n3", "--for", "5m")
     assert paused == {"node": "n3", "for_ms": 300_000}
     assert made["n3"].stop() == 0
-    wait_for(lambda: made.states()["n3"] in ("paused", "left"), made.states, 30, STEP_S)
+    made.wait_for(lambda told: states_of(told)["n3"] in ("paused", "left"))
     for node in made.nodes:
         if node.alive():
             assert node.stop() == 0
-    for node in made.nodes:
-        node.start()
-    for node in made.nodes:
-        node.comes_up()
-    made.wait_up()
+    made.start()
     for node in made.nodes:
         assert serves(node, 1)
     assert made.push_version(2)["rollout"]["left_out"] == []

@@ -6,7 +6,7 @@ import shutil
 
 import pyarrow as pa
 import pytest
-from cluster import STEP_S, Cluster, ClusterNode, Reading
+from cluster import Cluster, ClusterNode, Reading
 from data import people, write
 from harness import Store, wait_for
 
@@ -15,7 +15,7 @@ NAMES = [f"people:{i}" for i in range(ROWS)]
 
 
 @pytest.fixture
-def served(cluster, tmp_path):
+def served(shared, tmp_path):
     """Three nodes that hold two thirds of a table each, of which two versions served."""
 
     def push(version):
@@ -23,7 +23,7 @@ def served(cluster, tmp_path):
         made.store.push("people", source, args=first if version == 1 else ["--partitions", "9"])
 
     first = ["--replicas", "2", "--partitions", "9"]
-    made = cluster(3)
+    made = shared(3)
     made.push = push
     push(1)
     push(2)
@@ -71,20 +71,16 @@ def wait_alarmed(made, words):
     def alarmed():
         return all(any(words in problem for problem in told(node)) for node in made.nodes)
 
-    wait_for(alarmed, lambda: [told(node) for node in made.nodes], 60, STEP_S)
+    wait_for(alarmed, lambda: [told(node) for node in made.nodes])
     for node in made.nodes:
         assert any("forebay cluster restore" in problem for problem in told(node))
     # What the alert asks for: each node tells what it found itself.
-    wait_for(lambda: any(lost(made)), "the metric", 60, STEP_S)
+    wait_for(lambda: any(lost(made)), "the metric")
 
 
 def wait_well(made):
-    def well():
-        heard = made.heard()
-        return heard and heard["coordinator"] and heard["healthy"]
-
-    wait_for(well, lambda: made.heard(), 60, STEP_S)
-    wait_for(lambda: not any(lost(made)), "the metric", 60, STEP_S)
+    made.wait_for(lambda told: told["healthy"])
+    wait_for(lambda: not any(lost(made)), "the metric")
 
 
 def test_a_lost_catalog_is_restored_from_the_nodes(served):
@@ -134,7 +130,7 @@ def test_an_old_copy_of_the_catalog_says_nothing(served, tmp_path):
     def tidied():
         return all(name[0] in "34" for node in made.nodes for name in files(node))
 
-    wait_for(tidied, lambda: [files(node) for node in made.nodes], 60, STEP_S)
+    wait_for(tidied, lambda: [files(node) for node in made.nodes])
     held = [files(node) for node in made.nodes]
     reading = readers(made)
     shutil.rmtree(made.store.path / "cluster")
@@ -143,7 +139,7 @@ def test_an_old_copy_of_the_catalog_says_nothing(served, tmp_path):
     # Nor to a node that starts: it serves what it remembers.
     made["n3"].stop()
     made["n3"].start().comes_up()
-    wait_for(lambda: told(made["n3"]), "it tells", 60, STEP_S)
+    wait_for(lambda: told(made["n3"]), "it tells")
     assert any("old copy" in problem for problem in told(made["n3"]))
     assert [files(node) for node in made.nodes] == held
     done = made.store.json("cluster", "restore", *caches(made), "--yes")

@@ -4,6 +4,8 @@ import json
 
 from data import people, write
 
+NEWEST = 4
+
 
 def document(path):
     return json.loads(path.read_text().rsplit("xxh3", 1)[0])
@@ -20,7 +22,7 @@ def formats(made):
 
 
 def test_a_catalog_of_format_1_works_until_it_is_upgraded(cluster, tmp_path):
-    made = cluster(4, create=["--format", "1"])
+    made = cluster(4, create=["--format", "1"], node_timeout=None)
     source = write(people(200), tmp_path / "people.parquet")
     made.store.push("people", source, args=["--replicas", "2", "--partitions", "8"])
     made.store.push("people", source)
@@ -33,21 +35,21 @@ def test_a_catalog_of_format_1_works_until_it_is_upgraded(cluster, tmp_path):
     refused = made.store.refuse("cluster", "drain", "n1", "--yes")
     assert "format 1" in refused and "forebay cluster upgrade" in refused
     refused = made.store.run("cluster", "upgrade", "--json", code=2)
-    assert refused.json() == {"format": 1, "newest": 3, "upgraded": False}
+    assert refused.json() == {"format": 1, "newest": NEWEST, "upgraded": False}
     assert "nothing was changed" in refused.err
     assert formats(made)[0] == 1
 
     done = made.store.json("cluster", "upgrade", "--yes")
-    assert done == {"format": 1, "newest": 3, "upgraded": True}
+    assert done == {"format": 1, "newest": NEWEST, "upgraded": True}
     again = made.store.json("cluster", "upgrade", "--yes")
-    assert again == {"format": 3, "newest": 3, "upgraded": False}
-    assert formats(made)[0] == 3
+    assert again == {"format": NEWEST, "newest": NEWEST, "upgraded": False}
+    assert formats(made)[0] == NEWEST
     status = made.status()
-    assert status["format"] == 3 and status["notes"] == []
+    assert status["format"] == NEWEST and status["notes"] == []
     made.store.run("cluster", "drain", "n1", "--yes")
     made.store.push("people", source)
     # Documents that did not change are what they were.
-    assert formats(made) == (3, {1, 3})
+    assert formats(made) == (NEWEST, {1, NEWEST})
     # All go on with it after a restart, too.
     made.nodes[1].stop()
     made.nodes[1].start().comes_up()
@@ -55,9 +57,9 @@ def test_a_catalog_of_format_1_works_until_it_is_upgraded(cluster, tmp_path):
     assert made.nodes[1].through_gateway().get("people:7") is not None
 
 
-def test_new_clusters_are_of_the_newest(cluster):
-    made = cluster(1)
-    assert formats(made) == (3, {3})
+def test_new_clusters_are_of_the_newest(shared):
+    made = shared(3)
+    assert formats(made) == (NEWEST, {NEWEST})
     assert made.status()["notes"] == []
-    assert made.store.json("cluster", "upgrade") == {"format": 3, "newest": 3, "upgraded": False}
-    made.store.refuse("cluster", "create", "--format", "4", code=2)
+    assert made.store.json("cluster", "upgrade") == {"format": NEWEST, "newest": NEWEST, "upgraded": False}
+    made.store.refuse("cluster", "create", "--format", str(NEWEST + 1), code=2)

@@ -18,9 +18,9 @@ COUNT = 400
 
 
 @pytest.fixture(scope="module")
-def two(cluster_of_module):
+def two(shared_by_module):
     """Two partitions over three classes: not each is led by who heads the class of its keys."""
-    made = cluster_of_module(3)
+    made = shared_by_module(3)
     made.store.json("create", "ab", *LIVE, "--partitions", "2")
     wait_for(lambda: len(set(leaders(made))) == 2, "the first of the lists lead")
     return made
@@ -152,10 +152,10 @@ def test_http_says_why_a_row_is_not_answered(two):
 
 
 @pytest.fixture
-def guarded(cluster, tmp_path):
+def guarded(shared, tmp_path):
     """Nodes n1 and n2 of two live tables, with users, of which one may read `shop` alone; n3 is
     killed."""
-    made = cluster(3)
+    made = shared(3)
     made.secured = Secured(tmp_path)
     users = json.loads(made.secured.users.read_text())
     users["users"].append({**users["users"][0], "name": "clerk", "tables": ["shop"]})
@@ -166,7 +166,7 @@ def guarded(cluster, tmp_path):
         assert node.stop() == 0
         node.args = ["--users", made.secured.users]
         node.start().comes_up()
-        wait_for(node.is_ready, "it is ready", 60)
+        wait_for(node.is_ready, "it is ready")
     made["n3"].kill()
     return made
 
@@ -182,7 +182,7 @@ def test_users_see_the_tables_that_they_may_read(guarded):
         lines = told("seer")["problems"]
         return all(any(f"{table} on n3" in line for line in lines) for table in ("pay", "shop"))
 
-    wait_for(has_problems, lambda: f"problems of both tables: {told('seer')}", 60)
+    wait_for(has_problems, lambda: f"problems of both tables: {told('seer')}")
     seen = told("clerk")
     assert [table["table"] for table in seen["tables"]] == ["shop"]
     assert list(seen["live"]["tables"]) == ["shop"]
@@ -195,8 +195,8 @@ def test_users_see_the_tables_that_they_may_read(guarded):
     assert "pay" not in json.dumps(blind) and "shop" not in json.dumps(blind)
 
 
-def test_a_write_without_a_majority_says_so(cluster):
-    made = cluster(3)
+def test_a_write_without_a_majority_says_so(shared):
+    made = shared(3)
     made.store.json("create", "ab", *LIVE, "--partitions", "2")
     made["n2"].kill()
     made["n3"].kill()
@@ -210,7 +210,7 @@ def test_a_write_without_a_majority_says_so(cluster):
                 said.append(f"{type(error).__name__}: {error}")
         return any("no replica of the partition leads" in words for words in said)
 
-    wait_for(says_so, lambda: f"nobody leads: {said}", 60)
+    wait_for(says_so, lambda: f"nobody leads: {said}")
     for words in said:
         # redis-py has a type for TRYAGAIN.
         is_known = "NOREPLICAS " in words or "UNCERTAIN " in words

@@ -10,16 +10,15 @@ from harness import wait_for
 
 TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "1"]
 KEYS = {f"t:{i}": f"{i}-" + f"{i * 7919:08x}" * 40 for i in range(3000)}
-REPAIRED_S = 60
 
 
 @pytest.fixture
-def made(cluster):
-    made = cluster(3)
+def made(shared):
+    made = shared(3)
     assert made.store.json("create", "t", *TABLE)["led"] == 1
     with made["n1"].through_gateway() as client:
         assert client.mset(KEYS)
-    wait_for(lambda: is_whole(made), "all have all", 30)
+    wait_for(lambda: is_whole(made), "all have all")
     return made
 
 
@@ -34,7 +33,7 @@ def leader(made):
         found[:] = [node for node in made.alive() if leads(node)]
         return len(found) == 1
 
-    wait_for(is_there, "one leads", 30)
+    wait_for(is_there, "one leads")
     return found[0]
 
 
@@ -45,7 +44,7 @@ def is_whole(made):
     if any(node.metric(name) != 0 for node in made.nodes for name in metrics):
         return False
     heard = made.heard()
-    return heard is not None and heard["healthy"] and heard["notes"] == []
+    return bool(heard) and heard["healthy"] and heard["notes"] == []
 
 
 def damage(node):
@@ -101,14 +100,14 @@ def test_a_leader_that_meets_damage_has_another_lead_and_gets_a_copy(made):
     run = damage(first)
     first.start().comes_up()
     # It is the first of its list, and leads again once it has caught up.
-    wait_for(lambda: leads(first), "it leads again", 60)
+    wait_for(lambda: leads(first), "it leads again")
     other = next(node for node in made.nodes if node is not first)
     with other.through_gateway() as client, first.through_gateway() as its:
         read_all(client)
         read_all(its)
         assert client.set("t:after", "x")
-    wait_for(lambda: is_repaired(made, run), lambda: f"it is repaired: {made.heard()}", REPAIRED_S)
-    assert "a replica met damage" in first.log.read_text()
+    wait_for(lambda: is_repaired(made, run), lambda: f"it is repaired: {made.heard()}")
+    assert "a replica met damage" in first.logged()
     with first.through_gateway() as its:
         read_all(its)
 
@@ -118,11 +117,11 @@ def test_who_reads_a_follower_that_meets_damage_is_led_to_who_leads(made):
     second = next(node for node in made.nodes if node is not first)
     run = damage(second)
     second.start().comes_up()
-    wait_for(lambda: has_joined(made), "it follows", 30)
+    wait_for(lambda: has_joined(made), "it follows")
     read_following(second, first)
-    wait_for(lambda: is_repaired(made, run), lambda: f"it is repaired: {made.heard()}", REPAIRED_S)
+    wait_for(lambda: is_repaired(made, run), lambda: f"it is repaired: {made.heard()}")
     assert leads(first), "the lead had not to move"
-    assert "a replica met damage" in second.log.read_text()
+    assert "a replica met damage" in second.logged()
     read_following(second, first)
 
 
@@ -130,15 +129,15 @@ def test_a_leader_that_cannot_give_a_copy_has_another_give_it(made):
     first = leader(made)
     run = damage(first)
     first.start().comes_up()
-    wait_for(lambda: leads(first), "it leads again", 60)
+    wait_for(lambda: leads(first), "it leads again")
     # Nobody has read of the leader when it is asked for a copy.
     second = next(node for node in made.nodes if node is not first)
     second.stop()
     shutil.rmtree(second.cache)
     second.start().comes_up()
-    wait_for(lambda: is_repaired(made, run), lambda: f"all have copies: {made.heard()}", 90)
-    assert "a replica met damage" in first.log.read_text()
-    assert "a replica met damage" not in second.log.read_text()
+    wait_for(lambda: is_repaired(made, run), lambda: f"all have copies: {made.heard()}")
+    assert "a replica met damage" in first.logged()
+    assert "a replica met damage" not in second.logged()
     for node in made.nodes:
         with node.through_gateway() as client:
             read_all(client)
@@ -152,10 +151,10 @@ def test_a_node_with_a_damaged_log_comes_back_as_a_new_peer(made):
     state.write_bytes(b"\x07" * state.stat().st_size)
     second.start().comes_up()
     # Until its replica votes again another restart could cost the majority.
-    wait_for(second.is_ready, lambda: second.ask("/ready"), REPAIRED_S)
+    wait_for(second.is_ready, lambda: second.ask("/ready"))
     assert has_joined(made), made.heard()
-    wait_for(lambda: is_whole(made), lambda: f"it is whole: {made.heard()}", REPAIRED_S)
-    assert "join their groups again as new peers" in second.log.read_text()
+    wait_for(lambda: is_whole(made), lambda: f"it is whole: {made.heard()}")
+    assert "join their groups again as new peers" in second.logged()
     # With another one gone nothing is answered that it does not have.
     first.kill()
     third = next(node for node in made.nodes if node not in (first, second))
@@ -167,7 +166,7 @@ def test_a_node_with_a_damaged_log_comes_back_as_a_new_peer(made):
         except redis.RedisError:
             return False
 
-    wait_for(takes_writes, "writes are taken", 60)
+    wait_for(takes_writes, "writes are taken")
     with second.through_gateway() as client:
         read_all(client)
 
@@ -179,13 +178,13 @@ def test_a_node_whose_caches_own_file_is_damaged_starts_all_the_same(made):
     whole = file.read_bytes()
     file.write_bytes(whole[:7])
     node.start().comes_up()
-    wait_for(node.is_ready, lambda: node.ask("/ready"), 60)
-    assert "the file of the cache is written anew" in node.log.read_text()
+    wait_for(node.is_ready, lambda: node.ask("/ready"))
+    assert "the file of the cache is written anew" in node.logged()
     assert file.read_bytes() == whole
     assert node.stop() == 0
     file.unlink()
     node.start().comes_up()
-    wait_for(node.is_ready, lambda: node.ask("/ready"), 60)
+    wait_for(node.is_ready, lambda: node.ask("/ready"))
     assert file.read_bytes() == whole
     with node.through_gateway() as client:
         read_all(client)
@@ -197,7 +196,7 @@ def test_a_replica_whose_log_lost_its_end_joins_as_a_new_peer(made):
     with leader(made).through_gateway() as client:
         for number in range(500):
             client.set(f"t:later-{number}", number)
-    wait_for(lambda: is_whole(made), "all have all", 30)
+    wait_for(lambda: is_whole(made), "all have all")
     node.kill()
     [log] = (node.cache / "tables" / "t" / "replicas").glob("*.log")
     written = len(log.read_bytes().rstrip(b"\0"))
@@ -205,8 +204,8 @@ def test_a_replica_whose_log_lost_its_end_joins_as_a_new_peer(made):
         file.truncate(written * 3 // 4)
     node.start().comes_up()
     left = "its log lost entries that it had acknowledged"
-    wait_for(lambda: left in node.log.read_text(), "it knows what it lost", REPAIRED_S)
-    wait_for(lambda: is_whole(made), lambda: made.heard(), REPAIRED_S)
+    wait_for(lambda: left in node.logged(), "it knows what it lost")
+    wait_for(lambda: is_whole(made), lambda: made.heard())
     with node.client() as client:
         client.execute_command("READONLY")
         assert [client.get(f"t:later-{number}") for number in (0, 499)] == ["0", "499"]

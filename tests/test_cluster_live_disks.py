@@ -39,7 +39,7 @@ def put(node, key):
         except redis.RedisError:
             return False
 
-    wait_for(is_written, f"{key} is acknowledged", 60)
+    wait_for(is_written, f"{key} is acknowledged")
 
 
 def lagging(nodes):
@@ -87,23 +87,22 @@ def check_all(made, node, keys):
         except redis.RedisError:
             return False
 
-    wait_for(are_all_there, "all that was acknowledged is there", 60)
+    wait_for(are_all_there, "all that was acknowledged is there")
 
 
 def test_the_others_go_on_and_it_comes_back_with_room(made):
     first, _, third = made.nodes
     keys = []
     fill_up(made, keys)
-    wait_for(lambda: any(map(names_the_disk, problems(third))), lambda: problems(third), 30)
+    wait_for(lambda: any(map(names_the_disk, problems(third))), lambda: problems(third))
     assert third.metric('forebay_cluster_replicas_troubled{table="t"}') == 1
     wait_for(
         lambda: any("node n3: " in p and names_the_disk(p) for p in made.status()["problems"]),
         lambda: made.status()["problems"],
-        30,
     )
     make_room(made.small)
-    wait_for(lambda: lagging(made.nodes) == 0, lambda: f"all have all: {lagging(made.nodes)}", 90)
-    wait_for(lambda: problems(third) == [], lambda: problems(third), 30)
+    wait_for(lambda: lagging(made.nodes) == 0, lambda: f"all have all: {lagging(made.nodes)}")
+    wait_for(lambda: problems(third) == [], lambda: problems(third))
     # With one of the others gone nothing is answered that the third does not have.
     first.kill()
     check_all(made, third, keys)
@@ -116,11 +115,11 @@ def test_a_node_starts_on_a_full_disk_and_tells_of_it(made):
     third.kill()
     fill(made.small)
     third.start().comes_up()
-    wait_for(lambda: any(map(names_the_disk, problems(third))), lambda: problems(third), 60)
+    wait_for(lambda: any(map(names_the_disk, problems(third))), lambda: problems(third))
     # It leads on to the others.
     check_all(made, third, keys)
     make_room(made.small)
-    wait_for(lambda: problems(third) == [], lambda: problems(third), 90)
-    wait_for(lambda: lagging(made.nodes) == 0, lambda: f"all have all: {lagging(made.nodes)}", 90)
+    wait_for(lambda: problems(third) == [], lambda: problems(third))
+    wait_for(lambda: lagging(made.nodes) == 0, lambda: f"all have all: {lagging(made.nodes)}")
     first.kill()
     check_all(made, third, keys)

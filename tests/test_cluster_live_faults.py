@@ -4,50 +4,22 @@ import signal
 
 import pytest
 import redis
-from beside_redis import dice_of_test
 from harness import wait_for
-from histories import Clients, gateway
-from weathered import WeatheredCluster
+from histories import Clients, held
 
 KEYS = 6
-# The documents' worst pause is 8 s; a machine under tests gets several times as much.
-RESUMES_S = 45
 
 
 @pytest.fixture
-def made(tmp_path):
-    seed, dice = dice_of_test()
-    made = WeatheredCluster(tmp_path, seed)
-    made.seed, made.dice = seed, dice
-    try:
-        yield made.start()
-    finally:
-        made.end()
-    made.check_logs()
-
-
-def held(made):
-    """All keys, as a node answers them once it does."""
-    names = [f"t:{kind}{i}" for kind in "rn" for i in range(KEYS)]
-    found = {}
-
-    def answers():
-        with gateway(made["n1"]) as client:
-            try:
-                found.update((name, client.get(name)) for name in names)
-            except redis.RedisError:
-                return False
-        return True
-
-    wait_for(answers, "all keys are answered", 60)
-    return found
+def made(weathered):
+    return weathered(3)
 
 
 def wait_writes(made, *struck):
     """Waits until each partition takes a write through each node that is not struck."""
     for node in made.others(*struck):
         for tag in made.tags:
-            wait_for(lambda node=node, tag=tag: is_set(node, f"t:{{{tag}}}probe"), tag, RESUMES_S)
+            wait_for(lambda node=node, tag=tag: is_set(node, f"t:{{{tag}}}probe"), tag)
 
 
 def is_set(node, key):
@@ -66,7 +38,7 @@ def led_by(made, node):
         told[:] = [made.leaders(one) for one in made.nodes]
         return None not in told[0] and all(one == told[0] for one in told)
 
-    wait_for(agree, lambda: f"nodes agree who leads: {told}", RESUMES_S, 0.1)
+    wait_for(agree, lambda: f"nodes agree who leads: {told}")
     return [place for place, leader in enumerate(told[0]) if leader is node]
 
 
@@ -79,7 +51,7 @@ def a_leader(made):
 
 def falls_over(made, clients, struck, places):
     """Holds a fault until others lead and every partition takes writes."""
-    wait_for(lambda: made.has_moved(struck, places), "others lead", RESUMES_S, 0.1)
+    wait_for(lambda: made.has_moved(struck, places), "others lead")
     wait_writes(made, struck)
     clients.resume()
 
@@ -111,7 +83,7 @@ def test_histories_hold_as_leaders_are_struck(made):
     counts = made.weather.counts
     assert counts["lost"] and counts["doubled"] and counts["held"], counts
     assert sum(clients.troubled()) > 0, "nothing was refused or uncertain"
-    assert clients.check(made.seed, held(made)) > 500
+    assert clients.check(made.seed, held(made["n1"], KEYS)) > 500
 
 
 def test_histories_hold_as_the_coordinator_dies_and_as_all_nodes_die(made):
@@ -132,4 +104,4 @@ def test_histories_hold_as_the_coordinator_dies_and_as_all_nodes_die(made):
         wait_writes(made)
         clients.resume()
     assert sum(clients.troubled()) > 0, "nothing was refused or uncertain"
-    assert clients.check(made.seed, held(made)) > 100
+    assert clients.check(made.seed, held(made["n1"], KEYS)) > 100

@@ -13,27 +13,19 @@ COUNT = 40_000
 INDEX = ["--index", "by_city={city}/{id}"]
 
 
-def is_whole(made):
-    heard = made.heard()
-    tables = heard and heard["live"]["tables"]
-    return bool(tables) and all(
-        one["led"] == one["partitions"] and not one["joining"] for one in tables.values()
-    )
-
-
 def city(number):
     # Most are in one city, and so in one part of the index.
     return "oslo" if number % 10 else f"c{number % 700:03}"
 
 
 @pytest.fixture
-def made(cluster, tmp_path):
-    made = cluster(4, zones=1)
+def made(shared, tmp_path):
+    made = shared(5, zones=1)
     bounds = ["--order", "ordered", "--replicas", "1"]
     rows = ["--value", "row", "--column", "city:text", "--column", "v:int64"]
     made.store.run("create", "people", *LIVE, *bounds, "--boundary", "k020000", *rows)
     made.store.run("create", "by_city", *LIVE, *bounds, "--boundary", "m")
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    made.wait_whole("people", "by_city")
     ids = [f"k{number:06}" for number in range(COUNT)]
     columns = {"id": ids, "city": list(map(city, range(COUNT))), "v": list(range(COUNT))}
     made.source = tmp_path / "people.parquet"
@@ -75,7 +67,7 @@ def test_an_index_takes_in_rows_with_its_table(made, tmp_path):
         assert shown["cuts"] == len(planned["splits"])
         return planned["copied_bytes"] == shown["copied_bytes"]
 
-    wait_for(is_priced_alike, "both know the same of what leaders hold", 60)
+    wait_for(is_priced_alike, "both know the same of what leaders hold", step=0.5)
     assert json.loads(output.read_text())["wish"]["insert"]["with"] == ["by_city"]
     alone = [made.source, "--key", "{id}", "--plan", output]
     told = made.store.refuse("load", "people", *alone, code=2)

@@ -36,23 +36,17 @@ def partitions(made, table="t"):
     return made.heard()["live"]["tables"][table]["partitions"]
 
 
-def is_whole(made):
-    heard = made.heard()
-    live = heard and heard["live"]["tables"]["t"]
-    return bool(live) and live["led"] == live["partitions"] and not live["joining"]
-
-
 @pytest.fixture
-def skewed(cluster, tmp_path):
+def skewed(shared, tmp_path):
     """Five nodes of a zone, an ordered table with rows in its three partitions, and a source whose
     rows all lie in the last."""
-    made = cluster(5, zones=1)
+    made = shared(5, zones=1)
     bounds = ["--boundary", "k0010000", "--boundary", "k0020000"]
     made.store.run("create", "t", *ORDERED, *bounds, "--replicas", "3")
     base, made.base = write(tmp_path / "base.parquet", names(BASE), "old")
     made.store.run("load", "t", base, "--key", "{id}")
     made.source, made.values = write(tmp_path / "new.parquet", names(NEW, 25_000), "new")
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    made.wait_whole("t")
     return made
 
 
@@ -67,7 +61,7 @@ def planned(made, *more):
         done[0] = result
         return result.code == 0
 
-    wait_for(is_told, "the plan is made", 90)
+    wait_for(is_told, "the plan is made", step=0.5)
     return done[0].json()
 
 
@@ -80,7 +74,7 @@ def check_rows(made):
 @pytest.mark.parametrize("sampler", ["split", "random", "interval"])
 def test_a_plan_is_shown_and_nothing_is_changed(skewed, tmp_path, sampler):
     made = skewed
-    before = made.store.run("cluster", "status", "--json").json()["revision"]
+    before = made.status()["revision"]
     output, drawing = tmp_path / "plan.json", tmp_path / "plan.svg"
     plan = planned(made, "--sampler", sampler, "--output", output, "--draw", drawing)
     assert plan["table"] == "t" and plan["exact"] == (sampler != "split")
@@ -96,7 +90,7 @@ def test_a_plan_is_shown_and_nothing_is_changed(skewed, tmp_path, sampler):
     assert drawing.read_text().startswith("<svg") and "n5" in drawing.read_text()
     # Asking how much there is takes a revision; nobody holds anything else.
     assert partitions(made) == 3
-    after = made.store.run("cluster", "status", "--json").json()
+    after = made.status()
     assert after["plan"] is None and after["revision"] > before
     told = made.store.run(
         "plan", "insert", "t", made.source, "--key", "{id}", "--partition-bytes", "2M"
@@ -111,7 +105,7 @@ def test_a_load_with_a_plan_cuts_and_moves_before_its_rows_come(skewed, tmp_path
     done = made.store.json("load", "t", made.source, "--key", "{id}", "--plan", output)
     assert done["rows"] == NEW
     assert partitions(made) == 3 + len(plan["splits"])
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    made.wait_whole("t")
     check_rows(made)
     assert loads(made) == [] and staged(made) == []
     # What it is about is otherwise now.
@@ -120,14 +114,14 @@ def test_a_load_with_a_plan_cuts_and_moves_before_its_rows_come(skewed, tmp_path
     check_rows(made)
 
 
-def test_partitions_are_cut_and_moved_under_writes_into_them(skewed):
+def test_partitions_are_cut_and_moved_under_writes_into_them(skewed, tmp_path):
     made = skewed
     made.store.run("create", "n", *ORDERED, "--boundary", "k5", "--replicas", "3", "--delta", "i64")
     counted = names(40, 30_000)
-    source, _ = write(made.directory / "numbers.parquet", names(NEW, 25_000), 1000)
+    source, _ = write(tmp_path / "numbers.parquet", names(NEW, 25_000), 1000)
     counting = Counting(made.nodes, counted, table="n")
     with counting:
-        wait_for(lambda: counting.done > 200, "counting goes on", 60)
+        wait_for(lambda: counting.done > 200, "counting goes on")
         words = ["load", "n", source, "--key", "{id}", "--as", "delta"]
         words += ["--plan", "auto", "--partition-bytes", "1M", "--json"]
         done = [None]
@@ -138,9 +132,9 @@ def test_partitions_are_cut_and_moved_under_writes_into_them(skewed):
             done[0] = result
             return result.code == 0
 
-        wait_for(is_loaded, "the rows are loaded", 120)
+        wait_for(is_loaded, "the rows are loaded", 120, 0.5)
         before = counting.done
-        wait_for(lambda: counting.done > before + 200, "counting goes on", 60)
+        wait_for(lambda: counting.done > before + 200, "counting goes on")
     assert done[0].json()["rows"] == NEW
     assert partitions(made, "n") > 4
     for node in made.nodes:
@@ -150,18 +144,16 @@ def test_partitions_are_cut_and_moved_under_writes_into_them(skewed):
         assert set(rest) == {"1000"}
 
 
-@pytest.mark.parametrize("who", ["coordinator", "node", "command"])
+@pytest.mark.parametrize(
+    "who", ["coordinator", "command", pytest.param("node", marks=pytest.mark.nightly)]
+)
 def test_what_dies_during_a_plan_loses_nothing(skewed, who):
     made = skewed
     words = ["load", "t", made.source, "--key", "{id}", "--plan", "auto", "--partition-bytes", "1M"]
     planned(made)
     command = made.store.start(*words, "--json")
 
-    def is_planned():
-        heard = made.heard()
-        return bool(heard and heard["plan"])
-
-    wait_for(is_planned, "a plan is carried out", 90)
+    made.wait_for(lambda told: told["plan"], "a plan is carried out")
     killed = None
     if who == "command":
         command.kill()
@@ -178,10 +170,10 @@ def test_what_dies_during_a_plan_loses_nothing(skewed, who):
         done = made.store.finish(command)
         # A node that was down may have ended the plan: then nothing was loaded.
         assert done.code == 0 or "nothing was loaded" in done.err, done.err
-    wait_for(lambda: made.heard() and made.heard()["plan"] is None, "the plan has ended", 120)
+    made.wait_no_plan(120)
     made.wait_up()
     made.store.json(*words)
-    wait_for(lambda: is_whole(made), "all replicas are there", 90)
+    made.wait_whole("t")
     check_rows(made)
     assert loads(made) == [] and staged(made) == []
 

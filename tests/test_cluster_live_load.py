@@ -17,15 +17,16 @@ SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
 LIVE = ["--mode", "live", "--durability", "os"]
 HASHED = [*LIVE, "--partitions", "6"]
 ROWS = 200_000
-# So slow that what is done meanwhile is done before the runs have come: they have some 4 MB.
-SLOW = ["--pull-rate", "400K"]
+# So slow that what is done meanwhile is done before the runs have come: they have some 0.8 MB.
+COUNTED = 40_000
+SLOW = ["--pull-rate", "200K"]
 
 
-def keys(count=ROWS):
+def keys(count=COUNTED):
     return [f"k{number:06}" for number in range(count)]
 
 
-def write(path, values, count=ROWS):
+def write(path, values, count=COUNTED):
     """A source of keys with values: a list, or one for all."""
     values = values if isinstance(values, list) else [values] * count
     table = pyarrow.table({"id": keys(count), "v": values})
@@ -62,7 +63,7 @@ def answered(node, names, table="t"):
             return False
         return True
 
-    wait_for(answers, "reads are answered", 60)
+    wait_for(answers, "reads are answered")
     return got[0]
 
 
@@ -76,13 +77,6 @@ def staged(cluster, table="t"):
     return [file.name for file in cluster.store.runs(table) if file.name.startswith("load-")]
 
 
-def is_whole(cluster):
-    """Whether all partitions have all of their replicas."""
-    heard = cluster.heard()
-    table = heard and heard["live"]["tables"]["t"]
-    return bool(table) and not any(table[what] for what in ("silent", "joining", "lost"))
-
-
 def reads_as_follower(node, names):
     """The values that a node's own replicas have, or None."""
     with node.client(socket_timeout=5) as client:
@@ -93,15 +87,17 @@ def reads_as_follower(node, names):
             return None
 
 
+def of_stage(told, stage):
+    return [load for load in told.get("loads", []) if load["stage"] == stage]
+
+
 def wait_under_way(cluster, stage="bringing"):
-    found = []
+    told = cluster.wait_for(lambda told: of_stage(told, stage), f"a load is {stage}")
+    return of_stage(told, stage)[0]
 
-    def is_there():
-        found[:] = [load for load in loads(cluster) or [] if load["stage"] == stage]
-        return bool(found)
 
-    wait_for(is_there, f"a load is {stage}", 60)
-    return found[0]
+def wait_ended(cluster):
+    cluster.wait_for(lambda told: not told.get("loads"), "the load has ended")
 
 
 class Counting:
@@ -155,15 +151,15 @@ class Counting:
         ]
 
 
-def test_many_rows_are_loaded_between_writes(cluster, tmp_path):
-    made = cluster(3)
+def test_many_rows_are_loaded_between_writes(shared, tmp_path):
+    made = shared(3)
     made.store.run("create", "t", *HASHED, "--replicas", "3")
-    names = keys()
+    names = keys(ROWS)
     values = [f"{number:x}-{SEED % 97}" for number in range(ROWS)]
     with made["n1"].through_gateway() as client:
         client.mset({f"t:{name}": "old" for name in names[:1000]})
         client.mset({f"t:other-{number}": number for number in range(1000)})
-    done = made.store.json(*words("t", write(tmp_path / "a.parquet", values)))
+    done = made.store.json(*words("t", write(tmp_path / "a.parquet", values, ROWS)))
     assert (done["rows"], done["updates"], done["deltas"]) == (ROWS, ROWS, 0)
     print(f"200,000 rows in {done['seconds']} s")
     with made["n2"].through_gateway() as client:
@@ -177,18 +173,14 @@ def test_many_rows_are_loaded_between_writes(cluster, tmp_path):
     # All replicas have it, and nothing is added again, when all come back.
     for node in made.nodes:
         node.kill()
-    for node in made.nodes:
-        node.start()
-    for node in made.nodes:
-        node.comes_up()
-    made.wait_up()
+    made.start()
     assert answered(made["n3"], names) == ["new"] * 500 + values[500:]
 
 
 @pytest.fixture
-def counted(cluster, tmp_path):
+def counted(shared, tmp_path):
     """A cluster with a table of numbers, and a source that adds 1000 to each of its keys."""
-    made = cluster(3, args=SLOW)
+    made = shared(3, args=SLOW)
     made.store.run("create", "t", *HASHED, "--replicas", "3", "--delta", "i64")
     made.source = write(tmp_path / "more.parquet", 1000)
     return made
@@ -207,8 +199,22 @@ def strike(made, who):
     return node
 
 
-@pytest.mark.parametrize("stage", ["bringing", "adding"])
-@pytest.mark.parametrize("who", ["coordinator", "node", "command"])
+def repeated(*values):
+    """What the simulator (sim_tests/live_loads.rs) does with every seed."""
+    return pytest.param(*values, marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize(
+    ("who", "stage"),
+    [
+        ("coordinator", "adding"),
+        ("node", "bringing"),
+        ("command", "bringing"),
+        repeated("coordinator", "bringing"),
+        repeated("node", "adding"),
+        repeated("command", "adding"),
+    ],
+)
 def test_what_dies_doubles_and_loses_nothing(counted, who, stage):
     made, names = counted, keys()
     counting = Counting(made.nodes, names[:40])
@@ -221,14 +227,14 @@ def test_what_dies_doubles_and_loses_nothing(counted, who, stage):
         else:
             node = strike(made, who)
             before = counting.done
-            wait_for(lambda: counting.done > before + 200, "counting goes on", 60)
+            wait_for(lambda: counting.done > before + 200, "counting goes on")
             node.start().comes_up()
             done = made.store.finish(command)
-            assert (done.code, done.json()["rows"]) == (0, ROWS), done.err
-        wait_for(lambda: loads(made) == [], "the load has ended", 90)
+            assert (done.code, done.json()["rows"]) == (0, COUNTED), done.err
+        wait_ended(made)
         made.wait_up()
         before = counting.done
-        wait_for(lambda: counting.done > before + 200, "counting goes on", 60)
+        wait_for(lambda: counting.done > before + 200, "counting goes on")
     for node in made.nodes:
         values = answered(node, names)
         assert counting.wrong(values[:40], 1000) == [], f"seed {SEED}"
@@ -244,11 +250,11 @@ def test_a_node_that_is_away_during_a_load_gets_it_when_it_comes_back(counted):
     command = made.store.start(*adding(made.source), "--json")
     wait_under_way(made)
     node = strike(made, "node")
-    assert made.store.finish(command).json()["rows"] == ROWS
+    assert made.store.finish(command).json()["rows"] == COUNTED
     node.start().comes_up()
     made.wait_up()
-    wait_for(lambda: reads_as_follower(node, names[::500]) == {"1000"}, "its replicas have it", 90)
-    wait_for(lambda: is_whole(made), "all replicas are there", 90)
+    wait_for(lambda: reads_as_follower(node, names[::500]) == {"1000"}, "its replicas have it")
+    made.wait_whole("t")
     others = [other for other in made.nodes if other is not node]
     others[0].kill()
     assert set(answered(node, names)) == {"1000"}, "it has it, as it answers with one other"
@@ -277,7 +283,7 @@ def test_one_load_at_a_time_and_it_is_cancelled_until_it_is_added(counted, tmp_p
     wait_under_way(made, "adding")
     words = made.store.refuse("cluster", "cancel", request)
     assert "added it already" in words or "all of it is added" in words
-    wait_for(lambda: loads(made) == [], "the load has ended", 90)
+    wait_ended(made)
     assert set(get_all(made["n1"], names)) == {"1000"}
     # Its runs go with the table.
     assert staged(made) != []
@@ -309,8 +315,8 @@ def test_what_is_damaged_or_has_no_majority_is_added_nowhere(counted, tmp_path):
     assert staged(made, "small") == []
 
 
-def test_a_load_shows_at_one_moment_in_a_partition(cluster, tmp_path):
-    made = cluster(3)
+def test_a_load_shows_at_one_moment_in_a_partition(shared, tmp_path):
+    made = shared(3)
     made.store.run("create", "t", *LIVE, "--replicas", "1", "--order", "ordered", "--boundary", "m")
     names = keys(1000)
     seen, is_over = [], threading.Event()
@@ -336,8 +342,8 @@ def test_a_load_shows_at_one_moment_in_a_partition(cluster, tmp_path):
     assert get_all(made["n1"], ["a"]) == ["2"]
 
 
-def test_what_is_refused_on_one_node_is_refused_here(cluster, tmp_path):
-    made = cluster(1)
+def test_what_is_refused_on_one_node_is_refused_here(shared, tmp_path):
+    made = shared(3)
     rows = ["--value", "row", "--column", "v:int64"]
     made.store.run("create", "t", *LIVE, "--replicas", "1", *rows)
     path = tmp_path / "a.csv"
@@ -379,8 +385,8 @@ def test_a_load_by_way_of_object_storage(cluster, remote, tmp_path):
     wait_for(left, "runs are there")
     command.kill()
     command.communicate()
-    wait_for(lambda: loads(made) == [], "no load is under way", 60)
-    wait_for(lambda: made.store.run(*adding(source), code=None).code == 0, "another load", 60)
+    wait_ended(made)
+    wait_for(lambda: made.store.run(*adding(source), code=None).code == 0, "another load", step=1)
     assert left() == []
 
 
@@ -395,8 +401,8 @@ def test_a_drain_waits_until_others_have_what_was_loaded(cluster, tmp_path):
     made = cluster(4, zones=1, args=["--pull-rate", "2M"])
     made.store.run("create", "t", *HASHED, "--replicas", "3")
     values = [f"{number:x}-{number * 7919:x}" * 4 for number in range(ROWS)]
-    made.store.json(*words("t", write(tmp_path / "a.parquet", values)))
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    made.store.json(*words("t", write(tmp_path / "a.parquet", values, ROWS)))
+    made.wait_whole("t")
     before = sum(map(run_bytes, made.nodes))
     told = made.store.run("cluster", "drain", "n4", "--yes", "--json").json_lines()[-1]
     here = [run_bytes(node) for node in made.nodes[:3]]

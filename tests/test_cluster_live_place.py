@@ -89,8 +89,8 @@ def ratio(made):
 
 
 @pytest.fixture
-def skewed(cluster, tmp_path):
-    yield from read_unevenly(cluster(5, zones=1), tmp_path)
+def skewed(shared, tmp_path):
+    yield from read_unevenly(shared(5, zones=1), tmp_path)
 
 
 @pytest.fixture
@@ -103,19 +103,13 @@ def kept(cluster, tmp_path):
 def read_unevenly(made, tmp_path):
     """Five nodes get a table, of which one is asked most."""
     made.store.run("create", "t", *LIVE)
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    made.wait_whole("t")
     wait_settled(made)
     rows = pa.table({"key": [key.removeprefix("t:") for key in keys()], "value": ["old"] * KEYS})
     made.store.run("load", "t", write(rows, tmp_path / "rows.parquet"), "--key", "{key}")
     made.reading = Skewed(made.nodes[0])
     yield made
     made.reading.end()
-
-
-def is_whole(made):
-    heard = made.heard()
-    live = heard and heard["live"]["tables"].get("t")
-    return bool(live) and live["led"] == live["partitions"] and not live["joining"]
 
 
 def leaders(made):
@@ -136,15 +130,17 @@ def wait_settled(made):
             seen.append((now, leaders(made)))
         return now - seen[-1][0] > 3
 
-    wait_for(is_settled, lambda: f"leaders stay: {seen}", 60)
+    wait_for(is_settled, lambda: f"leaders stay: {seen}")
 
 
 def wait_led(made, told):
     """Until those lead all partitions that the plan wants to, and stay."""
     wanted = [one["after"][0] for one in told["partitions"]]
-    wait_for(lambda: leaders(made) == wanted, lambda: f"{leaders(made)} as {told}", 60)
+    lead = lambda: leaders(made) == wanted  # noqa: E731
+    wait_for(lead, lambda: f"{leaders(made)} as {told}")
+    # Who is first in a list takes over again within some seconds, and so nobody else would stay.
     time.sleep(5)
-    assert leaders(made) == wanted
+    wait_for(lead, lambda: f"{leaders(made)} as {told}")
 
 
 def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
@@ -181,6 +177,7 @@ def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
     assert "is not what it was when the plan was made" in words
 
 
+@pytest.mark.nightly
 def test_a_new_node_gets_replicas_by_the_load_and_leads_them(skewed, tmp_path):
     made = skewed
     made.join("n6", "z1")
@@ -195,7 +192,7 @@ def test_a_new_node_gets_replicas_by_the_load_and_leads_them(skewed, tmp_path):
     plan = json.loads(output.read_text())
     # Whoever came to hold something by the plan leads and answers.
     assert len(plan["copies"]) >= 1
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    made.wait_whole("t")
     wait_led(made, told)
     assert "n6" in leaders(made)
     made.reading.end()
@@ -208,28 +205,28 @@ def test_a_coordinator_that_is_to_spreads_the_load_by_itself(kept):
     before = leaders(made)
 
     def told():
-        notes = made.store.run("cluster", "status", "--json").json()["notes"]
+        notes = made.status()["notes"]
         return [note for note in notes if note.startswith("load is kept balanced: t: ")]
 
     wait_for(told, lambda: f"something was decided: {traffic(made)}", 150)
-    wait_for(lambda: leaders(made) != before, "others lead", 60)
+    wait_for(lambda: leaders(made) != before, "others lead")
     assert "replicas that are copied: 0" in told()[0]
-    wait_for(lambda: not made.status()["plan"], "the plan is carried out", 60)
+    made.wait_no_plan()
     made.reading.end()
     assert made.reading.failed == []
 
 
-def test_what_cannot_be_planned_is_refused_in_words(cluster):
-    made = cluster(3, zones=1)
+def test_what_cannot_be_planned_is_refused_in_words(shared):
+    made = shared(5, zones=1)
     made.store.run("create", "t", *LIVE)
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    made.wait_whole("t")
 
     def told():
         result = made.store.run("plan", "place", "t", "--from-load", "24h", code=None)
         assert result.code != 0
         return "no node told of reads or writes of t" in result.err
 
-    wait_for(told, "how much there is was told", 60)
+    wait_for(told, "how much there is was told", step=0.5)
     words = made.store.refuse("plan", "place", "none", "--from-load", "1h", code=2)
     assert "the cluster has no table" in words
     words = made.store.refuse("plan", "place", "t", code=2)
@@ -249,4 +246,4 @@ def test_what_cannot_be_planned_is_refused_in_words(cluster):
         said[:] = [made.store.run(*words, code=None)]
         return said[0].code == 0 and sum(said[0].json()["R"]) == 3 * PARTITIONS
 
-    wait_for(counted, lambda: f"writes were told: {said[0].out} {said[0].err}", 90)
+    wait_for(counted, lambda: f"writes were told: {said[0].out} {said[0].err}", step=1)

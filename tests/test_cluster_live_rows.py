@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 import redis
 from harness import wait_for
-from test_cluster_live_load import answered, get_all, is_whole, loads, staged
+from test_cluster_live_load import answered, get_all, loads, staged
 
 SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
 LIVE = ["--mode", "live", "--durability", "os"]
@@ -49,10 +49,10 @@ def words(table, path, *more):
 
 
 @pytest.fixture
-def three(cluster):
-    made = cluster(3)
+def three(shared):
+    made = shared(3)
     made.store.run("create", "t", *ORDERED, "--replicas", "3")
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+    made.wait_whole("t")
     return made
 
 
@@ -73,19 +73,26 @@ def versions(node, table, keys):
         return [version for version, _ in pipeline.execute()]
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        [],
-        ["--order", "sorted", "--clients", "7", "--batch-rows", "100"],
-        ["--order", "random", "--seed", "7", "--clients", "5"],
-        ["--order", "source", "--clients", "4", "--batch-rows", "50"],
-        ["--order", "source", "--clients", "1", "--memory", "1M", "--threads", "1"],
-        ["--order", "random", "--clients", "2", "--memory", "1M", "--threads", "3"],
-    ],
-    ids=" ".join,
-)
-@pytest.mark.parametrize("order", ["ordered", "hashed"])
+WAYS = [
+    [],
+    ["--order", "sorted", "--clients", "7", "--batch-rows", "100"],
+    ["--order", "random", "--seed", "7", "--clients", "5"],
+    ["--order", "source", "--clients", "4", "--batch-rows", "50"],
+    ["--order", "source", "--clients", "1", "--memory", "1M", "--threads", "1"],
+    ["--order", "random", "--clients", "2", "--memory", "1M", "--threads", "3"],
+]
+
+
+def ways():
+    """Each way with one kind of table; by night with both."""
+    for number, how in enumerate(WAYS):
+        for order in ("ordered", "hashed"):
+            is_first = (number % 2 == 0) == (order == "ordered")
+            marks = [] if is_first else [pytest.mark.nightly]
+            yield pytest.param(how, order, marks=marks, id=" ".join([order, *how]))
+
+
+@pytest.mark.parametrize(("how", "order"), list(ways()))
 def test_all_rows_come_in_any_order(three, tmp_path, how, order):
     made, table = three, "t"
     if order == "hashed":
@@ -178,10 +185,8 @@ def test_rows_insert_update_delete_and_add(three, tmp_path):
         assert answered(made.nodes[0], names(2), "n") == ["8", "2"]
 
 
-def test_a_plan_is_carried_out_before_rows_come(cluster, tmp_path):
-    made = cluster(3, zones=1)
-    made.store.run("create", "t", *ORDERED, "--replicas", "3")
-    wait_for(lambda: is_whole(made), "all replicas are there", 60)
+def test_a_plan_is_carried_out_before_rows_come(three, tmp_path):
+    made = three
     path, values = source(tmp_path / "rows.parquet")
     done = [None]
 
@@ -193,7 +198,7 @@ def test_a_plan_is_carried_out_before_rows_come(cluster, tmp_path):
         done[0] = result
         return result.code == 0
 
-    wait_for(is_loaded, "the rows are loaded", 120)
+    wait_for(is_loaded, "the rows are loaded", 120, 0.5)
     assert done[0].json()["rows"] == ROWS
     assert made.heard()["live"]["tables"]["t"]["partitions"] > 4
     check(made, values)
@@ -209,7 +214,7 @@ def begins(made, table="t"):
         except redis.RedisError:
             return False
 
-    wait_for(is_some, "rows come", 60)
+    wait_for(is_some, "rows come")
 
 
 @pytest.mark.parametrize("order", ["sorted", "source"])
@@ -222,7 +227,7 @@ def test_nodes_that_die_one_after_the_other_lose_no_row(three, tmp_path, order):
     for node in made.nodes[:2]:
         node.kill()
         node.start().comes_up()
-        wait_for(lambda: is_whole(made), "all replicas are there", 90)
+        made.wait_whole("t")
     done = made.store.finish(command)
     assert done.code == 0, done.err
     assert done.json()["rows"] == ROWS
@@ -342,7 +347,7 @@ def loads_in_time(made, *line):
         assert done[0].code == 0 or "no node of the cluster tells" in done[0].err, done[0].err
         return done[0].code == 0
 
-    wait_for(is_done, "rows are loaded", 60)
+    wait_for(is_done, "rows are loaded")
     return done[0].json()
 
 
@@ -351,7 +356,7 @@ def test_nodes_with_users_are_met_with_a_login(three, tmp_path, login):
     made.store.run("create", "u", *ORDERED, "--replicas", "3")
     restart(made, "--users", users)
     for node in made.nodes:
-        wait_for(node.is_ready, "it is ready", 60)
+        wait_for(node.is_ready, "it is ready")
     path, _ = source(tmp_path / "rows.parquet", count=500)
     told = made.store.refuse(*words("t", path))
     assert "--login" in told and "NOAUTH" in told, told

@@ -7,26 +7,18 @@ import pytest
 import redis
 from beside_redis import dice_of_test
 from harness import wait_for
-from histories import Clients, gateway
+from histories import Clients, gateway, held
 from redis.crc import key_slot
-from weathered import WeatheredCluster
 
 KEYS = 6
 ORDERED = ["--mode", "live", "--order", "ordered", "--replicas", "3", "--durability", "os"]
 
 
 @pytest.fixture
-def made(cluster):
-    made = cluster(3)
+def made(shared):
+    made = shared(3)
     made.store.json("create", "t", *ORDERED)
     return made
-
-
-def held(made):
-    """All keys of the clients, as a node answers them."""
-    names = [f"t:{kind}{i}" for kind in "rn" for i in range(KEYS)]
-    with gateway(made["n1"]) as client:
-        return {name: client.get(name) for name in names}
 
 
 def test_both_halves_have_what_the_whole_had(made):
@@ -45,11 +37,9 @@ def test_both_halves_have_what_the_whole_had(made):
         assert client.mget("t:099", "t:100", "t:250") == ["a", "b", "c"]
     for node in made.nodes:
         node.stop()
-    for node in made.nodes:
-        node.start()
-    made.wait_up()
+    made.start()
     with gateway(made["n2"]) as client:
-        wait_for(lambda: client.set("t:000", 1) and client.set("t:299", 1), "writes", 60)
+        wait_for(lambda: client.set("t:000", 1) and client.set("t:299", 1), "writes")
         assert client.mget("t:099", "t:100", "t:250") == ["a", "b", "c"]
 
 
@@ -109,7 +99,7 @@ def leader(made, at):
         found[:] = [ports.get(str(row[2][0]).rsplit(":", 1)[-1])]
         return found[0] is not None
 
-    wait_for(known, "a leader", 60)
+    wait_for(known, "a leader")
     return found[0]
 
 
@@ -141,7 +131,7 @@ def test_clients_are_answered_rightly_while_partitions_are_cut(made):
     walker.end()
     uncertain, _ = clients.troubled()
     assert uncertain == 0, "nobody died"
-    clients.check(seed, held(made))
+    clients.check(seed, held(made["n1"], KEYS))
 
 
 def test_histories_hold_as_nodes_die_while_partitions_are_cut(made):
@@ -161,29 +151,23 @@ def test_histories_hold_as_nodes_die_while_partitions_are_cut(made):
                 node.comes_up()
             cut()
             clients.resume()
-    clients.check(seed, held(made))
+    clients.check(seed, held(made["n1"], KEYS))
 
 
-def test_histories_hold_over_a_bad_net_while_hashed_partitions_are_cut(tmp_path):
-    seed, dice = dice_of_test()
-    made = WeatheredCluster(tmp_path, seed)
-    try:
-        made.start()
-        with Clients(made.nodes, seed, KEYS) as clients:
+def test_histories_hold_over_a_bad_net_while_hashed_partitions_are_cut(weathered):
+    made = weathered(3)
+    with Clients(made.nodes, made.seed, KEYS) as clients:
+        clients.resume()
+        made.weather.lost, made.weather.doubled, made.weather.delay_s = 0.02, 0.1, 0.05
+        slots = {key_slot(f"t:{kind}{i}".encode()) for kind in "rn" for i in range(KEYS)}
+        for slot in made.dice.sample(sorted(slots), 3):
+            made.split("t", slot, "--slot")
             clients.resume()
-            made.weather.lost, made.weather.doubled, made.weather.delay_s = 0.02, 0.1, 0.05
-            slots = {key_slot(f"t:{kind}{i}".encode()) for kind in "rn" for i in range(KEYS)}
-            for slot in dice.sample(sorted(slots), 3):
-                made.split("t", slot, "--slot")
-                clients.resume()
-            made.weather.heal()
-            clients.resume()
-            rows = len(made.map(made.nodes[0]))
-        clients.check(seed, held(made))
-        assert rows == len(made.tags) + 3
-    finally:
-        made.end()
-    made.check_logs()
+        made.weather.heal()
+        clients.resume()
+        rows = len(made.map(made.nodes[0]))
+    clients.check(made.seed, held(made["n1"], KEYS))
+    assert rows == len(made.tags) + 3
 
 
 def test_what_cannot_be_cut_is_refused(made):
@@ -229,18 +213,18 @@ def test_a_follower_that_was_away_has_both_halves(made):
             with gateway(next(node for node in made.nodes if node is not away)) as client:
                 # More than is kept of a log in memory: what was away gets a copy.
                 for i in range(writes):
-                    wait_for(lambda i=i: is_set(client, f"t:a{i}", long), "a write", 60)
-                    wait_for(lambda i=i: is_set(client, f"t:z{i}", long), "a write", 60)
+                    wait_for(lambda i=i: is_set(client, f"t:a{i}", long), "a write")
+                    wait_for(lambda i=i: is_set(client, f"t:z{i}", long), "a write")
             away.start().comes_up()
             clients.resume()
-            wait_whole(made)
+            made.wait_whole("t")
         # The two that have all: each half goes on with the one that was away.
         other = next(node for node in made.nodes if node is not away)
         other.signal(signal.SIGSTOP)
-        clients.resume(seconds=60)
+        clients.resume()
         other.signal(signal.SIGCONT)
         clients.resume()
-    clients.check(seed, held(made))
+    clients.check(seed, held(made["n1"], KEYS))
 
 
 def is_set(client, key, value):
@@ -248,19 +232,6 @@ def is_set(client, key, value):
         return client.set(key, value)
     except redis.RedisError:
         return False
-
-
-def wait_whole(made):
-    """Waits until all partitions have a leader and all of their replicas."""
-
-    def whole():
-        live = (made.heard() or {}).get("live")
-        if not live or live["short"]["count"] or live["without_leader"]["count"]:
-            return False
-        # Of one that is not there at all its leader says that it does not answer.
-        return not any(live["tables"]["t"][what] for what in ("silent", "joining", "lost"))
-
-    wait_for(whole, lambda: made.heard() and made.heard().get("live"), 90)
 
 
 def test_loads_and_cuts_wait_for_each_other(made, tmp_path):
@@ -278,8 +249,8 @@ def test_loads_and_cuts_wait_for_each_other(made, tmp_path):
         cuts += [at] * (result.code == 0)
         busy += "is under way" in result.err
         assert result.code == 0 or "then ask again" in result.err, result.err
-    ended = loading.communicate(timeout=120)
-    assert loading.returncode in (0, 4), ended
+    ended = made.store.finish(loading)
+    assert ended.code in (0, 4), ended.err
     assert cuts or busy
     for at in ("05000", "10000", "15000"):
         made.split("t", at)

@@ -6,10 +6,8 @@ import time
 
 import pytest
 import redis
-from beside_redis import dice_of_test
 from harness import wait_for
 from redis.crc import key_slot
-from weathered import WeatheredCluster
 
 TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
 BOUND_S = 2
@@ -21,14 +19,8 @@ REFUSED = "no majority|reaches no majority|CLUSTERDOWN|NOREPLICAS"
 
 
 @pytest.fixture
-def made(tmp_path):
-    seed, _ = dice_of_test()
-    made = WeatheredCluster(tmp_path, seed, args=["--stale-reads", f"{BOUND_S}s"])
-    try:
-        yield made.start()
-    finally:
-        made.end()
-    made.check_logs()
+def made(weathered):
+    return weathered(3, ["--stale-reads", f"{BOUND_S}s"])
 
 
 def key_led_elsewhere(made, node):
@@ -193,5 +185,5 @@ def test_what_has_expired_is_not_answered_by_who_follows(made):
         client.execute_command("READONLY")
         expires = [name for name in names if name.endswith("1")]
         gone = lambda: all(client.get(name) is None for name in expires)  # noqa: E731
-        wait_for(gone, "they expire", 20)
+        wait_for(gone, "they expire")
         assert {client.get(name) for name in set(names) - set(expires)} == {"old"}

@@ -9,13 +9,11 @@ from harness import wait_for
 LIVE = ["--mode", "live", "--replicas", "3", "--durability", "os"]
 BOUNDARIES = ["--order", "ordered", "--boundary", "c", "--boundary", "f", "--boundary", "m"]
 NAMES = [f"{letter}{number:02}" for letter in "abcdefghijklmnop" for number in range(10)]
-# The documents' worst pause is 8 s; a machine under tests gets as much again.
-RESUMES_S = 16
 
 
 @pytest.fixture
-def made(cluster):
-    made = cluster(3)
+def made(shared):
+    made = shared(3)
     made.store.json("create", "t", *LIVE, "--partitions", "6")
     made.store.json("create", "log", *LIVE, *BOUNDARIES)
     return made
@@ -45,7 +43,7 @@ def again(call):
             return False
         return True
 
-    wait_for(is_answered, "it is answered", RESUMES_S)
+    wait_for(is_answered, "it is answered")
     return answers[0]
 
 
@@ -187,7 +185,6 @@ def test_ranges_are_deleted_beside_writers(made):
                         len(acknowledged) == 3 and min(map(len, acknowledged.values())) > wanted
                     ),
                     "all have written",
-                    RESUMES_S,
                 )
                 before = {letter: list(keys) for letter, keys in acknowledged.items()}
                 assert client.execute_command("KV.DELRANGE", "log:a", "(log:h") >= 0

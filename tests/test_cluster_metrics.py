@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cluster import STEP_S
 from data import people, write
 from harness import Store, wait_for
 from secured import Secured
@@ -52,9 +51,9 @@ def holders(node, table):
 
 
 @pytest.fixture
-def made(cluster, tmp_path):
+def made(shared, tmp_path):
     """Three nodes; `twice` is on two of them each, `once` on one."""
-    made = cluster(3)
+    made = shared(3)
     made.path = write(people(300), tmp_path / "people.parquet")
     for table, replicas in (("twice", "2"), ("once", "1")):
         words = ["--replicas", replicas, "--partitions", "6"]
@@ -153,12 +152,14 @@ def test_a_cluster_that_is_well(made):
 
 def test_the_share_that_is_forwarded(made):
     node = made.nodes[0]
+    asked_before = value(node, "forebay_commands_elsewhere_total", outcome="answered")
+    ran_before = value(node, "forebay_command_seconds_count", table="once", command="get") or 0
     with node.through_gateway() as client:
         for i in range(300):
             client.get(f"once:{i}")
-    asked = value(node, "forebay_commands_elsewhere_total", outcome="answered")
+    asked = value(node, "forebay_commands_elsewhere_total", outcome="answered") - asked_before
     ran = value(node, "forebay_command_seconds_count", table="once", command="get")
-    assert ran == 300
+    assert ran - ran_before == 300
     # Of three nodes each has about a third, and 300 keys lie on slots of all.
     assert 100 < asked < 300
 
@@ -171,8 +172,6 @@ def test_a_node_is_killed_and_one_is_stopped(made):
     wait_for(
         lambda: all(states(node) == {"up": 2, "down": 1} for node in others),
         lambda: f"{killed.name} is down: {[states(node) for node in others]}",
-        40,
-        STEP_S,
     )
     missing = {
         table: sum(ports.count(killed.port) for ports in ranges) for table, ranges in lost.items()
@@ -187,18 +186,16 @@ def test_a_node_is_killed_and_one_is_stopped(made):
 
     made.store.run("cluster", "pause", killed.name)
     wait_for(
-        lambda: all(states(node) == {"up": 2, "paused": 1} for node in others), "paused", 40, STEP_S
+        lambda: all(states(node) == {"up": 2, "paused": 1} for node in others), "paused"
     )
     killed.start().comes_up()
     made.wait_up()
-    wait_for(lambda: all(states(node).get("up") == 3 for node in made.nodes), "all up", 40, STEP_S)
+    wait_for(lambda: all(states(node).get("up") == 3 for node in made.nodes), "all up")
     stopped, watching = others
     assert stopped.stop() == 0
     wait_for(
         lambda: states(watching) == {"up": 2, "left": 1},
         lambda: f"it left: {states(watching)}",
-        40,
-        STEP_S,
     )
 
 
@@ -209,14 +206,14 @@ def test_a_live_table_whose_nodes_die(made):
         nodes = made.alive()
         return [value(node, f"forebay_cluster_{name}", table="carts") for node in nodes]
 
-    wait_for(lambda: sum(found("led_partitions")) == 6, "all are led", 40, STEP_S)
+    wait_for(lambda: sum(found("led_partitions")) == 6, "all are led")
     assert found("partitions") == found("replicas_here") == [6, 6, 6]
     with made.nodes[0].through_gateway() as client:
         for i in range(50):
             client.set(f"carts:{i}", i)
     for name in ("leaderless_partitions", "ailing_replicas", "silent_replicas"):
         assert found(name) == [0, 0, 0], name
-    wait_for(lambda: found("replica_behind_entries") == [0, 0, 0], "followers have all", 40, STEP_S)
+    wait_for(lambda: found("replica_behind_entries") == [0, 0, 0], "followers have all")
 
     last = made.coordinator()
     first, second = (node for node in made.nodes if node is not last)
@@ -224,15 +221,11 @@ def test_a_live_table_whose_nodes_die(made):
     wait_for(
         lambda: sum(found("led_partitions")) == 6 == sum(found("silent_replicas")),
         lambda: f"others lead: {found('led_partitions')}, {found('silent_replicas')}",
-        40,
-        STEP_S,
     )
     second.kill()
     wait_for(
         lambda: found("leaderless_partitions") == [6] and found("led_partitions") == [0],
         lambda: f"nobody leads: {found('leaderless_partitions')}",
-        40,
-        STEP_S,
     )
 
 
@@ -242,13 +235,11 @@ def test_a_rollout_that_waits(made):
     killed.kill()
     words = ["push", "once", made.path, "--key", "{id}", "--partitions", "6", "--json"]
     pushing = made.store.start(*words)
-    wait_for(lambda: value(other, "forebay_cluster_rollouts") == 1, "a rollout", 60, STEP_S)
+    wait_for(lambda: value(other, "forebay_cluster_rollouts") == 1, "a rollout")
     begun = time.monotonic()
     wait_for(
         lambda: value(other, "forebay_cluster_rollout_age_seconds") >= 2,
         "its age rises",
-        30,
-        STEP_S,
     )
     assert value(other, "forebay_cluster_rollout_age_seconds") < 60 + time.monotonic() - begun
     # What is being rolled out is not counted once more.
@@ -257,5 +248,5 @@ def test_a_rollout_that_waits(made):
     assert value(other, "forebay_cluster_table_version", table="once") == 1
     made.store.run("cluster", "cancel", made.table("once")["rollout"]["request"])
     assert made.store.finish(pushing).code == 5
-    wait_for(lambda: value(other, "forebay_cluster_rollouts") == 0, "it is over", 30, STEP_S)
+    wait_for(lambda: value(other, "forebay_cluster_rollouts") == 0, "it is over")
     assert value(other, "forebay_cluster_rollout_age_seconds") == 0

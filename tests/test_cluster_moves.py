@@ -7,7 +7,7 @@ import time
 import pyarrow as pa
 import pytest
 import redis
-from cluster import STEP_S, Reading
+from cluster import Reading
 from data import write
 from harness import wait_for
 
@@ -18,8 +18,9 @@ SMALL = [f"small:{i}" for i in range(20)]
 
 
 @pytest.fixture
-def holding(cluster, tmp_path):
-    """holding(4): so many nodes in three zones, a hashed, an ordered and a small table."""
+def holding(cluster, shared, tmp_path):
+    """holding(4): so many nodes in three zones, a hashed, an ordered and a small table. Of a test's
+    own where nodes come to hold nothing."""
 
     def push(made, version, code=0, args=()):
         columns = {"id": range(KEYS), "word": [f"{i:04}" for i in range(KEYS)]}
@@ -33,8 +34,8 @@ def holding(cluster, tmp_path):
         made.store.push("small", small)
         return first
 
-    def make(count=4, args=()):
-        made = cluster(count, args=args)
+    def make(count=4, args=(), own=True):
+        made = (cluster if own else shared)(count, args=args)
         made.push_all = lambda *words, **options: push(made, *words, **options)
         made.push_all(1)
         return made
@@ -76,8 +77,12 @@ def runs_at(node, table):
     return len(list(directory.glob("*.run"))) if directory.exists() else 0
 
 
+def holding_of(told):
+    return {node["name"] for node in told["nodes"] if node["holds"]}
+
+
 def holders(made):
-    return {node["name"] for node in made.status()["nodes"] if node["holds"]}
+    return holding_of(made.status())
 
 
 def move(made, *words, code=0, ended="done"):
@@ -104,7 +109,7 @@ def test_a_node_is_added_and_another_drained_under_readers(holding):
     assert holders(made) == {"n2", "n3", "n4", "n5"}
     gone = made["n1"]
     for table in ("t", "words", "small"):
-        wait_for(lambda table=table: runs_at(gone, table) == 0, f"{table} is gone at n1", 30)
+        wait_for(lambda table=table: runs_at(gone, table) == 0, f"{table} is gone at n1")
     assert any("n1 was drained" in note for note in made.status()["notes"])
     # What is pushed from now on goes to the others.
     made.push_all(2)
@@ -129,7 +134,7 @@ def test_what_a_dead_node_held_is_on_others_after_a_drain(holding):
     others = [node for node in made.nodes if node is not lost]
     reading = readers(made, others)
     lost.kill()
-    wait_for(lambda: made.states()[lost.name] == "down", made.states, 30, STEP_S)
+    made.wait_states(**{lost.name: "down"})
     move(made, "drain", lost.name)
     assert lost.name not in holders(made)
     # With two replicas again everywhere, one more may go.
@@ -141,31 +146,30 @@ def test_what_a_dead_node_held_is_on_others_after_a_drain(holding):
         assert read_all(node.through_gateway()) == {1}
     # The first one comes back: it holds nothing, and answers all the same.
     lost.start().comes_up()
-    wait_for(lambda: made.states()[lost.name] == "up", made.states, 30, STEP_S)
-    wait_for(lambda: lost.is_ready(), "it is ready", 30, STEP_S)
+    made.wait_states(**{lost.name: "up"})
+    wait_for(lambda: lost.is_ready(), "it is ready")
     assert read_all(lost.through_gateway()) == {1}
     assert lost.name not in holders(made)
     # One that is down brings nothing.
-    wait_for(lambda: made.states()[second.name] == "down", made.states, 30, STEP_S)
+    made.wait_states(**{second.name: "down"})
     moved = move(made, "replace", second.name, lost.name)
     assert moved["plan"]["wish"] == f"{lost.name} in the place of {second.name}"
     assert lost.name in holders(made) and second.name not in holders(made)
 
 
 def test_what_a_node_held_that_stays_away_comes_to_others_by_itself(holding):
-    made = holding(5, args=["--replace-after", "12s"])
+    made = holding(5, args=["--replace-after", "5s"])
     lost = next(node for node in made.nodes if node is not made.coordinator())
     others = [node for node in made.nodes if node is not lost]
     # One that is worked on is waited for.
-    made.store.json("cluster", "pause", lost.name, "--for", "15s")
+    made.store.json("cluster", "pause", lost.name, "--for", "6s")
     reading = readers(made, others)
     lost.kill()
     names = {node.name for node in others}
-    wait_for(lambda: holders(made) == names, made.status, 60, 0.2)
-    wait_for(lambda: made.status()["plan"] is None, made.status, 60, 0.2)
+    made.wait_for(lambda told: holding_of(told) == names and told["plan"] is None)
     end(reading, [1])
     lost.start().comes_up()
-    wait_for(lambda: made.states()[lost.name] == "up", made.states, 30, STEP_S)
+    made.wait_states(**{lost.name: "up"})
     assert any(f"{lost.name} was drained" in note for note in made.status()["notes"])
     assert holders(made) == names
 
@@ -195,11 +199,11 @@ def wait_for_files(made, least, most):
     def files():
         return sum(runs_at(node, "t") for node in made.nodes)
 
-    wait_for(lambda: least <= files() <= most, lambda: f"{files()} files", 30)
+    wait_for(lambda: least <= files() <= most, lambda: f"{files()} files")
 
 
 def test_replicas_of_a_table_change(holding):
-    made = holding(4)
+    made = holding(4, own=False)
     reading = readers(made)
     for count in (4, 1, 2):
         move(made, "replicas", "t", str(count))
@@ -236,7 +240,7 @@ def test_a_plan_is_shown_drawn_kept_and_refused_when_it_is_old(holding, tmp_path
 
 
 def test_a_new_ordered_table_is_said_to_be_divided_so_for_good(holding, tmp_path):
-    made = holding(3)
+    made = holding(3, own=False)
     path = write(pa.table({"id": [1, 2], "n": [1, 2]}), tmp_path / "names.parquet")
     push = ["push", "names", path, "--key", "{id}"]
     first = made.store.run(*push, "--order", "ordered")
@@ -253,7 +257,7 @@ def test_a_new_ordered_table_is_said_to_be_divided_so_for_good(holding, tmp_path
 
 
 def test_plans_that_cannot_be_are_refused_in_words(holding):
-    made = holding(3)
+    made = holding(3, own=False)
     for words, says in [
         (["drain", "n9"], "no node n9"),
         (["drain", "n1", "n2", "n3"], "no node would be left"),
@@ -285,8 +289,7 @@ def slow(cluster, tmp_path):
 def begin(made, *words):
     """Starts a plan and waits until nodes copy."""
     process = made.store.start("cluster", *words, "--yes", "--json")
-    stage = lambda: (made.status()["plan"] or {}).get("stage")  # noqa: E731
-    wait_for(lambda: "copying" in (stage() or {}), made.status, 30, STEP_S)
+    made.wait_for(lambda told: "copying" in ((told["plan"] or {}).get("stage") or {}))
     return process
 
 
@@ -312,7 +315,7 @@ def test_a_plan_is_ended_while_nodes_copy(slow):
     assert ended.code == 5, ended.err
     assert ended.json_lines()[-1]["ended"] == "stopped"
     assert holders(made) == {"n1", "n2", "n3", "n4"} and fifth.slots() == before
-    wait_for(lambda: runs_at(fifth, "t") == 0, "what came is removed", 30)
+    wait_for(lambda: runs_at(fifth, "t") == 0, "what came is removed")
     reader.end()
     assert (reader.failed, reader.seen) == ([], ["1"])
     move(made, "add", "n5")
@@ -332,13 +335,13 @@ def test_a_plan_goes_on_after_its_client_the_coordinator_and_a_copying_node_died
     coordinator.kill()
     bringing[0].start().comes_up()
     coordinator.start().comes_up()
-    wait_for(lambda: holders(made) == {"n1", "n2", "n3"}, made.status, 120, 0.2)
-    wait_for(lambda: made.status()["plan"] is None, made.status, 60, 0.2)
+    moved = lambda told: holding_of(told) == {"n1", "n2", "n3"} and told["plan"] is None  # noqa: E731
+    made.wait_for(moved, seconds=120)
     for reader in readers:
         reader.end()
         # Two of four were away for a moment.
         assert reader.mixed == [] and reader.seen == ["1"]
-    wait_for(lambda: runs_at(made["n4"], "t") == 0, "it is gone at n4", 30)
+    wait_for(lambda: runs_at(made["n4"], "t") == 0, "it is gone at n4")
 
 
 def test_pushes_go_before_a_plan_and_a_rollback_finds_what_moved(slow, tmp_path):
@@ -356,7 +359,7 @@ def test_pushes_go_before_a_plan_and_a_rollback_finds_what_moved(slow, tmp_path)
     # The version before has moved, too: it serves again as quickly as anywhere.
     runs = made["n5"].cache / "tables" / "t" / "runs"
     of = lambda version: len(list(runs.glob(f"{version}-*.run")))  # noqa: E731
-    wait_for(lambda: of(1) == of(2) > 0, "version 1 is here, too", 60)
+    wait_for(lambda: of(1) == of(2) > 0, "version 1 is here, too")
     made.store.json("rollback", "t")
     for node in made.nodes:
         with node.through_gateway() as client:
@@ -364,7 +367,7 @@ def test_pushes_go_before_a_plan_and_a_rollback_finds_what_moved(slow, tmp_path)
 
 
 def test_a_node_without_room_is_refused_before_the_first_byte(holding, small_disk):
-    made = holding(3)
+    made = holding(3, own=False)
     node = made.join("n4", "z1", cache=small_disk / "cache")
     refused = made.store.refuse("cluster", "add", "n4", "--yes")
     assert "node n4" in refused and "make room" in refused
@@ -372,7 +375,7 @@ def test_a_node_without_room_is_refused_before_the_first_byte(holding, small_dis
 
 
 def test_a_node_that_starts_tells_all_keys_or_none(holding):
-    made = holding(3)
+    made = holding(3, own=False)
     node = made["n2"]
     with made["n1"].through_gateway() as client:
         whole = client.dbsize()
@@ -394,13 +397,13 @@ def test_a_node_that_starts_tells_all_keys_or_none(holding):
                 pass
             return node.is_ready()
 
-        wait_for(asked, "it is ready", 30, 0.001)
+        wait_for(asked, "it is ready", step=0.001)
         assert set(seen) <= {whole}, seen
         node.comes_up()
 
 
 def test_what_is_no_request_is_passed_over_and_a_cache_has_one_node(holding):
-    made = holding(3)
+    made = holding(3, own=False)
     requests = made.store.path / "cluster" / "requests"
     (requests / "adir").mkdir(parents=True)
     (requests / "noise").write_bytes(bytes(range(256)))
@@ -411,6 +414,9 @@ def test_what_is_no_request_is_passed_over_and_a_cache_has_one_node(holding):
     other += ["--listen", "127.0.0.1:9", "--peer", "127.0.0.1:10"]
     refused = made.store.refuse(*other)
     assert "node n1" in refused, refused
+    for name in ("adir", "noise"):
+        path = requests / name
+        path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def test_a_node_that_comes_back_in_another_zone_is_told_of_and_moved_around(holding):

@@ -4,20 +4,21 @@ import json
 import time
 
 import pytest
-from cluster import STEP_S, Reading
+from cluster import Reading
 from harness import wait_for
 
 NAMES = [f"{table}:{i}" for i in range(100) for table in ("a", "b")]
 
 # Of a node, the coordinator included, while nothing happens.
 IDLE_REQUESTS_A_SECOND = 0.2
-IDLE_S = 20
+IDLE_S = 10
 
 
 @pytest.fixture
 def bucket(cluster, remote, proxy):
-    """Three nodes over a bucket, asked through a proxy that counts."""
-    return cluster(3, store=remote.through(proxy.url, "through"))
+    """Three nodes over a bucket, asked through a proxy that counts. What they ask is documented for
+    the default times."""
+    return cluster(3, store=remote.through(proxy.url, "through"), node_timeout=None)
 
 
 def read_both(client):
@@ -52,7 +53,7 @@ def test_pushes_and_swaps_over_a_bucket(bucket, source, proxy):
         with node.through_gateway() as client:
             assert read_both(client) == {1}
     proxy.before = lambda exchange: None
-    wait_for(lambda: made.heard() is not None, "the coordinator answers", 30, STEP_S)
+    wait_for(lambda: made.heard() is not None, "the coordinator answers")
     assert made.store.push("a", source(100, 3))["rollout"]["left_out"] == []
 
 
@@ -67,7 +68,7 @@ def idle_nodes_ask_little(made, proxy):
         time.sleep(1)
         return asked() == before
 
-    wait_for(quiet, "quiet", 30)
+    wait_for(quiet, "quiet")
     before = asked()
     time.sleep(IDLE_S)
     with proxy.lock:

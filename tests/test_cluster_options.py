@@ -8,11 +8,11 @@ import time
 import pyarrow as pa
 import pytest
 import redis
-from cluster import STEP_S, ClusterNode, Reading
+from cluster import STEP_S, ClusterNode, Reading, table_of
 from data import write
 from disks import fill, make_room
 from harness import wait_for
-from struck import Gate, held, is_of_run, read_all, stalled, versions_at
+from struck import Gate, held, is_of_run, phase_of, read_all, stalled, versions_at
 
 ROWS = 20_000
 
@@ -44,7 +44,7 @@ def test_what_a_node_does_not_confirm_is_kept_when_asked(table):
     assert told["rollout"]["left_out"] == [hit.name]
     assert made.table("t")["version"] == told["version"]
     for node in made.nodes:
-        wait_for(lambda node=node: versions_at(node) == {told["version"]}, node.name, 20, STEP_S)
+        wait_for(lambda node=node: versions_at(node) == {told["version"]}, node.name)
     reader.wait_for(told["version"])
     reader.end()
     assert (reader.failed, reader.mixed) == ([], [])
@@ -61,8 +61,7 @@ def test_too_few_replicas_are_waited_for_until_the_deadline(table):
         assert versions_at(node) == {table.version}
     # With more patience it serves once the node is back.
     push = table.begin("--min-replicas", "2", "--deadline", "100s")
-    wait_for(lambda: table.phase() == "preparing", made.status, 30, STEP_S)
-    wait_for(lambda: ready(made) == 2, made.heard, 30, STEP_S)
+    made.wait_for(lambda told: phase_of(told) == "preparing" and ready(told) == 2)
     assert push.poll() is None and versions_at(other) == {table.version}
     hit.start().comes_up()
     done = made.store.finish(push)
@@ -72,10 +71,8 @@ def test_too_few_replicas_are_waited_for_until_the_deadline(table):
         assert versions_at(node) == {told["version"]}
 
 
-def ready(made):
-    heard = made.heard()
-    (rollout,) = [one["rollout"] for one in heard["tables"] if one["table"] == "t"]
-    return rollout and rollout["ready"]
+def ready(told):
+    return table_of(told, "t")["rollout"]["ready"]
 
 
 def test_a_node_without_progress_is_left_out_at_the_deadline(table):
@@ -92,7 +89,7 @@ def test_a_node_without_progress_is_left_out_at_the_deadline(table):
         assert told["rollout"]["left_out"] == [hit.name]
         # It knows what serves, and has others answer.
         for node in made.nodes:
-            wait_for(lambda n=node: versions_at(n) == {told["version"]}, node.name, 10, STEP_S)
+            wait_for(lambda n=node: versions_at(n) == {told["version"]}, node.name)
 
 
 def test_a_full_disk_of_one_node_ends_a_push(table):
@@ -139,8 +136,8 @@ def read_ranges(asked):
 
 
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
-def test_damage_in_the_cache_of_a_running_node_is_never_seen_and_mended(order, cluster, tmp_path):
-    made = cluster(3)
+def test_damage_in_the_cache_of_a_running_node_is_never_seen_and_mended(order, shared, tmp_path):
+    made = shared(3)
     path = write(values(1), tmp_path / "wide.parquet")
     args = ["--replicas", "2", "--partitions", "6", "--order", order]
     made.store.push("wide", path, args=args)
@@ -170,11 +167,11 @@ def test_damage_in_the_cache_of_a_running_node_is_never_seen_and_mended(order, c
     for strike in (flip, lambda path: os.truncate(path, 100), within):
         for path in runs:
             strike(path)
-        wait_for(is_mended, "sound files", 60, STEP_S)
+        wait_for(is_mended, "sound files")
 
 
-def test_a_version_before_that_was_cut_off_is_rolled_back_to_without_an_error(cluster, tmp_path):
-    made = cluster(3)
+def test_a_version_before_that_was_cut_off_is_rolled_back_to_without_an_error(shared, tmp_path):
+    made = shared(3)
     node = made.nodes[0]
     for version in (1, 2):
         path = write(values(version), tmp_path / "wide.parquet")
@@ -189,8 +186,8 @@ def test_a_version_before_that_was_cut_off_is_rolled_back_to_without_an_error(cl
         read_every_way(asked, 1)
 
 
-def test_files_that_are_gone_from_a_running_nodes_cache_are_brought_again(cluster, tmp_path):
-    made = cluster(3)
+def test_files_that_are_gone_from_a_running_nodes_cache_are_brought_again(shared, tmp_path):
+    made = shared(3)
     path = write(values(1), tmp_path / "wide.parquet")
     made.store.push("wide", path, args=["--replicas", "2", "--partitions", "6"])
     node = made.nodes[0]
@@ -205,14 +202,14 @@ def test_files_that_are_gone_from_a_running_nodes_cache_are_brought_again(cluste
             assert client.hget("wide:000007", "name") == "1 7"
         return all(run.exists() for run in runs)
 
-    wait_for(are_back, "the runs", 60, STEP_S)
+    wait_for(are_back, "the runs")
     path = write(values(2), tmp_path / "wide.parquet")
     pushed = made.store.push("wide", path, args=["--force"])
     assert pushed["rollout"]["left_out"] == []
 
 
-def test_a_version_that_was_damaged_while_its_node_was_down_is_rolled_back_to(cluster, tmp_path):
-    made = cluster(3)
+def test_a_version_that_was_damaged_while_its_node_was_down_is_rolled_back_to(shared, tmp_path):
+    made = shared(3)
     for version in (1, 2):
         path = write(values(version), tmp_path / f"{version}.parquet")
         made.store.push("wide", path, args=["--replicas", "2", "--partitions", "6"])
@@ -240,11 +237,11 @@ def test_a_version_that_was_damaged_while_its_node_was_down_is_rolled_back_to(cl
         assert found == {"1"}
         return True
 
-    wait_for(is_sound, "what was damaged", 60, STEP_S)
+    wait_for(is_sound, "what was damaged")
 
 
-def test_a_table_that_is_dropped_and_pushed_again_is_another_one(cluster, tmp_path):
-    made = cluster(3)
+def test_a_table_that_is_dropped_and_pushed_again_is_another_one(shared, tmp_path):
+    made = shared(3)
     paths = [write(values(k), tmp_path / f"{k}.parquet") for k in (1, 2)]
     for k in range(8):
         # Its version has the number of the one before.
@@ -255,8 +252,8 @@ def test_a_table_that_is_dropped_and_pushed_again_is_another_one(cluster, tmp_pa
         made.store.run("drop", "wide")
 
 
-def test_a_node_that_slept_while_its_table_was_made_anew_serves_the_new_one(cluster, tmp_path):
-    made = cluster(3)
+def test_a_node_that_slept_while_its_table_was_made_anew_serves_the_new_one(shared, tmp_path):
+    made = shared(3)
     first, second = (write(values(k), tmp_path / f"{k}.parquet") for k in (1, 2))
     made.store.push("wide", first)
     sleeper = next(node for node in made.nodes if node is not made.coordinator())
@@ -273,11 +270,11 @@ def test_a_node_that_slept_while_its_table_was_made_anew_serves_the_new_one(clus
             except redis.RedisError:
                 return False
 
-    wait_for(serves, "the new table", 60, STEP_S)
+    wait_for(serves, "the new table")
 
 
-def test_a_manifest_that_is_lost_in_a_cache_costs_no_run(cluster, tmp_path):
-    made = cluster(3)
+def test_a_manifest_that_is_lost_in_a_cache_costs_no_run(shared, tmp_path):
+    made = shared(3)
     for version in (1, 2):
         path = write(values(version), tmp_path / f"{version}.parquet")
         made.store.push("wide", path, args=["--partitions", "6"])
@@ -289,7 +286,7 @@ def test_a_manifest_that_is_lost_in_a_cache_costs_no_run(cluster, tmp_path):
     for damage in (manifest.unlink, lambda: manifest.write_bytes(sound[:50] + b"x" + sound[51:])):
         damage()
         wait_for(
-            lambda: manifest.exists() and manifest.read_bytes() == sound, "a manifest", 60, STEP_S
+            lambda: manifest.exists() and manifest.read_bytes() == sound, "a manifest"
         )
         assert sorted((directory / "runs").glob("*.run")) == runs
         with node.through_gateway() as client:
@@ -301,7 +298,7 @@ def test_a_process_that_another_took_the_name_of_answers_no_more(cluster, tmp_pa
     made.store.push("wide", write(values(1), tmp_path / "1.parquet"))
     old = next(node for node in made.nodes if node is not made.coordinator())
     old.signal(signal.SIGSTOP)
-    wait_for(lambda: made.states()[old.name] == "down", made.states, 60, STEP_S)
+    made.wait_states(**{old.name: "down"})
     (tmp_path / "new").mkdir()
     new = ClusterNode(made.store, tmp_path / "new", old.name, old.zone)
     new.start().comes_up()
@@ -309,7 +306,7 @@ def test_a_process_that_another_took_the_name_of_answers_no_more(cluster, tmp_pa
     try:
         made.wait_up()
         old.signal(signal.SIGCONT)
-        wait_for(lambda: "does not take" in old.log.read_text(), "it is told", 30, STEP_S)
+        wait_for(lambda: "does not take" in old.log.read_text(), "it is told")
         made.store.push("wide", write(values(2), tmp_path / "2.parquet"))
         for _ in range(20):
             for client in (old.client(), old.through_gateway()):
@@ -326,16 +323,14 @@ def test_a_process_that_another_took_the_name_of_answers_no_more(cluster, tmp_pa
         old.guard.close()
 
 
-def test_a_damaged_seat_is_taken_and_status_tells_of_no_coordinator(cluster):
-    made = cluster(3)
+def test_a_damaged_seat_is_taken_and_status_tells_of_no_coordinator(shared):
+    made = shared(3)
     seat = made.store.path / "cluster/seat"
     for node in made.nodes:
         node.kill()
     seat.write_bytes(b"no seat")
-    status = made.status()
+    status = made.store.json("cluster", "status")
     assert not status["healthy"]
     assert any("no coordinator" in problem for problem in status["problems"])
-    for node in made.nodes:
-        node.start()
-    made.wait_up()
-    assert made.status()["healthy"]
+    made.start()
+    assert made.store.json("cluster", "status")["healthy"]

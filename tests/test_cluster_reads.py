@@ -15,9 +15,9 @@ KEYS = [f"people:{i}" for i in range(COUNT)]
 
 
 @pytest.fixture(scope="module")
-def divided(cluster_of_module, tmp_path_factory):
+def divided(shared_by_module, tmp_path_factory):
     """Five nodes in three zones; `people` is hashed, `ordered` is not, each on two of them."""
-    made = cluster_of_module(5)
+    made = shared_by_module(5)
     table = write(people(COUNT), tmp_path_factory.mktemp("source") / "people.parquet")
     cut = ["--replicas", "2", "--partitions"]
     pushed = made.store.push("people", table, args=[*cut, "16"])

@@ -6,7 +6,7 @@ import signal
 
 import pyarrow as pa
 import pytest
-from cluster import STEP_S
+from cluster import table_of
 from data import write
 from harness import wait_for
 
@@ -15,9 +15,9 @@ ROWS = 10
 
 
 @pytest.fixture
-def slow(cluster, tmp_path):
+def slow(shared, tmp_path):
     """Three nodes that bring 2 MiB a second; `t` is on two of them. Pushes begun are of 10 MiB."""
-    made = cluster(3, args=["--pull-rate", "2M"])
+    made = shared(3, args=["--pull-rate", "2M"])
     chance = random.Random(1)
 
     def source(version, size=MIB):
@@ -28,7 +28,7 @@ def slow(cluster, tmp_path):
     def begin(version):
         """Starts a push and waits until nodes prepare."""
         process = made.store.start(*words(source(version)))
-        wait_for(lambda: phase(made) == "preparing", made.status, 30, STEP_S)
+        made.wait_for(lambda told: phase_of(told) == "preparing")
         return process
 
     def words(path):
@@ -40,8 +40,8 @@ def slow(cluster, tmp_path):
     return made
 
 
-def phase(made):
-    rollout = made.table("t")["rollout"]
+def phase_of(told):
+    rollout = table_of(told, "t")["rollout"]
     return rollout and rollout["phase"]
 
 
@@ -104,7 +104,7 @@ def test_a_killed_push_is_rolled_out_all_the_same(slow):
     # Another one meets the rollout, which goes on without its client.
     refused = made.store.run(*made.words(made.source(3, 100)), code=None)
     assert refused.code in (4, 5) and "table t" in refused.err, (refused.code, refused.err)
-    wait_for(lambda: phase(made) is None, made.status, 30, STEP_S)
+    made.wait_for(lambda told: phase_of(told) is None)
     assert made.table("t")["version"] == 2 and serves_everywhere(made, 2)
     made.store.run(*made.words(made.source(4, 100)))
     assert serves_everywhere(made, 4)
@@ -136,6 +136,6 @@ def test_a_version_that_is_damaged_in_the_store_serves_nowhere(slow):
         return list((node.cache / "tables/t/runs").glob("2-*.run"))
 
     left = lambda: {node.name: of_the_second(node) for node in made.nodes}  # noqa: E731
-    wait_for(lambda: not any(left().values()), left, 30, STEP_S)
+    wait_for(lambda: not any(left().values()), left)
     made.store.run(*made.words(made.source(3, 100)))
     assert serves_everywhere(made, 3)

@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from cluster import STEP_S, Reading
+from cluster import Reading
 from data import write
 from harness import wait_for
 
@@ -13,9 +13,9 @@ NAMES = [f"{table}:{i}" for i in range(KEYS) for table in ("a", "b")]
 
 
 @pytest.fixture
-def two_tables(cluster, tmp_path):
-    """Four nodes; tables `a` and `b` on two of them each. Rows say which version they are of."""
-    made = cluster(4)
+def two_tables(shared, tmp_path):
+    """Five nodes; tables `a` and `b` on two of them each. Rows say which version they are of."""
+    made = shared(5)
 
     def push(table, version, *args, code=0, rows=KEYS):
         values = pa.table({"id": range(rows), "version": [version] * rows})
@@ -129,11 +129,7 @@ def test_what_status_tells(two_tables):
         assert entry["replicas"] == 2
     assert made.coordinator() in made.nodes
 
-    def all_serve_the_newest():
-        heard = made.heard()
-        return {node["serves"] for node in heard["nodes"]} == {heard["revision"]}
-
-    wait_for(all_serve_the_newest, made.heard, 5, STEP_S)
+    made.wait_for(lambda told: {node["serves"] for node in told["nodes"]} == {told["revision"]})
     text = made.store.run("cluster", "status").out
     assert all(node.name in text for node in made.nodes)
 
@@ -156,5 +152,5 @@ def test_dropped_tables_are_gone_from_all_nodes(two_tables):
     for node in made.nodes:
         with node.through_gateway() as client:
             # Nodes hear of it within a heartbeat.
-            wait_for(lambda client=client: client.dbsize() == KEYS, client.dbsize, 10, STEP_S)
+            wait_for(lambda client=client: client.dbsize() == KEYS, client.dbsize)
     assert made.push("b", 5)["version"] >= 1

@@ -135,7 +135,7 @@ def test_a_server_whose_pointer_is_damaged_is_not_ready(table):
     with table.serve() as server:
         assert ready(server) == (200, [])
         pointer.write_bytes(whole[:-1])
-        wait_for(lambda: ready(server)[0] == 503, "the damage is seen", 5)
+        wait_for(lambda: ready(server)[0] == 503, "the damage is seen")
         (problem,) = ready(server)[1]
         assert "table people serves version 1, but the pointer" in problem, problem
         assert str(pointer) in problem
@@ -147,7 +147,7 @@ def test_a_server_whose_pointer_is_damaged_is_not_ready(table):
         # As the message says.
         pointer.unlink()
         table.run("swap", "people", "1")
-        wait_for(lambda: ready(server) == (200, []), "the new pointer is seen", 5)
+        wait_for(lambda: ready(server) == (200, []), "the new pointer is seen")
 
 
 def test_a_table_that_is_damaged_hides_no_other(table, source):

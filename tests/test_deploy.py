@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cluster import PORTS, STEP_S, free_block
+from cluster import PORTS, free_block
 from data import people, write
 from harness import BINARY, Failed, Store, wait_for
 from secured import Secured
@@ -117,7 +117,7 @@ def test_the_line_of_the_unit_starts_a_node(store, secured, start, tmp_path):
         assert name in line
         line = line.replace(name, str(path))
     node = start(shlex.split(line), given)
-    wait_for(lambda: is_ready(secured, node), lambda: node.log.read_text(), 60, STEP_S)
+    wait_for(lambda: is_ready(secured, node), lambda: node.log.read_text())
     assert store.json("cluster", "status")["nodes"][0]["name"] == given["NODE"]
     store.push("people", write(people(100), tmp_path / "people.parquet"))
 
@@ -207,12 +207,10 @@ def test_the_pods_of_the_manifest_make_a_cluster(store, secured, start, tmp_path
         for pod in pods:
             wait_for(
                 lambda: secured.ask(pod.url(asked["path"]), host=host)[0] == 200,  # noqa: B023
-                lambda: pod.log.read_text(),  # noqa: B023
-                60,
-                STEP_S,
+                lambda: pod.log.read_text(),  # noqa: B023,
             )
     up = lambda: [node["state"] for node in store.json("cluster", "status")["nodes"]]  # noqa: E731
-    wait_for(lambda: up() == ["up"] * 3, lambda: f"up: {up()}", 60, 0.2)
+    wait_for(lambda: up() == ["up"] * 3, lambda: f"up: {up()}")
     nodes = store.json("cluster", "status")["nodes"]
     assert [(node["name"], node["zone"]) for node in nodes] == [
         (f"forebay-{i}", f"eu-{i}") for i in range(3)
@@ -231,7 +229,7 @@ def test_the_pods_of_the_manifest_make_a_cluster(store, secured, start, tmp_path
     grace = manifest("StatefulSet")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     sleeps = int(one["lifecycle"]["preStop"]["exec"]["command"][1])
     assert pods[0].stop(grace - sleeps) == 0
-    wait_for(lambda: up().count("left") == 1, lambda: f"left: {up()}", 30, 0.2)
+    wait_for(lambda: up().count("left") == 1, lambda: f"left: {up()}")
 
 
 def test_a_pod_without_a_zone_does_not_start(store, secured, start, tmp_path):

@@ -55,10 +55,10 @@ def test_pointers_move_and_servers_follow(full, tmp_path):
         for _ in range(4):
             fill(full.disk)
             assert full.json("rollback", "people")["version"] == 1
-            wait_for(lambda: client.hget("people:7", "v1") == "1", "the rollback is seen", 5)
+            wait_for(lambda: client.hget("people:7", "v1") == "1", "the rollback is seen")
             fill(full.disk)
             assert full.json("swap", "people", "2")["previous"] == 1
-            wait_for(lambda: client.hget("people:7", "v1") == "2", "the swap is seen", 5)
+            wait_for(lambda: client.hget("people:7", "v1") == "2", "the swap is seen")
         fill(full.disk)
         assert post(server, "/v1/tables/people/rollback", {})["to"] == 1
         assert post(server, "/v1/tables/people/swap", {"version": 2})["to"] == 2
@@ -109,7 +109,7 @@ def test_what_a_server_reads_comes_back_when_it_has_seen_the_drop(full, tmp_path
         assert server.client().hget("people:19999", "id") == b"19999"
         fill(full.disk)
         full.run("drop", "people")
-        wait_for(lambda: free_bytes(full.disk) > 1_000_000, "the server lets go", 5)
+        wait_for(lambda: free_bytes(full.disk) > 1_000_000, "the server lets go")
         assert server.client().dbsize() == 0
 
 

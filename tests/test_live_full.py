@@ -43,7 +43,7 @@ def test_writes_refused_for_want_of_space_cost_nothing_and_pass_again(small_disk
         assert max(numbers) < 100, numbers
         assert len(messages(server, "failed")) < 10, server.log.read_text()
         filler.unlink()
-        wait_for(lambda: writes_pass(client), "writes pass", 10)
+        wait_for(lambda: writes_pass(client), "writes pass")
     assert store.run("verify", "kv").code == 0
 
 
@@ -81,7 +81,7 @@ def test_writes_refused_for_want_of_open_files_pass_again(store, tmp_path, durab
                 client.set("kv:2", "two")
         assert client.get("kv:1") == b"one"
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, limits)
-        wait_for(lambda: writes_pass(client), "writes pass", 10)
+        wait_for(lambda: writes_pass(client), "writes pass")
         # Nor can memory be written.
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
         status, told = compact()
@@ -115,5 +115,5 @@ def test_a_disk_that_is_full_is_no_place_for_traffic_though_small_writes_pass(sm
         status, problems = ready()
         assert status == 503 and "live table kv refuses writes" in problems[0], problems
         filler.unlink()
-        wait_for(lambda: ready() == (200, []), "ready", 10)
+        wait_for(lambda: ready() == (200, []), "ready")
         assert client.set("kv:large", os.urandom(1 << 20))

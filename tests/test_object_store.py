@@ -112,7 +112,7 @@ def test_a_push_killed_while_it_sends_is_gone_on_with(remote, proxy, tmp_path):
     gate = threading.Semaphore(3)
     proxy.before = lambda exchange: exchange.part and gate.acquire() and None
     process = store.start(*words("wide", path))
-    wait_for(lambda: len(receipts(store, "wide")) == 3, "three parts", 60)
+    wait_for(lambda: len(receipts(store, "wide")) == 3, "three parts")
     process.send_signal(signal.SIGKILL)
     process.communicate()
     sent = receipts(store, "wide")
@@ -122,7 +122,7 @@ def test_a_push_killed_while_it_sends_is_gone_on_with(remote, proxy, tmp_path):
     proxy.before = lambda exchange: None
     for _ in range(30):
         gate.release()
-    wait_for(lambda: all(exchange.status for exchange in proxy.exchanges), "idle", 20)
+    wait_for(lambda: all(exchange.status for exchange in proxy.exchanges), "idle")
     since = len(proxy.exchanges)
     result = store.run(*words("wide", path))
     assert json.loads(result.out.splitlines()[-1])["version"] == 1
@@ -142,7 +142,7 @@ def test_other_data_after_a_kill_gives_the_old_upload_up(remote, proxy, tmp_path
     gate = threading.Semaphore(2)
     proxy.before = lambda exchange: exchange.part and gate.acquire(timeout=20) and None
     process = store.start(*words("wide", wide(tmp_path / "a.parquet", rows=4)))
-    wait_for(lambda: len(receipts(store, "wide")) == 2, "two parts", 60)
+    wait_for(lambda: len(receipts(store, "wide")) == 2, "two parts")
     process.send_signal(signal.SIGKILL)
     process.communicate()
     proxy.before = lambda exchange: None
@@ -167,7 +167,7 @@ def test_the_store_is_killed_and_restarted_while_a_push_sends(remote, proxy, tmp
     store = remote.through(proxy.url)
     proxy.before = lambda exchange: exchange.part and time.sleep(0.3)
     process = store.start(*words("wide", path))
-    wait_for(lambda: len(proxy.parts()) >= 2, "two parts", 60)
+    wait_for(lambda: len(proxy.parts()) >= 2, "two parts")
     remote.server.kill()
     time.sleep(1)
     assert process.poll() is None
@@ -218,7 +218,7 @@ def test_the_gate_asks_for_many_pages_at_once(remote, proxy, source):
 def test_two_pushes_at_once(remote, source):
     big = source(30_000, version=1)
     first = remote.start(*words("people", big, "--rate", "300K"))
-    wait_for(lambda: "tables/people/push.lock" in remote.keys("tables/people"), "the lock", 20)
+    wait_for(lambda: "tables/people/push.lock" in remote.keys("tables/people"), "the lock")
     other = remote.through(remote.server.url, "elsewhere")
     for store in (remote, other):
         refused = store.run(*words("people", source(10)), code=4)

@@ -120,7 +120,7 @@ def test_more_partitions_than_files_refuse_writes_and_nothing_else(store):
             write(server.client())
             return False
 
-        wait_for(says_why, "/ready says why", 20)
+        wait_for(says_why, "/ready says why")
     with store.serve() as server:
         client = server.client()
         wait_for(lambda: all(is_served(client, table) for table in tables), "the tables")

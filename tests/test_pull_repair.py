@@ -13,7 +13,7 @@ from harness import wait_for
 def test_a_damaged_cache_is_mended_and_never_served(remote, node, source, how):
     remote.push("people", source(5000, version=1), args=["--partitions", "1"])
     server = node()
-    wait_for(lambda: server.value("people:7", "v1") == "1", "version 1", 20)
+    wait_for(lambda: server.value("people:7", "v1") == "1", "version 1")
     assert server.stop() == 0
     (path,) = server.runs("people")
     content = path.read_bytes()
@@ -24,23 +24,23 @@ def test_a_damaged_cache_is_mended_and_never_served(remote, node, source, how):
     else:
         path.unlink()
     again = node()
-    wait_for(lambda: (again.pull("people") or {}).get("repaired"), "the repair", 20)
-    wait_for(lambda: again.value("people:7", "v1") == "1", "the table", 10)
+    wait_for(lambda: (again.pull("people") or {}).get("repaired"), "the repair")
+    wait_for(lambda: again.value("people:7", "v1") == "1", "the table")
     assert path.read_bytes() == content
     rows = [again.value(f"people:{i}", "name") for i in range(0, 5000, 50)]
     assert rows == [f"person {i}" for i in range(0, 5000, 50)]
     # And while it runs: lengths are looked at every few seconds.
     if how == "cut":
         os.truncate(path, 5000)
-        wait_for(lambda: again.pull("people")["repaired"] == 2, "the second repair", 20)
-        wait_for(lambda: again.value("people:4999", "name") == "person 4999", "the table", 10)
+        wait_for(lambda: again.pull("people")["repaired"] == 2, "the second repair")
+        wait_for(lambda: again.value("people:4999", "name") == "person 4999", "the table")
     assert again.stop() == 0
 
 
 def test_what_comes_damaged_does_not_serve(remote, proxy, node, source):
     remote.push("people", source(5000, version=1))
     server = node(store=remote.through(proxy.url))
-    wait_for(lambda: server.value("people:7", "v1") == "1", "version 1", 20)
+    wait_for(lambda: server.value("people:7", "v1") == "1", "version 1")
 
     def change(exchange, status, body):
         if "/runs/" in exchange.path and exchange.method == "GET" and len(body) > 9000:
@@ -49,11 +49,11 @@ def test_what_comes_damaged_does_not_serve(remote, proxy, node, source):
 
     proxy.after = change
     remote.push("people", source(5000, version=2))
-    wait_for(lambda: server.pull("people")["problem"], "a word about the damage", 30)
+    wait_for(lambda: server.pull("people")["problem"], "a word about the damage")
     assert "damaged" in server.pull("people")["problem"]
     assert server.value("people:7", "v1") == "1"
     proxy.after = lambda exchange, status, body: (status, body)
-    wait_for(lambda: server.value("people:7", "v1") == "2", "version 2", 40)
+    wait_for(lambda: server.value("people:7", "v1") == "2", "version 2")
     assert server.stop() == 0
 
 
@@ -68,9 +68,9 @@ def test_bytes_flipped_under_a_running_node_are_repaired(remote, node, tmp_path)
     args = ["--partitions", "1", "--order", "ordered"]
     remote.push("people", write(sorted_people(rows), tmp_path / "p.parquet"), args=args)
     server = node()
-    wait_for(lambda: server.value("people:000007", "name") == "n7", "version 1", 20)
+    wait_for(lambda: server.value("people:000007", "name") == "n7", "version 1")
     pull = server.pull("people")
-    wait_for(lambda: server.pull("people")["doing"] is None, "the first check", 20)
+    wait_for(lambda: server.pull("people")["doing"] is None, "the first check")
     (path,) = server.runs("people")
     content = path.read_bytes()
     assert len(content) > 200_000
@@ -93,7 +93,7 @@ def test_bytes_flipped_under_a_running_node_are_repaired(remote, node, tmp_path)
         return failed
 
     assert sweep() > 0
-    wait_for(lambda: sweep() == 0, "the repair", 20)
+    wait_for(lambda: sweep() == 0, "the repair")
     assert all("damaged" in error for error in errors), errors[:3]
     assert server.pull("people")["repaired"] == 1 and pull["repaired"] == 0
     assert path.read_bytes() == content
@@ -105,8 +105,8 @@ def test_damage_met_while_the_store_is_down_is_mended_when_it_is_back(remote, no
     args = ["--partitions", "1", "--order", "ordered"]
     remote.push("people", write(sorted_people(20_000), tmp_path / "p.parquet"), args=args)
     server = node()
-    wait_for(lambda: server.value("people:000007", "name") == "n7", "version 1", 20)
-    wait_for(lambda: server.pull("people")["doing"] is None, "the first check", 20)
+    wait_for(lambda: server.value("people:000007", "name") == "n7", "version 1")
+    wait_for(lambda: server.pull("people")["doing"] is None, "the first check")
     (path,) = server.runs("people")
     content = path.read_bytes()
     remote.server.kill()
@@ -117,10 +117,10 @@ def test_damage_met_while_the_store_is_down_is_mended_when_it_is_back(remote, no
         keys = range(0, 20_000, 10)
         missed = [i for i in keys if server.value(f"people:{i:06}", "name") != f"n{i}"]
         assert missed and len(missed) < 200
-        wait_for(lambda: server.pull("people")["problem"], "a word about it", 40)
+        wait_for(lambda: server.pull("people")["problem"], "a word about it")
     finally:
         remote.server.start()
-    wait_for(lambda: server.pull("people")["repaired"] == 1, "the repair", 60)
+    wait_for(lambda: server.pull("people")["repaired"] == 1, "the repair")
     assert [i for i in missed if server.value(f"people:{i:06}", "name") != f"n{i}"] == []
-    wait_for(lambda: server.pull("people")["problem"] is None, "that it is well", 10)
+    wait_for(lambda: server.pull("people")["problem"] is None, "that it is well")
     assert server.stop() == 0

@@ -45,10 +45,10 @@ def test_swap_and_rollback_by_http_want_the_token(two, tmp_path):
             assert post(server, "/v1/tables/people/rollback", {}, token)[0] in (401, 403)
         assert client.hget("people:1", "v1") == "2"
         assert post(server, "/v1/tables/people/rollback", {}, TOKEN)[0] == 200
-        wait_for(lambda: client.hget("people:1", "v1") == "1", "the rollback is seen", 2)
+        wait_for(lambda: client.hget("people:1", "v1") == "1", "the rollback is seen")
         status, answer = post(server, "/v1/tables/people/swap", {"version": 2}, TOKEN)
         assert (status, answer["to"]) == (200, 2)
-        wait_for(lambda: client.hget("people:1", "v1") == "2", "the swap is seen", 2)
+        wait_for(lambda: client.hget("people:1", "v1") == "2", "the swap is seen")
         assert post(server, "/v1/tables/people/swap", {"version": 9}, TOKEN)[0] in (404, 409)
 
 
@@ -106,7 +106,7 @@ def test_an_empty_store_is_served_until_there_is_something(store, source):
         client = server.client()
         assert client.ping() and client.dbsize() == 0
         store.push("people", source(10))
-        wait_for(lambda: client.dbsize() == 10, "the first push is seen", 2)
+        wait_for(lambda: client.dbsize() == 10, "the first push is seen")
 
 
 def test_a_standard_output_that_is_full_does_not_end_it(two, tmp_path):
@@ -116,7 +116,7 @@ def test_a_standard_output_that_is_full_does_not_end_it(two, tmp_path):
     try:
         # The log says what could not be said.
         told = r"standard output cannot be written.* listen=127.0.0.1:(\d+) .*No space left"
-        wait_for(lambda: re.search(told, (tmp_path / "log").read_text()), "told", 20)
+        wait_for(lambda: re.search(told, (tmp_path / "log").read_text()), "told")
         port = int(re.search(told, (tmp_path / "log").read_text())[1])
         with redis.Redis(port=port, decode_responses=True) as client:
             assert client.hget("people:1", "v1") == "2"

@@ -2,7 +2,7 @@
 
 import redis
 from cluster import Cluster
-from harness import Store, wait_for
+from harness import Store
 from redis.crc import key_slot
 from relays import FrameRelay, Weather
 
@@ -12,8 +12,8 @@ TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partition
 class WeatheredCluster(Cluster):
     """`tags` has of each partition a hashtag whose keys are in it."""
 
-    def __init__(self, directory, seed, count=3, args=()):
-        super().__init__(Store(directory / "store"), directory, count)
+    def __init__(self, directory, seed, count=3, args=(), **options):
+        super().__init__(Store(directory / "store"), directory, count, **options)
         self.weather, self.relays = Weather(seed), []
         for node in self.nodes:
             self.relays.append(FrameRelay(self, node))
@@ -21,9 +21,18 @@ class WeatheredCluster(Cluster):
 
     def start(self):
         super().start()
+        self.make_table()
+        return self
+
+    def begin(self, seed):
+        """Another test, with whole nodes and without a table."""
+        self.weather.begin(seed)
+        if not self.status()["tables"]:
+            self.make_table()
+
+    def make_table(self):
         self.store.run("create", "t", *TABLE)
         self.tags = [tag_within(*row[:2]) for row in self.map(self.nodes[0])]
-        return self
 
     def map(self, node):
         with node.through_gateway(socket_timeout=2) as client:
@@ -45,21 +54,15 @@ class WeatheredCluster(Cluster):
             return False
         return all(led[place] not in (None, struck) for led in told for place in places)
 
-    def is_whole(self):
-        """Whether each partition has a leader and all of its replicas."""
-        heard = self.heard()
-        live = heard and heard.get("live")
-        return bool(live) and live["short"]["count"] == live["without_leader"]["count"] == 0
-
-    def wait_whole(self, seconds=60):
-        self.wait_up()
-        wait_for(self.is_whole, lambda: f"all replicas are there: {self.heard()}", seconds, 0.1)
-
     def cut_off(self, *struck, ways=("from", "to")):
         """Nodes from all others, and not from each other."""
         others = [one.name for one in self.others(*struck)]
         for node in struck:
             self.weather.cut_off(node.name, others, ways)
+
+    def tidy(self):
+        self.weather.heal()
+        super().tidy()
 
     def end(self):
         super().end()

@@ -107,7 +107,7 @@ def idle_cluster(counting: Counting, seconds: int) -> dict:
     """Three nodes of a cluster that have nothing to do."""
     store = counting.store("cluster")
     store.path.mkdir(exist_ok=True)
-    made = clusters.Cluster(store, counting.folder, 3, 3, (), ())
+    made = clusters.Cluster(store, counting.folder, 3, 3, (), (), node_timeout=None)
     try:
         made.start()
         path = write(people(20), counting.folder / "small.parquet")

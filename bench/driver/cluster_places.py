@@ -63,7 +63,7 @@ def folder():
 def directory_cluster(count: int, zones: int = 3, start: bool = True, args: tuple = ()):
     """Nodes over a store in a directory."""
     with folder() as path:
-        made = Cluster(Store(path / "store"), path, count, zones, args)
+        made = Cluster(Store(path / "store"), path, count, zones, args, node_timeout=None)
         try:
             yield made.start() if start else made
         finally:
@@ -81,7 +81,7 @@ def bucket_cluster(count: int, zones: int = 3):
         try:
             proxies["command"] = object_store.Proxy(server)
             store = object_store.RemoteStore(server, path / "command", "shop", proxies["command"].url)
-            made = Cluster(store, path, count, zones)
+            made = Cluster(store, path, count, zones, node_timeout=None)
             for node in made.nodes:
                 proxies[node.name] = object_store.Proxy(server)
                 node.store = store.through(proxies[node.name].url, f"machine-{node.name}")

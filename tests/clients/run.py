@@ -211,7 +211,7 @@ def start_clients(clients, names, cluster, directory):
 
 def run(names, directory):
     """What the clients tell, and what is wrong with it."""
-    cluster = Cluster(Store(directory / "store"), directory, 5, 3)
+    cluster = Cluster(Store(directory / "store"), directory, 5, 3, node_timeout=None)
     clients = []
     try:
         events = Events(cluster.start())

@@ -1,7 +1,9 @@
 //! What a catalog's format allows, and who speaks it.
 
 use crate::message::Introduction;
-use crate::model::{FORMAT_OF_LIVE, FORMAT_OF_PLANS, FORMATS, Model, NEWEST_FORMAT, NodeEntry};
+use crate::model::{
+    FORMAT_OF_LIVE, FORMAT_OF_PLANS, FORMAT_OF_TIMING, FORMATS, Model, NEWEST_FORMAT, NodeEntry,
+};
 
 /// Why a node cannot be one of a cluster with a catalog of this format.
 pub fn speaks_not(format: u64, who: &Introduction) -> Option<String> {
@@ -43,6 +45,17 @@ pub fn has_own_layouts(format: u64) -> Result<(), String> {
         false => Err(format!(
             "the catalog is of format {format}, and tables that are placed by their load want {FORMAT_OF_LIVE}: forebay \
              cluster upgrade first"
+        )),
+    }
+}
+
+/// Whether another node timeout than the default can be written into a catalog of this format.
+pub fn has_timing(format: u64) -> Result<(), String> {
+    match format >= FORMAT_OF_TIMING {
+        true => Ok(()),
+        false => Err(format!(
+            "the catalog is of format {format}, and a node timeout of its own wants {FORMAT_OF_TIMING}: forebay cluster \
+             upgrade first"
         )),
     }
 }

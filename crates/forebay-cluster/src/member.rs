@@ -33,6 +33,9 @@ pub trait Member: Debug + Send + Sync {
     /// there are news.
     fn answer(&self, message: Bytes) -> Later<io::Result<Bytes>>;
 
+    /// Waits until this node knows a head newer than this revision.
+    fn newer_head(&self, than: u64) -> Later<()>;
+
     /// A part of a run's file, for a node that brings the version from here.
     fn fetch(&self, table: &TableName, file: &str, range: Range<u64>) -> Later<io::Result<Bytes>>;
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::NodeName;
 use crate::message::Introduction;
 use crate::model::{LiveEntry, LoadDraft, MovePlan, RequestId, RolloutOptions};
+use crate::time::Timing;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -67,6 +68,8 @@ pub enum Request {
     Pause { node: NodeName, for_ms: u64 },
     /// A node that is down, and holds nothing, is forgotten.
     Remove { node: NodeName },
+    /// The protocols wait by this node timeout from now on.
+    SetTiming { timing: Timing },
 }
 
 /// What a swap makes of one table.

@@ -1,9 +1,10 @@
 //! The coordinator's seat: a lease in the catalog.
 //!
-//! Whoever holds the seat rewrites its document every [`SEAT_RENEWAL`]. Who wants it, and sees it
-//! unchanged for [`SEAT_LEASE`] by the own clock, takes it by a conditional write: one of several
-//! gets it. Nothing depends on there being one holder only: what a coordinator writes is
-//! conditional on the head that it read, and a new one raises the head's term first.
+//! The holder rewrites the document every [`Timing::lease_renewal`]. A node that wants the lease,
+//! and has seen the document unchanged for [`Timing::coordinator_lease`] by its own clock, takes it
+//! by a conditional write: one of several gets it. Nothing depends on there being one holder only:
+//! what a coordinator writes is conditional on the head that it read, and a new one raises the
+//! head's term first.
 //!
 //! A holder that most nodes are silent to may be cut off from them, and reach the catalog all the
 //! same. It offers the seat and goes on: who hears nothing of it may take the seat at once. Where
@@ -19,12 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalog::{Catalog, SeenTag, Written};
 use crate::ids::{ClusterId, HostPort, NodeName};
 use crate::model::{parsed_as, written};
-use crate::time::{BEAT_LOST, Now, SEAT_LEASE, SEAT_RENEWAL};
-
-/// Between two looks of who wants the seat.
-const LOOK: Duration = Duration::from_millis(2500);
-/// After a failure of the catalog.
-const RETRY: Duration = Duration::from_secs(1);
+use crate::time::{Now, Timing};
 
 /// Between a renewal of the holder and this, one write may be overtaken.
 const RINGS: usize = 3;
@@ -187,13 +183,13 @@ impl Seat {
         self.retired = true;
     }
 
-    pub fn handle(&mut self, now: Now, event: SeatEvent) -> Vec<SeatAction> {
+    pub fn handle(&mut self, now: Now, timing: Timing, event: SeatEvent) -> Vec<SeatAction> {
         let mut actions = Vec::new();
         match event {
             SeatEvent::Tick => {}
             SeatEvent::Read(found) => {
                 self.busy = None;
-                self.take_note(now, found, &mut actions);
+                self.take_note(now, timing, found, &mut actions);
             }
             SeatEvent::Put(seen) => self.done(now, seen, &mut actions),
             SeatEvent::Changed => {
@@ -207,16 +203,17 @@ impl Seat {
             }
             SeatEvent::Failed => {
                 self.busy = None;
-                self.next_look = now.monotonic + RETRY;
+                self.next_look = now.monotonic + timing.retry();
             }
         }
-        self.step(now, &mut actions);
+        self.step(now, timing, &mut actions);
         actions
     }
 
     fn take_note(
         &mut self,
         now: Now,
+        timing: Timing,
         found: Option<(SeatDocument, SeenTag)>,
         actions: &mut Vec<SeatAction>,
     ) {
@@ -236,11 +233,11 @@ impl Seat {
                 actions.push(SeatAction::Rung);
             }
             // A renewal was refused, or its outcome is unknown: again.
-            *renewed = (*renewed).min(now.monotonic.saturating_sub(SEAT_RENEWAL));
+            *renewed = (*renewed).min(now.monotonic.saturating_sub(timing.lease_renewal()));
             self.me.renewal = self.me.renewal.max(document.renewal);
             self.next_look = now.monotonic;
         } else {
-            self.next_look = now.monotonic + LOOK;
+            self.next_look = now.monotonic + timing.lease_look();
         }
         let since = match &self.known {
             Some(known) if !document.is_renewed(&known.document) => known.since,
@@ -254,9 +251,9 @@ impl Seat {
             document.holder == self.me.holder && document.peer == self.me.peer && !is_mine;
         // This node wants the seat, so it hears nothing of the holder. Where it has just learnt who
         // that is it tries to reach it first.
-        let is_offered = document.offered && now.since(met) >= BEAT_LOST;
-        let is_free =
-            document.released || is_old_self || is_offered || now.since(since) >= SEAT_LEASE;
+        let is_offered = document.offered && now.since(met) >= timing.heartbeat_lost();
+        let is_over = now.since(since) >= timing.coordinator_lease();
+        let is_free = document.released || is_old_self || is_offered || is_over;
         if is_free && self.wanted && !self.retired && !self.is_held() {
             self.put(now, document.bell, Some(seen.clone()), actions);
         }
@@ -299,9 +296,9 @@ impl Seat {
         }
     }
 
-    fn step(&mut self, now: Now, actions: &mut Vec<SeatAction>) {
+    fn step(&mut self, now: Now, timing: Timing, actions: &mut Vec<SeatAction>) {
         if let SeatState::Holding { renewed, .. } = self.state
-            && now.since(renewed) >= SEAT_LEASE
+            && now.since(renewed) >= timing.coordinator_lease()
         {
             // Others may have taken it by now.
             self.state = SeatState::Watching;
@@ -314,7 +311,7 @@ impl Seat {
         match self.state {
             SeatState::Holding { renewed, bell } => {
                 let is_told = |known: &Known| known.document.offered == self.offered;
-                let is_due = now.since(renewed) >= SEAT_RENEWAL
+                let is_due = now.since(renewed) >= timing.lease_renewal()
                     || self.retired
                     || !self.known.as_ref().is_some_and(is_told);
                 match &self.known {

@@ -30,6 +30,9 @@ pub struct Status {
     pub format: u64,
     pub revision: u64,
     pub term: u64,
+    /// A node that sent no heartbeat for so long is down.
+    #[serde(default)]
+    pub node_timeout_ms: u64,
     /// None: nobody is known to be it, and what is told is what the catalog, or one node, says.
     pub coordinator: Option<String>,
     /// Whether the catalog itself is lost or an old copy.
@@ -197,6 +200,7 @@ impl Status {
             format: head.forebay_head,
             revision: head.revision,
             term: head.term,
+            node_timeout_ms: model.timing().node_timeout().as_millis() as u64,
             coordinator: None,
             catalog_lost: false,
             live: None,

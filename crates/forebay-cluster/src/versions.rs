@@ -6,6 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_engine::{Bound, Bounds, TableName};
@@ -28,6 +29,8 @@ pub struct Bring {
     /// takes it from there.
     pub passed_on: Vec<(Bound, Option<HostPort>)>,
     pub by: Arc<dyn Peers>,
+    /// How long such a node is asked again for a file that it does not have yet.
+    pub patience: Duration,
     pub cancelled: Arc<AtomicBool>,
 }
 

@@ -1,14 +1,12 @@
 //! Versions opened ahead, and tables that come to serve others, or go, at one moment.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::partial::Ids;
-use common::{name, push, random, read_all, root, rows};
+use crate::common::{self, partial::Ids};
+use crate::common::{name, push, random, read_all, root, rows};
 use forebay_engine::{
     ActivateError, Next, Pointer, PushOptions, Serving, Store, StoreError, Table,
 };

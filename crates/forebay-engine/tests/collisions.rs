@@ -4,11 +4,9 @@
 //! in the upper 50 bits, several fall into one slot each.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Rows, name, push, read_all, store_on};
+use crate::common::{self, Rows, name, push, read_all, store_on};
 use forebay_engine::diff;
 use forebay_io::sim::SimDisk;
 use forebay_run::Order;

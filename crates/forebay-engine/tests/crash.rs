@@ -2,11 +2,9 @@
 //! changes a table: afterwards the table is as before or as intended, and the next push cleans up.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{View, fill, fill_at, name, push, rows, store_on, view};
+use crate::common::{self, View, fill, fill_at, name, push, rows, store_on, view};
 use forebay_engine::{PushOptions, Store, StoreError};
 use forebay_io::sim::{Fault, SimDisk};
 use forebay_run::Order;

@@ -1,12 +1,10 @@
 //! Differences between versions: counts, columns, schemas, and the sampled estimate.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{Rows, fill, name, push, random, store_on};
+use crate::common::{self, Rows, fill, name, push, random, store_on};
 use forebay_engine::{
     Becomes, ColumnStats, Difference, Expected, Push, PushOptions, Store, ValueKind, Version,
     compare_expected, compare_sampled, diff,

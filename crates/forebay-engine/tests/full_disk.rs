@@ -2,9 +2,7 @@
 //! power at whatever call meanwhile leaves the old pointer or the new one.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{View, name, push, rows, store_on, view};
+use crate::common::{self, View, name, push, rows, store_on, view};
 use forebay_engine::live::{Budget, LiveDraft};
 use forebay_engine::{Store, StoreError};
 use forebay_io::sim::{Fault, SimDisk};

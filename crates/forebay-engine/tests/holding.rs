@@ -1,13 +1,11 @@
 //! Stores that hold a part of their tables' partitions, which changes while a version serves.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::partial::{PARTITIONS, install, manifest, partial, source, table};
-use common::{Rows, name, read_all, rows, store_on};
+use crate::common::partial::{PARTITIONS, install, manifest, partial, source, table};
+use crate::common::{Rows, name, read_all, rows, store_on};
 use forebay_engine::{ReadError, Released, Serving, StoreError, Version};
 use forebay_io::sim::{Dice, Fault, SimDisk};
 use forebay_run::Order;

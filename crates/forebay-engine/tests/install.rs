@@ -1,11 +1,9 @@
 //! Taking versions over from another store, and opening anew what was repaired.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::io::Write;
 
-use common::{name, push, read_all, root, rows, store_on};
+use crate::common::{name, push, read_all, root, rows, store_on};
 use forebay_engine::{PushError, Serving, Store, StoreError, Table, VersionFile};
 use forebay_io::Disk;
 use forebay_io::sim::SimDisk;

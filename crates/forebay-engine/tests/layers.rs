@@ -1,12 +1,10 @@
 //! Versions that go on with the runs of others: what is read of them, merging, expiry, removal.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{Rows, draft, name, read_all, root, rows, store_on, write_run};
+use crate::common::{self, Rows, draft, name, read_all, root, rows, store_on, write_run};
 use forebay_engine::{
     Lookup, MAX_RUNS, Manifest, ManifestDraft, PushOptions, Serving, Store, Table, Version,
     compare_sampled, diff, due,

@@ -1,13 +1,11 @@
 //! Versions of which only some partitions are open: what is not here is never called absent.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use common::{name, push, root, rows, store_on};
+use crate::common::{name, push, root, rows, store_on};
 use forebay_engine::{Held, Lookup, PartitionId, ReadError, Table, Version};
 use forebay_io::Disk;
 use forebay_io::sim::SimDisk;

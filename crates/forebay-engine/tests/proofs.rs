@@ -1,12 +1,10 @@
 //! What was verified of versions that came, and how long that counts.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::io::Write;
 
-use common::partial::{Ids, install, manifest, partial, source, table};
-use common::{draft, name, root, rows, store_on, write_run};
+use crate::common::partial::{Ids, install, manifest, partial, source, table};
+use crate::common::{self, draft, name, root, rows, store_on, write_run};
 use forebay_engine::{PartitionProof, PushOptions, Store, VersionFile};
 use forebay_io::Disk;
 use forebay_io::sim::{Fault, SimDisk};

@@ -1,13 +1,11 @@
 //! Look-ups, batches, scans and cursors against a plain map, over orders, partitions and many runs.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use common::{Rows, draft, fill, name, read_all, rows, store_on, write_run};
+use crate::common::{self, Rows, draft, fill, name, read_all, rows, store_on, write_run};
 use forebay_engine::{
     Bound as Lower, Lookup, Manifest, Partition, Push, PushOptions, ReadError, Store, Version,
 };

@@ -1,14 +1,12 @@
 //! Following pointers: swaps under readers, rollbacks, drops, and files that are damaged or vanish.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{name, push, random, read_all, root, rows};
+use crate::common::{self, name, push, random, read_all, root, rows};
 use forebay_engine::{Change, Serving, Store, TableState, Version};
 use forebay_io::sim::{HandClock, Over, SimDisk};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, SystemRandom};

@@ -1,11 +1,9 @@
 //! Numbers, swaps, rollbacks, removal, refusals: what an operator does, and the words told.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{fill, name, push, random, read_all, root, rows, store_on};
+use crate::common::{self, fill, name, push, random, read_all, root, rows, store_on};
 use forebay_engine::{PushError, PushOptions, Store, StoreError};
 use forebay_io::sim::SimDisk;
 use forebay_io::{Disk, OsDisk, SystemClock, SystemRandom};

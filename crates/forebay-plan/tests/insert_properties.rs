@@ -1,8 +1,6 @@
 //! What holds for every plan, whatever the instance.
 
-mod common;
-
-use common::{cost, exact, replicated};
+use crate::common::{cost, exact, replicated};
 use forebay_plan::Action;
 use forebay_plan::insert::{Holders, InsertItem, Machine, Mode, Problem, Request, plan, solve};
 use proptest::prelude::*;

@@ -1,8 +1,6 @@
 //! How good plans are: beside the optimum for few partitions, beside the bound for many.
 
-mod common;
-
-use common::{cost, exact};
+use crate::common::{cost, exact};
 use forebay_plan::Random;
 use forebay_plan::insert::{InsertItem, Machine, Mode, Problem, solve};
 

@@ -1,8 +1,6 @@
 //! Plans for partitions with replicas: no two of one piece on one machine, at no step.
 
-mod common;
-
-use common::{cost, exact, replicated};
+use crate::common::{cost, exact, replicated};
 use forebay_plan::input::read;
 use forebay_plan::insert::{
     Holders, InsertPlan, Machine, MachineSpec, Mode, Problem, Request, Solution, TableSpec, plan,

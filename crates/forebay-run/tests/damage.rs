@@ -6,12 +6,10 @@
     clippy::type_complexity
 )]
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{COMPRESSIONS, Model, ORDERS, model, options, records, sim_disk, write};
+use crate::common::{COMPRESSIONS, Model, ORDERS, model, options, records, sim_disk, write};
 use forebay_io::sim::Dice;
 use forebay_io::{Disk, OsDisk};
 use forebay_run::operation::Operation;

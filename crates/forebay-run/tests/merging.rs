@@ -6,13 +6,11 @@
     clippy::type_complexity
 )]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{ORDERS, PREFIX, sim_disk, sort_hash};
+use crate::common::{ORDERS, PREFIX, sim_disk, sort_hash};
 use forebay_io::sim::Dice;
 use forebay_run::content::ContentSum;
 use forebay_run::merge::{Merge, Resolve};

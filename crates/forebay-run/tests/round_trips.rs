@@ -6,14 +6,12 @@
     clippy::type_complexity
 )]
 
-mod common;
-
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{
-    COMPRESSIONS, Model, ORDERS, PREFIX, build, model, options, records, sim_disk, sort_hash,
+use crate::common::{
+    self, COMPRESSIONS, Model, ORDERS, PREFIX, build, model, options, records, sim_disk, sort_hash,
 };
 use forebay_io::sim::Dice;
 use forebay_io::{Disk, OsDisk};

@@ -1,8 +1,6 @@
 //! What concerns the whole server or all of its clients: who may, and what comes of it.
 
-mod common;
-
-use common::{Fixture, PASSWORD_HASH, Reply, client_of, encode, text_of, with_users};
+use crate::common::{Fixture, PASSWORD_HASH, Reply, client_of, encode, text_of, with_users};
 
 fn items(reply: Reply) -> Vec<Reply> {
     match reply {

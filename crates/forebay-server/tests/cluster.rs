@@ -1,11 +1,9 @@
 //! Servers that are nodes of a cluster: what is not here is forwarded, or clients are led to it.
 
-mod common;
-
-use common::Reply;
-use common::cluster::{
+use crate::common::cluster::{
     CLASSES, GATEWAY, InOneProcess, LISTEN, ROWS, class, holders, key, key_in, slot, value,
 };
+use crate::common::{self, Reply};
 
 fn bulk(text: String) -> Reply {
     Reply::Bulk(text.into_bytes())

@@ -1,13 +1,11 @@
 //! What nodes of a cluster tell clients of it.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::Reply;
-use common::cluster::{
+use crate::common::cluster::{
     CLASS_PORTS, CLASSES, GATEWAY, InOneProcess, LISTEN, NODES, RANGES, key_in, node, range,
 };
+use crate::common::{self, Reply};
 use forebay_cluster::HostPort;
 use forebay_cluster::model::{Layout, LayoutName, Model, TableEntry};
 use forebay_engine::{Bound, TableName};

@@ -1,16 +1,14 @@
 //! Nodes of a cluster that disagree, are silent, send garbage, or are not whom they should be.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use common::cluster::{
+use crate::common::cluster::{
     GATEWAY, InOneProcess, LISTEN, PEER, ROWS, at, host, key, key_in, push, range, value,
 };
-use common::{Reply, encode, spawn};
+use crate::common::{self, Reply, encode, spawn};
+use bytes::Bytes;
 use forebay_cluster::model::{Layout, LayoutName, Model};
 use forebay_cluster::{HostPort, Peers};
 use forebay_engine::{Bound, TableName};

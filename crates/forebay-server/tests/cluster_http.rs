@@ -1,11 +1,11 @@
 //! What HTTP says of a node of a cluster.
 
-mod common;
-
 use std::io::{Read, Write};
 
-use common::cluster::{GATEWAY, InOneProcess, LISTEN, ROWS, at, holders, key, key_in, node, value};
-use common::{Reply, encode};
+use crate::common::cluster::{
+    GATEWAY, InOneProcess, LISTEN, ROWS, at, holders, key, key_in, node, value,
+};
+use crate::common::{Reply, encode};
 use forebay_cluster::NodeId;
 use forebay_cluster::model::{NodeEntry, NodeState, TableEntry};
 use forebay_engine::TableName;

@@ -1,11 +1,9 @@
 //! Live tables of a cluster at nodes that have no replica of them: commands are led on, or refused.
 
-mod common;
-
 use std::time::Duration;
 
-use common::Reply;
-use common::cluster::{CLASS_PORTS, GATEWAY, InOneProcess, LISTEN, StandIn, key_in};
+use crate::common::Reply;
+use crate::common::cluster::{CLASS_PORTS, GATEWAY, InOneProcess, LISTEN, StandIn, key_in};
 use forebay_cluster::NodeId;
 use forebay_cluster::model::{
     EndedLoad, GroupEntry, Layout, LayoutName, LiveEntry, RangeEntry, Replication, TableEntry,

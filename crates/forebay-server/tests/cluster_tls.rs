@@ -1,13 +1,11 @@
 //! Nodes that know each other by pinned certificates.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::cluster::{GATEWAY, InOneProcess, LISTEN, PEER, at, host, key_in, value};
+use crate::common::{self, Reply};
 use bytes::Bytes;
-use common::Reply;
-use common::cluster::{GATEWAY, InOneProcess, LISTEN, PEER, at, host, key_in, value};
 use forebay_cluster::{HostPort, Peers};
 use forebay_io::SystemClock;
 use forebay_server::{ClusterConfig, PeerClient, PeerTls, Pin, PinnedPeers, ServerConfig, pin_of};

@@ -1,13 +1,11 @@
 //! Walks over the nodes of a cluster: what each port covers, and in what order.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::cluster::{
+use crate::common::cluster::{
     CLASS_PORTS, GATEWAY, InOneProcess, LISTEN, NODES, ROWS, class, holders, key, node, value,
 };
-use common::{Client, Reply};
+use crate::common::{Client, Reply};
 use forebay_cluster::model::NodeEntry;
 use forebay_io::Random;
 use forebay_io::sim::SimClient;

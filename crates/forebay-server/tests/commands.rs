@@ -1,10 +1,8 @@
 //! Commands over a real socket, in RESP2 and RESP3.
 
-mod common;
-
 use std::net::TcpStream;
 
-use common::{Client, Fixture, Reply, bytes, encode};
+use crate::common::{self, Client, Fixture, Reply, bytes, encode};
 use forebay_engine::live::LiveDraft;
 use forebay_run::Order;
 

@@ -1,10 +1,8 @@
 //! KV.GETV, KV.SETV, KV.DELV: changes that are made only where a key is still what was read.
 
-mod common;
-
 use std::net::TcpStream;
 
-use common::{Fixture, Reply, bytes, flights};
+use crate::common::{self, Fixture, Reply, bytes, flights};
 use forebay_engine::live::{Expiry, LiveDraft};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;

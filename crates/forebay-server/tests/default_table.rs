@@ -1,9 +1,7 @@
 //! A server with a default table, users who see some tables, and commands on keys that belong
 //! together.
 
-mod common;
-
-use common::{Fixture, client_of, with_users};
+use crate::common::{Fixture, client_of, with_users};
 
 #[test]
 fn one_table_is_emptied() {

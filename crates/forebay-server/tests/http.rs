@@ -1,11 +1,9 @@
 //! The HTTP port.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use common::{Fixture, bytes, http};
+use crate::common::{self, Fixture, bytes, http};
 use forebay_run::Order;
 use forebay_run::format::MAX_KEY_BYTES;
 

@@ -2,13 +2,11 @@
 //! The network is in memory. What is random is drawn from a seed that a failure prints;
 //! `FOREBAY_TEST_SEED=n` repeats it.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use common::{Client, Fixture, Reply, bytes, encode};
+use crate::common::{Client, Fixture, Reply, bytes, encode};
 use forebay_io::sim::{Dice, SimClient, SimDisk, SimNet, Wire};
 use forebay_io::{Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_run::Order;

@@ -1,8 +1,6 @@
 //! A live table of which some partitions are not here: what clients are told.
 
-mod common;
-
-use common::{Fixture, Reply, http};
+use crate::common::{Fixture, Reply, http};
 use forebay_engine::live::LiveDraft;
 use forebay_engine::{Held, PartitionId};
 

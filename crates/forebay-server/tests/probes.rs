@@ -1,14 +1,12 @@
 //! Probes and metrics: what /ready tells, who sees which table, the format, and that they answer
 //! whatever other connections do.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use common::{Fixture, bytes, http};
+use crate::common::{self, Fixture, bytes, http};
 use forebay_io::SystemClock;
 use forebay_io::sim::SimDisk;
 use forebay_run::Order;

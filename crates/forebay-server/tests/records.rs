@@ -1,10 +1,8 @@
 //! KV.WRITE: records in the form in which they are stored.
 
-mod common;
-
 use std::net::TcpStream;
 
-use common::{Fixture, Reply, encode, flights, lists};
+use crate::common::{self, Fixture, Reply, encode, flights, lists};
 use forebay_engine::live::{Expiry, LiveDraft};
 use forebay_run::operation::DeltaKind;
 

@@ -1,14 +1,12 @@
 //! Users, tokens and certificates that change while the server runs; certificates of clients; wrong
 //! passwords.
 
-mod common;
-
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Fixture, encode, http, tls_client};
+use crate::common::{self, Fixture, encode, http, tls_client};
 use forebay_io::sim::HandClock;
 use forebay_server::TlsFiles;
 use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, Issuer, KeyPair};

@@ -1,11 +1,9 @@
 //! Users, TLS, limits, and clients that mean no good.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use common::{Fixture, Reply, bytes, encode, tls_client};
+use crate::common::{self, Fixture, Reply, bytes, encode, tls_client};
 use forebay_run::Order;
 use forebay_server::{Server, ServerConfig, TlsFiles};
 

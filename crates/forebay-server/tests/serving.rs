@@ -1,12 +1,10 @@
 //! Swaps under load, values that are not in memory, stopping.
 
-mod common;
-
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Fixture, Reply, bytes, encode};
+use crate::common::{self, Fixture, Reply, bytes, encode};
 use forebay_engine::TableName;
 use forebay_io::sim::Over;
 use forebay_run::Order;

@@ -1,12 +1,10 @@
 //! What happens when time passes: the test moves the clock.
 
-mod common;
-
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::Fixture;
+use crate::common::Fixture;
 use forebay_io::sim::HandClock;
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -1,11 +1,9 @@
 //! MULTI, MGET and WATCH on live tables while others write.
 
-mod common;
-
 use std::net::TcpStream;
 use std::time::Duration;
 
-use common::{Fixture, Reply, bytes};
+use crate::common::{self, Fixture, Reply, bytes};
 use forebay_engine::TableName;
 use forebay_engine::live::{Expiry, LiveDraft};
 use forebay_io::sim::Over;
@@ -247,7 +245,8 @@ fn what_a_multi_makes_of_one_key_takes_memory_once() {
         let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
         pages * 4096 / 1_000_000
     };
-    assert!(resident_mb(&after) < resident_mb(&before) + 500);
+    // Each for itself they are 3,000. Other tests of this process may have some, too.
+    assert!(resident_mb(&after) < resident_mb(&before) + 1000);
     queue(
         &mut client,
         &[

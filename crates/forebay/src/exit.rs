@@ -56,12 +56,7 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
         let lines: Vec<String> = words.split('\n').map(without_controls).collect();
         tell!("forebay: {}", lines.join("\n"));
     }
-    // A store's URL and what the environment says of it are of the command line, too.
-    let is_of_store = match error.downcast_ref() {
-        None | Some(OpenError::Pull(_) | OpenError::Store(_)) => false,
-        Some(_) => kind == ErrorKind::Usage,
-    };
-    if error.is::<WrongLine>() || is_of_store {
+    if is_wrong_line(&error) {
         return ExitCode::from(WRONG);
     }
     ExitCode::from(match kind {
@@ -70,6 +65,16 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
         ErrorKind::GaveWay => HELD,
         _ => FAILED,
     })
+}
+
+/// Whether the command line is wrong. A store's URL and what the environment says of it are a part
+/// of it.
+pub fn is_wrong_line(error: &anyhow::Error) -> bool {
+    let is_of_store = match error.downcast_ref() {
+        None | Some(OpenError::Pull(_) | OpenError::Store(_)) => false,
+        Some(_) => ErrorKind::of(error) == ErrorKind::Usage,
+    };
+    error.is::<WrongLine>() || is_of_store
 }
 
 /// Whoever read our output (`| head`) has enough: not worth a message.

@@ -78,6 +78,8 @@ mod key;
 #[warn(missing_docs)]
 mod library;
 mod log;
+#[cfg(test)]
+mod malformed;
 mod memory;
 mod node_key;
 mod output;

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::{Catalog, SeenTag, Written};
 use crate::model::{DocRef, Documents, Head, Identity, Model, ModelError, parsed, written};
+use crate::time::Timing;
 
 pub const IDENTITY: &str = "identity";
 pub const HEAD: &str = "head";
@@ -57,13 +58,16 @@ impl Documented<'_> {
         Ok(parsed(IDENTITY, &bytes)?)
     }
 
-    /// Makes a cluster without anything, with a catalog of this identity's format. Done again after
+    /// Makes a cluster without anything, with a catalog of this identity's format. REQUIRES: that
+    /// format can say the timing. Done again after
     /// a failure, it goes on.
-    pub fn create(&self, identity: &Identity) -> Result<Identity, CatalogError> {
+    pub fn create(&self, identity: &Identity, timing: Timing) -> Result<Identity, CatalogError> {
         let (id, format) = (identity.id, identity.forebay_cluster);
         if self.get(HEAD)?.is_none() {
             let mut count = 0;
-            let (documents, roots) = Model::default().write(format, || {
+            let mut model = Model::default();
+            model.work.edit().timing = timing;
+            let (documents, roots) = model.write(format, || {
                 count += 1;
                 DocRef::new(&format!("0-{id}-{count}"))
             })?;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::catalog::Catalog;
 use crate::seat::SEAT;
-use crate::time::SEAT_RENEWAL;
+use crate::time::Timing;
 
 /// Looks at the seat now and then.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ impl Absence {
 
     /// For how long nobody has renewed the seat, as far as was seen. A catalog that does not answer
     /// tells nothing.
-    pub fn look(&mut self, catalog: &dyn Catalog, now: Duration) -> Duration {
-        if now.saturating_sub(self.looked) >= SEAT_RENEWAL {
+    pub fn look(&mut self, catalog: &dyn Catalog, timing: Timing, now: Duration) -> Duration {
+        if now.saturating_sub(self.looked) >= timing.lease_renewal() {
             self.looked = now;
             let found = catalog.get(SEAT).map(|found| found.map(|(bytes, _)| bytes));
             match found {
@@ -82,7 +82,9 @@ mod tests {
         let mut absence = Absence::since(seconds(0));
         let mut look = |content, now| {
             *seat.0.lock() = content;
-            absence.look(&seat, seconds(now)).as_secs()
+            absence
+                .look(&seat, Timing::default(), seconds(now))
+                .as_secs()
         };
         assert_eq!(look(Some(b"1"), 5), 0);
         assert_eq!(look(Some(b"1"), 12), 7);

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::catalog::{Catalog, CatalogError, Documented};
 use crate::coordinator::splits_left;
-use crate::formats::{cannot_upgrade, has_own_layouts, has_plans};
+use crate::formats::{cannot_upgrade, has_own_layouts, has_plans, has_timing};
 use crate::ids::HostPort;
 use crate::live_status::LiveStatus;
 use crate::model::{
@@ -26,7 +26,6 @@ use crate::reads::BatchReads;
 use crate::request::Request;
 use crate::seat::{SEAT, ring};
 use crate::status::Status;
-use crate::time::SEAT_RENEWAL;
 
 use absence::Absence;
 pub use pointers::{ClusterPointers, RolloutWish};
@@ -196,12 +195,14 @@ impl ClusterClient {
         Ok(Status::of(&self.identity, &head, &model, None))
     }
 
-    /// Whether there is a coordinator, by looks at its seat: it renews it every 5 s. Of a catalog
-    /// that does not answer nothing is known.
+    /// Whether there is a coordinator, by looks at its lease, which it renews. Of a catalog that
+    /// does not answer nothing is known.
     pub fn has_coordinator(&self) -> io::Result<bool> {
+        let (_, model) = self.model().map_err(io::Error::other)?;
+        let limit = model.timing().lease_renewal() + SEAT_SLACK;
         let read = || Ok::<_, io::Error>(self.catalog.get(SEAT)?.map(|(bytes, _)| bytes));
         let (begun, first) = (self.clock.monotonic(), read()?);
-        while self.clock.monotonic() - begun < SEAT_RENEWAL + SEAT_SLACK {
+        while self.clock.monotonic() - begun < limit {
             self.clock.sleep(SEAT_POLL);
             let now = read()?;
             if now.is_some() && now != first {
@@ -348,6 +349,7 @@ impl ClusterClient {
                 has_live_table(&model()?, table)
             }
             Request::Cancel { rollout } => model()?.work.can_cancel(rollout),
+            Request::SetTiming { .. } => has_timing(head.forebay_head),
             _ => Ok(()),
         };
         refused.map_err(ClientError::Refused)?;
@@ -405,7 +407,7 @@ impl ClusterClient {
                 return ended;
             }
             let is_taken_up = seen.work.answers.contains_key(id);
-            if is_taken_up && absence.look(&*self.catalog, now) >= PATIENCE {
+            if is_taken_up && absence.look(&*self.catalog, seen.work.timing, now) >= PATIENCE {
                 return Err(ClientError::Deserted {
                     cluster: self.identity.name.clone(),
                     seconds: PATIENCE.as_secs(),

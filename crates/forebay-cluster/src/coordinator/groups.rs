@@ -20,13 +20,10 @@ use crate::ids::NodeId;
 use crate::message::{LeadersMark, LeadersNews};
 use crate::model::{GroupEntry, Model, PeerEntry, PeerState, TableGroups};
 use crate::reports::{GroupReport, Lead, ReplicaProblem};
-use crate::time::{BEAT_LOST, Now};
+use crate::time::Now;
 
 /// How many peers of a node join groups at a time.
 const MOST_JOINERS: usize = 4;
-/// A peer that has left goes so long after all know that it is to leave: longer than a node goes
-/// by what it heard last.
-const LEFT_FOR: Duration = Duration::from_secs(5);
 /// How many groups an answer tells the leaders of.
 const MOST_LEADERS: usize = 256;
 
@@ -353,7 +350,8 @@ impl Keeping<'_> {
             return false;
         };
         let heard = self.heard.get(&leading.node);
-        let is_heard = heard.is_some_and(|heard| self.now.since(heard.at) < BEAT_LOST);
+        let lost = self.model.timing().heartbeat_lost();
+        let is_heard = heard.is_some_and(|heard| self.now.since(heard.at) < lost);
         let members = &leading.lead.members;
         if !is_heard || leading.term < group.term || members.is_joint() {
             return false;
@@ -387,8 +385,11 @@ impl Keeping<'_> {
                 going.known_since = None;
                 continue;
             }
+            // Longer than a node goes by what it heard last.
             let since = *going.known_since.get_or_insert(self.now.monotonic);
-            if self.now.since(since) >= LEFT_FOR && self.has_left(watch, group, peer.peer) {
+            if self.now.since(since) >= self.model.timing().on_its_way()
+                && self.has_left(watch, group, peer.peer)
+            {
                 gone.insert(peer.peer);
             }
         }
@@ -413,8 +414,9 @@ impl Keeping<'_> {
             return false;
         };
         let heard = self.heard.get(&leading.node);
-        let is_heard = heard
-            .is_some_and(|heard| self.now.since(heard.at) < BEAT_LOST && heard.groups_left == 0);
+        let lost = self.model.timing().heartbeat_lost();
+        let is_heard =
+            heard.is_some_and(|heard| self.now.since(heard.at) < lost && heard.groups_left == 0);
         let members = &leading.lead.members;
         is_heard && leading.term >= group.term && !members.is_joint() && !members.contains(peer)
     }

@@ -9,7 +9,6 @@ use super::Step;
 use super::groups::GroupWatch;
 use super::requests::Refusal;
 use crate::model::{GroupEntry, HalfIds, PeerEntry, PeerState, SplitChange, Wish, fresh_id};
-use crate::time::BEAT_LOST;
 
 impl Step<'_> {
     /// Whether a partition of the table is being cut.
@@ -113,7 +112,8 @@ impl Step<'_> {
     fn has_leader(&self, group: &GroupEntry) -> bool {
         let leading = self.groups.leading(group.group);
         let heard = leading.and_then(|leading| self.heard.get(&leading.node));
-        let is_heard = heard.is_some_and(|heard| self.now.since(heard.at) < BEAT_LOST);
+        let lost = self.model.timing().heartbeat_lost();
+        let is_heard = heard.is_some_and(|heard| self.now.since(heard.at) < lost);
         let up = group.peers.iter().filter(|peer| self.is_alive(peer.node));
         is_heard && up.count() > group.peers.len() / 2
     }

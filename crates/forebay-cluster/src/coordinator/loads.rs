@@ -23,9 +23,6 @@ use crate::model::{
 };
 use crate::reports::LoadedState;
 
-/// So long without progress, and replicas beyond a majority are not waited for.
-const GRACE: Duration = Duration::from_secs(30);
-
 /// What is known of loads besides what the catalog says: of each, how many replicas were there, and
 /// how many bytes had come to the others, when that changed last.
 #[derive(Debug, Default)]
@@ -103,8 +100,9 @@ impl LoadProgress {
             .extend(nodes.filter(|node| !is_settled && !is_up(model, *node)));
     }
 
-    fn is_settled(&self, waited: Duration) -> bool {
-        self.settled == self.partitions && (!self.waits || waited >= GRACE)
+    /// `waited`: without progress. After the grace replicas beyond a majority are not waited for.
+    fn is_settled(&self, waited: Duration, grace: Duration) -> bool {
+        self.settled == self.partitions && (!self.waits || waited >= grace)
     }
 }
 
@@ -225,7 +223,7 @@ impl Step<'_> {
             (*known, *since) = (come, now);
         }
         let waited = now.saturating_sub(*since);
-        let is_settled = progress.is_settled(waited);
+        let is_settled = progress.is_settled(waited, self.model.timing().load_grace());
         match load.stage {
             LoadStage::Bringing => match progress.failed {
                 Some(problem) => self.end_load(load.number, Err(problem)),

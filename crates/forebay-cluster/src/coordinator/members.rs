@@ -8,12 +8,9 @@ use crate::formats::speaks_not;
 use crate::ids::{NodeId, NodeName};
 use crate::message::{Beat, BeatReply, Introduction, LeadersMark, NodeRoom, Readiness};
 use crate::model::{Model, NodeEntry, NodeState, RolloutId};
-use crate::time::{BEAT, BEAT_LOST, NODE_LEASE, Now};
+use crate::time::Now;
 
 use super::{Coordinator, CoordinatorAction, State, Step};
-
-/// A coordinator that was stopped for a moment hears of nobody at first.
-const HEARS_FEW_FOR: Duration = Duration::from_secs(2);
 
 /// What a node said last.
 #[derive(Debug)]
@@ -51,9 +48,10 @@ impl Coordinator {
     }
 
     /// Whether most nodes have been silent to it for some time: another node may hear more of them.
+    /// A coordinator that was stopped for a moment hears of nobody at first.
     pub fn hears_few(&self, now: Now) -> bool {
         let since = self.hears_few_since;
-        since.is_some_and(|since| now.since(since) >= HEARS_FEW_FOR)
+        since.is_some_and(|since| now.since(since) >= self.timing().hears_few())
     }
 
     /// The answers to all who wait, of a coordinator that is none any more.
@@ -128,8 +126,8 @@ impl Coordinator {
         }
         let heard = self.heard.get(&entry.id);
         let heard = heard.filter(|heard| heard.incarnation != who.incarnation);
-        let is_alive =
-            heard.is_some_and(|heard| !heard.leaving && now.since(heard.at) < NODE_LEASE);
+        let timeout = self.timing().node_timeout();
+        let is_alive = heard.is_some_and(|heard| !heard.leaving && now.since(heard.at) < timeout);
         // Who has the same address has taken it from a process that is gone.
         if !is_alive || entry.peer == who.peer {
             return None;
@@ -148,10 +146,11 @@ impl Coordinator {
         beat: Beat,
         actions: &mut Vec<CoordinatorAction>,
     ) {
+        let timeout = self.timing().node_timeout();
         let before = self.heard.get_mut(&id);
         let is_overtaken = before.as_ref().is_some_and(|before| {
             let is_same = before.incarnation == beat.who.incarnation;
-            let is_late = is_same || now.since(before.at) < NODE_LEASE;
+            let is_late = is_same || now.since(before.at) < timeout;
             before.seq >= beat.seq && is_late && (is_same || !is_planted(Bug::HearsStale))
         });
         let nothing = || BeatReply::NotCoordinator { coordinator: None };
@@ -237,7 +236,10 @@ impl Coordinator {
         let is_untold = is_news && heard.told_revision < head.revision;
         let is_due = is_untold || heard.leaving || heard.told != self.suspects;
         // Nothing of an earlier term is told on.
-        if !standing.is_own_term || !is_known || !(is_due || now.since(since) >= BEAT) {
+        if !standing.is_own_term
+            || !is_known
+            || !(is_due || now.since(since) >= standing.model.timing().heartbeat())
+        {
             return;
         }
         heard.waiting = None;
@@ -305,11 +307,12 @@ impl Step<'_> {
                 self.model.put_node(entry_of(id, &beat.who, NodeState::Up));
             }
         }
+        let timeout = self.model.timing().node_timeout();
         let heard = self.heard.iter();
         let entries = heard.filter_map(|(id, heard)| {
             let before = self.model.node(*id)?;
             let state = state_of(before, heard, self.now);
-            let is_lost = self.now.since(heard.at) >= NODE_LEASE;
+            let is_lost = self.now.since(heard.at) >= timeout;
             if is_lost || is_entered(before, heard, self.now) {
                 return None;
             }
@@ -344,13 +347,14 @@ impl Step<'_> {
     /// Notes who is down. A new coordinator has to hear of nobody for a lease.
     pub fn expire(&mut self) {
         self.end_pauses();
-        if self.now.since(self.took_over) < NODE_LEASE {
+        let timeout = self.model.timing().node_timeout();
+        if self.now.since(self.took_over) < timeout {
             return;
         }
         let now = self.now;
         let is_lost = |entry: &NodeEntry| {
             let heard = self.heard.get(&entry.id);
-            heard.is_none_or(|heard| now.since(heard.at) >= NODE_LEASE)
+            heard.is_none_or(|heard| now.since(heard.at) >= timeout)
         };
         let up = self.model.all_nodes().filter(|entry| entry.is_up());
         let lost = up.filter(|entry| is_lost(entry));
@@ -437,10 +441,11 @@ fn suspects(
     took_over: Duration,
     now: Now,
 ) -> BTreeSet<NodeId> {
+    let lost = model.timing().heartbeat_lost();
     let silent = model.all_nodes().filter(|node| match heard.get(&node.id) {
-        Some(heard) => now.since(heard.at) >= BEAT_LOST || heard.serves == 0,
+        Some(heard) => now.since(heard.at) >= lost || heard.serves == 0,
         // Who died with the coordinator before is heard of by nobody.
-        None => now.since(took_over) >= BEAT_LOST,
+        None => now.since(took_over) >= lost,
     });
     silent.map(|node| node.id).collect()
 }
@@ -448,9 +453,10 @@ fn suspects(
 /// Whether fewer than half of the nodes send heartbeats, of those that have not left.
 fn hears_few(model: &Model, heard: &BTreeMap<NodeId, Heard>, now: Now) -> bool {
     let is_there = |node: &&NodeEntry| !matches!(node.state, NodeState::Left { .. });
+    let lost = model.timing().heartbeat_lost();
     let is_heard = |node: &NodeEntry| {
         let heard = heard.get(&node.id);
-        heard.is_some_and(|heard| now.since(heard.at) < BEAT_LOST)
+        heard.is_some_and(|heard| now.since(heard.at) < lost)
     };
     let there = model.all_nodes().filter(is_there).map(is_heard);
     let (all, heard) = there.fold((0, 0), |(all, heard), is_heard| {

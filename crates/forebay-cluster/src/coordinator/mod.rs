@@ -41,7 +41,7 @@ use crate::message::Beat;
 use crate::model::{DocRef, Documents, Head, Model, RequestId, RolloutId};
 use crate::reads::ReadsHeard;
 use crate::request::Request;
-use crate::time::Now;
+use crate::time::{Now, Timing};
 use crate::version::VersionSummary;
 
 use balancing::Balancing;
@@ -56,9 +56,6 @@ pub use move_splits::{cuts_wait_for, splits_left};
 use rebalance::MoveWatch;
 use rollouts::Watch;
 pub use survey::serving_reads;
-
-/// Between two tries of a commit whose outcome is unknown, and two of reading the catalog.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// Between two steps for heartbeats.
 const STEP: Duration = Duration::from_millis(20);
@@ -213,6 +210,14 @@ impl Coordinator {
         }
     }
 
+    /// As the catalog says.
+    pub fn timing(&self) -> Timing {
+        let standing = self.standing();
+        standing
+            .map(|(_, model)| model.timing())
+            .unwrap_or_default()
+    }
+
     /// Why what lost nodes held does not come to others.
     pub fn replace_problem(&self) -> Option<&str> {
         self.replacing.problem.as_deref()
@@ -266,8 +271,9 @@ impl Coordinator {
             CoordinatorEvent::Tick => self.tick(now, &mut actions),
             CoordinatorEvent::Loaded { head, seen, model } => self.loaded(now, *head, seen, *model),
             CoordinatorEvent::NotLoaded => {
+                let again = now.monotonic + self.timing().retry();
                 if let State::Loading { retry } = &mut self.state {
-                    *retry = Some(now.monotonic + RETRY);
+                    *retry = Some(again);
                 }
             }
             CoordinatorEvent::Beat { token, beat } => {
@@ -277,7 +283,9 @@ impl Coordinator {
             CoordinatorEvent::Wrote { stamp, outcome } => {
                 self.wrote(now, stamp, outcome, &mut actions)
             }
-            CoordinatorEvent::NotListed => self.list_at = Some(now.monotonic + RETRY),
+            CoordinatorEvent::NotListed => {
+                self.list_at = Some(now.monotonic + self.timing().retry());
+            }
             CoordinatorEvent::Requests(found) => self.take_requests(found),
             CoordinatorEvent::Summary {
                 table,
@@ -349,7 +357,7 @@ impl Coordinator {
         let is_old = head.revision < self.newest;
         self.behind = is_old.then_some(head.revision);
         if is_old {
-            *retry = Some(now.monotonic + RETRY);
+            *retry = Some(now.monotonic + model.timing().retry());
             return;
         }
         self.newest = head.revision;
@@ -403,7 +411,7 @@ impl Coordinator {
                 actions.push(CoordinatorAction::Load);
             }
             CommitOutcome::Unknown => {
-                writing.retry = Some(now.monotonic + RETRY);
+                writing.retry = Some(now.monotonic + standing.model.timing().retry());
                 standing.writing = Some(writing);
             }
         }

@@ -30,14 +30,8 @@ use crate::model::{
 };
 use crate::planning::bringing;
 
-/// A node that makes no progress for so long ends a plan, and so does one that is down.
+/// A node that makes no progress for so long ends a plan.
 const NO_PROGRESS: Duration = Duration::from_secs(10 * 60);
-const DOWN: Duration = Duration::from_secs(2 * 60);
-/// How long a command may be on its way to who held its key before: as long as one that is
-/// forwarded takes at most.
-const ON_ITS_WAY: Duration = Duration::from_secs(5);
-/// How long the end of a plan waits for nodes to have given up what they do not hold any more.
-const RELEASED: Duration = Duration::from_secs(60);
 /// How many plans are told.
 const KEPT: usize = 8;
 
@@ -174,7 +168,7 @@ impl Step<'_> {
         }
         let known_since = *self.moves.known_since.get_or_insert(self.now.monotonic);
         let batch = self.model.batch_of(&moving).unwrap_or_default();
-        let is_time = self.now.since(known_since) >= ON_ITS_WAY
+        let is_time = self.now.since(known_since) >= self.model.timing().on_its_way()
             || is_of_live_tables(&self.model, &batch)
             || is_planted(Bug::ReleasesEarly);
         if !is_time || self.is_rolling() {
@@ -215,7 +209,7 @@ impl Step<'_> {
             .all_nodes()
             .filter(|node| node.is_up())
             .all(holds);
-        if are_done || self.now.since(since_when) >= RELEASED {
+        if are_done || self.now.since(since_when) >= self.model.timing().released() {
             moving.stage = MoveStage::Done;
             self.end_moving(moving);
         }
@@ -263,13 +257,10 @@ impl Step<'_> {
         let without_progress = self.now.since(*at);
         let (limit, what) = match self.is_alive(node) {
             true => (NO_PROGRESS, "made no progress"),
-            false => (DOWN, "was down"),
+            false => (self.model.timing().plan_gives_up(), "was down"),
         };
         match without_progress >= limit {
-            true => Brought::Failed(format!(
-                "node {name} {what} for {} min",
-                limit.as_secs() / 60
-            )),
+            true => Brought::Failed(format!("node {name} {what} for {} s", limit.as_secs())),
             false => Brought::NotYet,
         }
     }

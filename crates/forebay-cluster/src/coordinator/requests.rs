@@ -10,7 +10,7 @@ use super::layouts::unused;
 use super::members::{down_since, entry_of, fits_not};
 use super::{CoordinatorAction, Step, Summary};
 use crate::bugs::{Bug, is_planted};
-use crate::formats::speaks_not;
+use crate::formats::{has_timing, speaks_not};
 use crate::ids::{NodeId, NodeName};
 use crate::layouts::MOST_REPLICAS;
 use crate::message::Introduction;
@@ -139,6 +139,11 @@ impl Step<'_> {
             }
             Request::Pause { node, for_ms } => self.take_pause(node, *for_ms),
             Request::Remove { node } => self.take_remove(node),
+            Request::SetTiming { timing } => {
+                has_timing(self.format)?;
+                self.model.work.edit().timing = *timing;
+                Ok(TakenUp::Answered(Outcome::Done))
+            }
         }
     }
 

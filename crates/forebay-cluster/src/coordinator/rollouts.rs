@@ -21,7 +21,7 @@ use crate::message::Readiness;
 use crate::model::{
     Aim, NodeState, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutTable, TableEntry,
 };
-use crate::time::{BEAT_LOST, CONFIRM, LEFT_OUT_AFTER, NODE_LEASE, Now};
+use crate::time::Now;
 use crate::version::ranges_of;
 
 /// What is known of a rollout besides what the catalog says.
@@ -205,7 +205,10 @@ impl Step<'_> {
             None | Some(NodeState::Left { .. }) => true,
             Some(NodeState::Up) => false,
             Some(NodeState::Down { .. }) if is_planted(Bug::LeavesOutEarly) => true,
-            Some(NodeState::Down { .. }) => self.silent_for(node) >= NODE_LEASE + LEFT_OUT_AFTER,
+            Some(NodeState::Down { .. }) => {
+                let timing = self.model.timing();
+                self.silent_for(node) >= timing.node_timeout() + timing.left_out_after()
+            }
         }
     }
 
@@ -292,9 +295,10 @@ impl Step<'_> {
             return;
         }
         // Who is silent may be dead: its lease tells.
+        let lost = self.model.timing().heartbeat_lost();
         let is_silent = |node: &NodeId| {
             let heard = self.heard.get(node);
-            heard.is_none_or(|heard| self.now.since(heard.at) >= BEAT_LOST)
+            heard.is_none_or(|heard| self.now.since(heard.at) >= lost)
         };
         if missing.iter().all(is_silent) && missing.iter().any(|node| self.is_alive(*node)) {
             return;
@@ -316,7 +320,7 @@ impl Step<'_> {
         rollout.reason = Some(format!(
             "{} did not serve it {} s after the commit",
             names.join(", "),
-            CONFIRM.as_secs()
+            self.model.timing().confirm().as_secs_f64()
         ));
         self.revert(rollout);
     }
@@ -371,7 +375,7 @@ impl Step<'_> {
         let Now { monotonic, .. } = self.now;
         let watch = self.watches.entry(id).or_default();
         let since = *watch.stands_since.get_or_insert(monotonic);
-        self.now.since(since) >= CONFIRM
+        self.now.since(since) >= self.model.timing().confirm()
     }
 
     /// Ends a rollout before its commit.

@@ -11,8 +11,8 @@ use crate::coordinator::{CommitOutcome, Coordinator, CoordinatorAction, Coordina
 use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
 use crate::message::{Beat, BeatReply, Introduction};
 use crate::model::{
-    EndedLoad, Head, LiveEntry, Model, MovePlan, NEWEST_FORMAT, NodeEntry, NodeState, Outcome,
-    Replication, RequestId, Wish,
+    EndedLoad, FORMATS, Head, LiveEntry, Model, MovePlan, NEWEST_FORMAT, NodeEntry, NodeState,
+    Outcome, Replication, RequestId, Wish,
 };
 use crate::request::Request;
 use crate::time::Now;
@@ -176,7 +176,10 @@ fn refusal(outcome: Outcome) -> String {
 
 #[test]
 fn the_format_is_raised_when_all_nodes_speak_it() {
-    let mut led = Led::new(vec![node("n1", [1, 3]), node("n2", [2, 4])]);
+    let mut led = Led::new(vec![
+        node("n1", FORMATS),
+        node("n2", [2, NEWEST_FORMAT + 1]),
+    ]);
     let (head, outcome) = led.ask("plan", plan());
     assert!(refusal(outcome).contains("forebay cluster upgrade"));
     assert_eq!(head.forebay_head, 1);
@@ -250,7 +253,7 @@ fn live_tables_want_a_catalog_that_has_them() {
 
 #[test]
 fn a_node_that_does_not_speak_it_is_named() {
-    let mut led = Led::new(vec![node("n1", [1, 3]), node("n2", [1, 1])]);
+    let mut led = Led::new(vec![node("n1", FORMATS), node("n2", [1, 1])]);
     let upgrade = |format| Request::Upgrade { format };
     let (head, outcome) = led.ask("upgrade", upgrade(NEWEST_FORMAT));
     let words = refusal(outcome);

@@ -120,6 +120,7 @@ impl LocalVersions {
                 peer,
                 by: Arc::clone(&what.by),
                 clock: Arc::clone(clock),
+                patience: what.patience,
             };
             let origin = peer.map(|peer| Arc::new(origin(peer)) as Arc<dyn Origin>);
             origin.into_iter().collect()

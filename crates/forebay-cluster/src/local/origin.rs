@@ -16,9 +16,6 @@ use forebay_objects::Origin;
 use crate::ids::HostPort;
 use crate::link::Peers;
 
-/// A node that does not have a file yet is asked again for so long, before it is brought from the
-/// store.
-const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 /// For one part of a file.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -28,6 +25,8 @@ pub struct PeerOrigin {
     pub peer: HostPort,
     pub by: Arc<dyn Peers>,
     pub clock: Arc<dyn Clock>,
+    /// A node that does not have a file yet is asked again for so long, before the store is read.
+    pub patience: Duration,
 }
 
 impl fmt::Debug for PeerOrigin {
@@ -57,7 +56,7 @@ impl Origin for PeerOrigin {
     ) -> Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send + 'a>> {
         Box::pin(async move {
             let (table, file) = parts(name)?;
-            let end = self.clock.monotonic() + PATIENCE;
+            let end = self.clock.monotonic() + self.patience;
             loop {
                 let part = self
                     .by

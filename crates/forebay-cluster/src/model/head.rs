@@ -10,7 +10,7 @@ use crate::ids::ClusterId;
 /// The oldest and the newest format of a catalog that this program reads and writes. A new catalog
 /// is of the newest. One that is there stays what it is until somebody says so: nodes of the
 /// program before may read it. So nothing of a later format is written into it.
-pub const FORMATS: [u64; 2] = [1, 3];
+pub const FORMATS: [u64; 2] = [1, 4];
 pub const NEWEST_FORMAT: u64 = FORMATS[1];
 
 /// The first format with plans: [`Rebalance`](super::Rebalance), and what tables, lists and nodes
@@ -22,6 +22,9 @@ pub const FORMAT_OF_REMAKES: u64 = 2;
 
 /// The first format with live tables, and their groups.
 pub const FORMAT_OF_LIVE: u64 = 3;
+
+/// The first format that says another node timeout than 10 s.
+pub const FORMAT_OF_TIMING: u64 = 4;
 
 /// Written once, when the cluster is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

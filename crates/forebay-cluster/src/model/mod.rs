@@ -27,7 +27,8 @@ pub use groups::{
 };
 pub use halves::HalfIds;
 pub use head::{
-    FORMAT_OF_LIVE, FORMAT_OF_PLANS, FORMAT_OF_REMAKES, FORMATS, Head, Identity, NEWEST_FORMAT,
+    FORMAT_OF_LIVE, FORMAT_OF_PLANS, FORMAT_OF_REMAKES, FORMAT_OF_TIMING, FORMATS, Head, Identity,
+    NEWEST_FORMAT,
 };
 pub use layout::{Layout, LayoutChunk, LayoutName, LayoutRoot, RangeEntry};
 pub use live::{LiveEntry, Replication, WantedGroup, live_replicas};
@@ -46,6 +47,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_engine::TableName;
 
 use crate::ids::{NodeId, NodeName};
+use crate::time::Timing;
 
 /// The whole catalog, as of one head. Cheap to clone: documents are shared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,6 +63,11 @@ pub struct Model {
 }
 
 impl Model {
+    /// How long the cluster's protocols wait.
+    pub fn timing(&self) -> Timing {
+        self.work.timing
+    }
+
     pub fn node(&self, id: NodeId) -> Option<&NodeEntry> {
         self.nodes.get(&nodes::page_of(id))?.nodes.get(&id)
     }

@@ -12,6 +12,7 @@ use super::rebalance::Rebalance;
 use super::rollout::Rollout;
 use crate::ids::NodeId;
 use crate::reads::BatchReads;
+use crate::time::Timing;
 use crate::traffic::ReplicaTraffic;
 
 /// See the module's text.
@@ -38,6 +39,9 @@ pub struct WorkPage {
     pub loads: Vec<TableLoad>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_load: u64,
+    /// From [`FORMAT_OF_TIMING`](super::FORMAT_OF_TIMING) on.
+    #[serde(default, skip_serializing_if = "Timing::is_default")]
+    pub timing: Timing,
 }
 
 fn is_zero(number: &u64) -> bool {

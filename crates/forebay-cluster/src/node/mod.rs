@@ -186,7 +186,7 @@ impl Node {
     ) {
         // Only what was just read is news: the node may have been told better since.
         let is_news = !matches!(event, SeatEvent::Tick);
-        for action in self.seat.handle(now, event) {
+        for action in self.seat.handle(now, self.follower.timing(), event) {
             match action {
                 SeatAction::Won => {
                     let (mut coordinator, begun) =

@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::ids::NodeId;
-use crate::time::Now;
-
-/// A node that was suspected is asked again after so long.
-const SUSPECTED_FOR: Duration = Duration::from_secs(5);
+use crate::time::{Now, Timing};
 
 /// See the module's text.
 #[derive(Debug, Default)]
@@ -60,13 +57,13 @@ impl Suspicions {
     }
 
     /// Nodes that were suspected here may have come back.
-    pub fn forgive(&mut self, now: Now) -> IsNews {
+    pub fn forgive(&mut self, now: Now, timing: Timing) -> IsNews {
         if let Some(lost) = self.lost_coordinator {
             self.own.insert(lost, now.monotonic);
         }
         let before = self.own.len();
         self.own
-            .retain(|_, since| now.since(*since) < SUSPECTED_FOR);
+            .retain(|_, since| now.since(*since) < timing.suspicion());
         self.own.len() != before
     }
 }
@@ -90,8 +87,8 @@ mod tests {
         let mut suspicions = Suspicions::default();
         assert!(suspicions.suspect(at(0), LOST));
         assert!(!suspicions.suspect(at(1), LOST));
-        assert!(!suspicions.forgive(at(5)));
-        assert!(suspicions.forgive(at(6)));
+        assert!(!suspicions.forgive(at(5), Timing::default()));
+        assert!(suspicions.forgive(at(6), Timing::default()));
         assert!(suspicions.all().is_empty());
     }
 
@@ -99,12 +96,15 @@ mod tests {
     fn a_lost_coordinator_stays_suspected_until_the_next_one_can_know() {
         let mut suspicions = Suspicions::default();
         suspicions.suspect_coordinator(at(0), LOST);
-        assert!(!suspicions.forgive(at(12)), "there is no coordinator yet");
+        assert!(
+            !suspicions.forgive(at(12), Timing::default()),
+            "there is no coordinator yet"
+        );
         assert!(!suspicions.tell(BTreeSet::new(), Some(NEXT)));
-        assert!(!suspicions.forgive(at(16)));
+        assert!(!suspicions.forgive(at(16), Timing::default()));
         assert_eq!(suspicions.all(), [LOST].into());
         assert!(suspicions.tell([LOST].into(), Some(NEXT)));
-        suspicions.forgive(at(30));
+        suspicions.forgive(at(30), Timing::default());
         assert_eq!(suspicions.all(), [LOST].into(), "told");
     }
 
@@ -116,6 +116,6 @@ mod tests {
         assert!(suspicions.all().is_empty());
         suspicions.suspect_coordinator(at(1), LOST);
         assert!(suspicions.trust(LOST));
-        assert!(!suspicions.forgive(at(2)));
+        assert!(!suspicions.forgive(at(2), Timing::default()));
     }
 }

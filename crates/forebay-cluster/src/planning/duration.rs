@@ -8,8 +8,8 @@ use crate::ids::NodeId;
 use crate::model::{LayoutName, Model, MoveBatch};
 
 /// What a batch takes beside its bytes, measured: requests, heartbeats, commits. Who held a part of
-/// a batch table answers on for 5 s.
-const BATCH: Duration = Duration::from_millis(7500);
+/// a batch table answers on for [`Timing::on_its_way`](crate::time::Timing::on_its_way).
+const BATCH: Duration = Duration::from_millis(2500);
 const LIVE_BATCH: Duration = Duration::from_secs(5);
 /// Partitions that are cut: the first of a batch, and each further one.
 const FIRST_CUT: Duration = Duration::from_secs(2);
@@ -60,7 +60,7 @@ fn fixed(model: &Model, batch: &MoveBatch) -> Duration {
     } else if batch.replicas.is_empty() && lists.all(|change| is_live(&change.layout)) {
         LIVE_BATCH
     } else {
-        BATCH
+        BATCH + model.timing().on_its_way()
     };
     let cut = match batch.splits.len() {
         0 => Duration::ZERO,
@@ -91,7 +91,7 @@ mod tests {
         let bytes_per_s = proposal.plan.copies[&NodeId(4)] / 10;
         proposal.estimate(&model, &Paces::from([(NodeId(4), bytes_per_s)]));
         let time = proposal.expected.unwrap();
-        assert!(time.abs_diff(BATCH + Duration::from_secs(10)) < Duration::from_millis(100));
+        assert!(time.abs_diff(BATCH + Duration::from_secs(15)) < Duration::from_millis(100));
         // It has brought nothing yet.
         let others = Paces::from([(NodeId(1), bytes_per_s), (NodeId(2), 100 * bytes_per_s)]);
         proposal.estimate(&model, &others);
@@ -106,7 +106,7 @@ mod tests {
         assert!(!proposal.figures().contains("about"));
         proposal.copies.clear();
         proposal.estimate(&model, &Paces::new());
-        assert_eq!(proposal.expected, Some(BATCH));
+        assert_eq!(proposal.expected, Some(BATCH + Duration::from_secs(5)));
         assert!(
             proposal.figures().contains("about 8 s"),
             "{}",

@@ -17,8 +17,6 @@ const CARE: Duration = Duration::from_secs(5);
 /// Between two looks whether replicas may be made that were ordered.
 const ORDERS: Duration = Duration::from_secs(1);
 const READING: Duration = Duration::from_secs(24 * 3600);
-/// Between two tries of a node to be let in.
-const JOIN: Duration = Duration::from_secs(5);
 
 /// When what is due next.
 #[derive(Debug)]
@@ -73,7 +71,7 @@ impl Shell {
             self.handle(NodeEvent::Nudged);
         }
         if self.parts.who.key.is_some() && now >= chores.join_at && !self.is_let_in() {
-            chores.join_at = now + JOIN;
+            chores.join_at = now + self.timing().join_retry();
             chores.joins += 1;
             self.join(chores.joins);
         }

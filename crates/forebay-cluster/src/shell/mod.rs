@@ -21,7 +21,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use forebay_io::{Clock, Inbox, InboxSender, Random, Received, inbox, start_thread};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tracing::{info, warn};
 
 use crate::catalog::Catalog;
@@ -35,15 +35,13 @@ use crate::message::{BeatReply, Introduction};
 use crate::model::{Identity, Model};
 use crate::node::{FollowerAction, FollowerEvent, Node, NodeAction, NodeEvent, VersionPlace};
 use crate::status::Status;
-use crate::time::Now;
+use crate::time::{Now, Timing};
 use crate::versions::{Bring, VersionSummaries, Versions};
 use place_turns::PlaceTurns;
 
 use chores::Chores;
 pub use known::Remembered;
 
-/// Between two ticks of the machine.
-const TICK: Duration = Duration::from_millis(50);
 /// Between two reports of how much has come.
 const ADVANCE: Duration = Duration::from_millis(200);
 
@@ -80,6 +78,8 @@ pub(crate) struct Shell {
     node: Mutex<Node>,
     map: ArcSwap<ClusterMap>,
     live: ArcSwap<LivePlaces>,
+    /// That of the head which the map was made of.
+    revision: watch::Sender<u64>,
     events: InboxSender<NodeEvent>,
     /// Heartbeats of others that wait for their answers.
     waiting: Mutex<BTreeMap<u64, oneshot::Sender<BeatReply>>>,
@@ -120,6 +120,7 @@ impl NodeHandle {
             node: Mutex::new(node),
             map: ArcSwap::from_pointee(map),
             live: ArcSwap::default(),
+            revision: watch::Sender::new(0),
             events,
             waiting: Mutex::default(),
             tokens: AtomicU64::new(1),
@@ -164,7 +165,7 @@ impl NodeHandle {
         while !self.shell.has_left.load(Ordering::Relaxed)
             && self.shell.parts.clock.monotonic() < end
         {
-            self.shell.parts.clock.sleep(TICK);
+            self.shell.parts.clock.sleep(self.shell.timing().tick());
         }
     }
 
@@ -213,6 +214,11 @@ impl Shell {
         now(&*self.parts.clock)
     }
 
+    /// As the catalog says, as far as this node knows it.
+    pub(crate) fn timing(&self) -> Timing {
+        self.node.lock().follower().timing()
+    }
+
     /// Returns whether there is somebody to tell.
     pub(crate) fn tell(&self, event: NodeEvent) -> bool {
         self.events.send(event)
@@ -225,7 +231,7 @@ impl Shell {
             self.do_chores(&mut chores);
             let now = self.now();
             if now.monotonic >= next_tick {
-                next_tick = now.monotonic + TICK;
+                next_tick = now.monotonic + self.timing().tick();
                 self.handle(NodeEvent::Tick);
             }
             let until_tick = next_tick.saturating_sub(self.now().monotonic);
@@ -270,6 +276,7 @@ impl Shell {
                 ranges,
                 open,
                 by: Arc::clone(&self.parts.peers),
+                patience: self.timing().file_patience(),
                 cancelled: Arc::default(),
             }),
             FollowerAction::Forget { place } => {
@@ -353,6 +360,12 @@ impl Shell {
         self.map.store(Arc::new(map));
         let live = LivePlaces::new(model, follower.leaders());
         self.live.store(Arc::new(live));
+        let before = self.revision.send_replace(head.revision);
+        debug_assert!(
+            before <= head.revision,
+            "the head of revision {} follows that of {before}",
+            head.revision
+        );
     }
 
     fn bring(self: &Arc<Self>, what: Bring) {

@@ -24,7 +24,6 @@ use crate::message::{Beat, BeatReply};
 use crate::model::{DocRef, Documents, Head, Model, ModelError};
 use crate::node::{FollowerEvent, NodeEvent};
 use crate::status::Status;
-use crate::time::BEAT_LOST;
 use crate::wire::{Question, Reply, from_bytes, to_bytes};
 
 /// What a server asks of its node.
@@ -61,7 +60,8 @@ impl Shell {
     }
 
     fn ask(&self, to: &HostPort, question: &Question) -> Later<io::Result<Reply>> {
-        let asked = to_bytes(question).map(|bytes| self.parts.peers.ask(to, bytes, BEAT_LOST));
+        let limit = self.timing().heartbeat_lost();
+        let asked = to_bytes(question).map(|bytes| self.parts.peers.ask(to, bytes, limit));
         Box::pin(async move { from_bytes(&asked?.await?) })
     }
 
@@ -295,6 +295,14 @@ impl Member for NodeMember {
     fn facts(&self) -> NodeFacts {
         let now = self.0.now();
         NodeFacts::of(&self.0.node.lock(), now)
+    }
+
+    fn newer_head(&self, than: u64) -> Later<()> {
+        let mut revision = self.0.revision.subscribe();
+        Box::pin(async move {
+            // A node that stops tells of nothing more.
+            let _ = revision.wait_for(|known| *known > than).await;
+        })
     }
 
     fn answer(&self, message: Bytes) -> Later<io::Result<Bytes>> {

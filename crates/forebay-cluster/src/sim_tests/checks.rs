@@ -254,7 +254,10 @@ impl World {
         for node in &rollout.left_out {
             let silent_since = self.said(by, model, *node).map_or(0, |said| said.at);
             let is_left = matches!(model.node(*node)?.state, NodeState::Left { .. });
-            let is_silent = self.now - silent_since >= 198 * SECOND / 10;
+            // The node's clock and the coordinator's go apart by up to a hundredth.
+            let timing = self.timing;
+            let waited = timing.node_timeout() + timing.left_out_after();
+            let is_silent = self.now - silent_since >= waited.as_micros() as u64 / 100 * 99;
             if !is_left && !is_silent && self.now - begun < deadline {
                 let since = (self.now - silent_since) as f64 / SECOND as f64;
                 return Some(format!(
@@ -451,13 +454,14 @@ impl World {
             let requests = self.checks.requests[at] - before.0[at];
             let beats = self.checks.beats[at] - before.1[at];
             let name = self.hosts[at].name.clone();
+            let timeout_s = self.timing.node_timeout().as_secs_f64();
             // A last change may be committed meanwhile.
-            if requests > seconds / 5 + 3 {
+            if requests as f64 > 2.0 * seconds as f64 / timeout_s + 3.0 {
                 self.fail(format!(
                     "{name} idle: {requests} requests to the catalog in {seconds} s"
                 ));
             }
-            if beats > seconds * 13 / 10 {
+            if beats as f64 > 13.0 * seconds as f64 / timeout_s {
                 self.fail(format!("{name} idle: {beats} heartbeats in {seconds} s"));
             }
         }

@@ -29,6 +29,7 @@ const FOUND_WITHIN: u64 = 100;
 fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     plant(bug);
     let mut world = World::new(seed);
+    world.draw_timing(seed);
     let setup = Setup {
         nodes: 3 + world.dice.below(5) as usize,
         zones: 1 + world.dice.below(3) as usize,

@@ -64,6 +64,7 @@ pub struct Outcome {
 pub fn run(seed: u64, bug: Option<Bug>, wrong: Wrong) -> Outcome {
     plant(bug);
     let mut world = World::new(seed);
+    world.draw_timing(seed);
     world.wrong = wrong;
     let setup = Setup {
         nodes: 3 + world.dice.below(5) as usize,

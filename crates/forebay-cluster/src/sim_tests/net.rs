@@ -6,7 +6,6 @@ use super::world::{Life, MS, SECOND, World};
 use crate::ids::{HostPort, NodeName};
 use crate::message::{Beat, BeatReply};
 use crate::node::{FollowerEvent, NodeEvent};
-use crate::time::BEAT_LOST;
 
 #[derive(Debug, Default)]
 pub struct SimNet {
@@ -35,13 +34,16 @@ impl SimNet {
 }
 
 impl World {
-    /// How long a message is under way; `None`: it does not arrive.
+    /// How long a message is under way; `None`: it does not arrive. The protocols rely on no
+    /// message being under way for longer than the node timeout: after that an earlier process of a
+    /// node may be heard again.
     pub fn transit(&mut self, from: usize, to: usize) -> Option<u64> {
         if self.net.cuts.contains(&(from, to)) || self.dice.chance(self.net.loss) {
             return None;
         }
         let late = self.dice.chance(self.net.late);
-        let most = if late { 8 * SECOND } else { 4 * MS };
+        let latest = self.timing.node_timeout().as_micros() as u64 / 10 * 8;
+        let most = if late { latest } else { 4 * MS };
         Some(200 + self.dice.below(most))
     }
 
@@ -52,7 +54,7 @@ impl World {
         if let Some(process) = self.process(by) {
             process.unanswered.insert(seq);
         }
-        let timeout = BEAT_LOST.as_micros() as u64;
+        let timeout = self.timing.heartbeat_lost().as_micros() as u64;
         self.after(timeout, move |world| world.beat_lost(by, seq));
         let Some(target) = self.hosts.iter().position(|host| host.peer == *to) else {
             return self.fail(format!("a heartbeat to {to}, where nobody is"));

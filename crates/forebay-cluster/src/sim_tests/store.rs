@@ -9,6 +9,7 @@ use crate::ids::ClusterId;
 use crate::model::{Documents, Head, Model, RequestId};
 use crate::request::Request;
 use crate::seat::SeatDocument;
+use crate::time::Timing;
 
 #[derive(Debug)]
 pub struct SimStore {
@@ -46,9 +47,10 @@ pub fn tag(number: u64) -> SeenTag {
 }
 
 impl SimStore {
-    pub fn new(cluster: ClusterId) -> Self {
+    pub fn new(cluster: ClusterId, timing: Timing) -> Self {
         let mut head = Head::first(cluster, 1);
         let mut model = Model::default();
+        model.work.edit().timing = timing;
         let name = || crate::model::DocRef::new("0");
         let (documents, roots) = model.write(head.forebay_head, name).unwrap();
         head.roots = roots;

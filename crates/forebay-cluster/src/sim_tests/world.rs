@@ -17,7 +17,7 @@ use crate::dice::Dice;
 use crate::ids::{ClusterId, HostPort, NodeName, Zone};
 use crate::message::{BeatReply, Introduction};
 use crate::node::{Node, NodeEvent};
-use crate::time::Now;
+use crate::time::{Now, Timing};
 
 pub const MS: u64 = 1000;
 pub const SECOND: u64 = 1000 * MS;
@@ -25,6 +25,9 @@ pub const SECOND: u64 = 1000 * MS;
 /// How long what is left may take once all faults are gone, and how long it is idle then.
 const SETTLE_S: u64 = 150;
 const IDLE_S: u64 = 100;
+
+/// Node timeouts that random runs draw, mostly the default.
+const NODE_TIMEOUTS_S: [u64; 4] = [3, 10, 10, 20];
 
 /// Defects that a test plants outside of the machines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -118,6 +121,8 @@ pub struct World {
     /// No fault ever comes.
     pub is_faultless: bool,
     pub settings: CoordinatorSettings,
+    /// As the catalog says from the first head on.
+    pub timing: Timing,
     /// What a test has planted outside of the machines.
     pub wrong: Wrong,
 }
@@ -134,7 +139,7 @@ impl World {
             trace: seed,
             cluster,
             hosts: Vec::new(),
-            store: SimStore::new(cluster),
+            store: SimStore::new(cluster, Timing::default()),
             net: SimNet::default(),
             checks: Checks::default(),
             live: SimLive::default(),
@@ -144,8 +149,23 @@ impl World {
             is_stormy: false,
             is_faultless: false,
             settings: CoordinatorSettings::default(),
+            timing: Timing::default(),
             wrong: Wrong::default(),
         }
+    }
+
+    /// Draws how long the protocols wait. REQUIRES: nothing was built yet.
+    pub fn draw_timing(&mut self, seed: u64) {
+        // By numbers of its own, so that all else stays what the seed makes it.
+        let drawn = Dice::new(!seed).draw() as usize % NODE_TIMEOUTS_S.len();
+        self.timing = Timing::new(Duration::from_secs(NODE_TIMEOUTS_S[drawn])).unwrap();
+        self.store = SimStore::new(self.cluster, self.timing);
+    }
+
+    /// Simulated time as seconds of a cluster whose node timeout is 10 s would be.
+    fn scaled(&self, seconds: u64) -> u64 {
+        let of_default = self.timing.node_timeout().as_secs_f64() / 10.0;
+        (seconds as f64 * of_default.max(1.0)) as u64
     }
 
     /// The machines, and their processes' start.
@@ -166,7 +186,10 @@ impl World {
                 backlog: Vec::new(),
                 drift: self.dice.below(10_001) as i64 - 5000,
                 unix_offset_ms: [0, 0, hour_ms, -hour_ms][self.dice.below(4) as usize],
-                cut_off_ms: self.dice.chance(200).then_some(10_000),
+                cut_off_ms: self
+                    .dice
+                    .chance(200)
+                    .then_some(self.timing.node_timeout().as_millis() as u64),
             };
             self.hosts.push(host);
             self.checks.add_host();
@@ -354,7 +377,8 @@ impl World {
     /// All faults end; what is under way ends; nothing happens any more.
     pub fn calm_down(&mut self) {
         self.heal();
-        let end = self.now + SETTLE_S * SECOND;
+        let settle_s = self.scaled(SETTLE_S);
+        let end = self.now + settle_s * SECOND;
         while self.now < end && self.checks.violation.is_none() {
             self.go_on_for_s(2);
             if self.unsettled().is_none() {
@@ -364,9 +388,9 @@ impl World {
         if self.checks.violation.is_none()
             && let Some(problem) = self.unsettled()
         {
-            self.fail(format!("{SETTLE_S} s after the last fault {problem}"));
+            self.fail(format!("{settle_s} s after the last fault {problem}"));
         }
-        self.go_on_for_s(15);
+        self.go_on_for_s(self.scaled(15));
         let before = self.checks.costs();
         self.go_on_for_s(IDLE_S);
         self.check_idle(&before, IDLE_S);

@@ -1,5 +1,5 @@
 //! What the engine's tests share: a clock and chance that repeat, and small tables.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 pub mod partial;
 

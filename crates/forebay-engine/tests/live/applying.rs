@@ -11,10 +11,10 @@ use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
 use crate::common::{name, store_on};
-use crate::for_seeds;
-use crate::history::Op;
-use crate::life::{budget, collect, open_on, options};
-use crate::replicas::{Command, LogEntry, Logs, apply_all, apply_next, expected};
+use crate::live::for_seeds;
+use crate::live::history::Op;
+use crate::live::life::{budget, collect, open_on, options};
+use crate::live::replicas::{Command, LogEntry, Logs, apply_all, apply_next, expected};
 
 const ENTRIES: u64 = 600;
 const FIRST: PartitionId = PartitionId(0);

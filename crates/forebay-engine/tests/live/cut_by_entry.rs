@@ -13,10 +13,10 @@ use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
 use crate::common::{name, store_on};
-use crate::faults::at_every_call;
-use crate::life::{budget, collect, open_on};
-use crate::replicas::bring;
-use crate::{for_seeds, one_of};
+use crate::live::faults::at_every_call;
+use crate::live::life::{budget, collect, open_on};
+use crate::live::replicas::bring;
+use crate::live::{for_seeds, one_of};
 
 const LEFT: PartitionId = PartitionId(0);
 const RIGHT: PartitionId = PartitionId(77);

@@ -7,9 +7,9 @@ use forebay_io::Disk;
 use forebay_io::sim::Dice;
 use forebay_run::Order;
 
-use crate::history::{History, Map};
-use crate::life::{Life, collect, keys, op, open_on, options};
-use crate::{for_seeds, one_of};
+use crate::live::history::{History, Map};
+use crate::live::life::{Life, collect, keys, op, open_on, options};
+use crate::live::{for_seeds, one_of};
 
 /// A table with runs, and a log of some writes behind them.
 fn base(durability: Durability) -> Life {

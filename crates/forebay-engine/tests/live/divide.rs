@@ -9,7 +9,7 @@ use forebay_io::{Disk, replace_file};
 use forebay_run::Order;
 
 use crate::common::root;
-use crate::life::{Life, keys};
+use crate::live::life::{Life, keys};
 
 impl Life {
     /// A place within some partition; `None` where the dice name one at which a partition begins.

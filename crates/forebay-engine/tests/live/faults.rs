@@ -11,9 +11,9 @@ use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
 use crate::common::{name, store_on};
-use crate::history::{History, Op};
-use crate::life::{Life, budget, collect, is_full, keys, op, open_on, options, value};
-use crate::{for_seeds, one_of};
+use crate::live::history::{History, Op};
+use crate::live::life::{Life, budget, collect, is_full, keys, op, open_on, options, value};
+use crate::live::{for_seeds, one_of};
 
 pub const FAULTS: [Fault; 4] = [Fault::Error, Fault::Full, Fault::NoFiles, Fault::Dead];
 

@@ -19,9 +19,9 @@ use forebay_run::Order;
 use serde_json::Value;
 
 use crate::common::{name, root, store_on};
-use crate::faults::at_every_call;
-use crate::history::Map;
-use crate::life::{Life, budget, collect, options};
+use crate::live::faults::at_every_call;
+use crate::live::history::Map;
+use crate::live::life::{Life, budget, collect, options};
 
 const TABLES: [&str; 3] = ["counts", "notes", "part"];
 

@@ -14,7 +14,7 @@ use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
 use crate::common::name;
-use crate::threads::store_in;
+use crate::live::threads::store_in;
 
 /// Set in the process to be killed: where its store is.
 const STORE: &str = "FOREBAY_TEST_KILL_STORE";
@@ -122,7 +122,7 @@ fn killed_again_and_again(test: &str, options: LiveDraft, rounds: u64, numbers: 
 #[test]
 fn nothing_acknowledged_is_lost_by_kills_when_synced() {
     let options = LiveDraft::hashed().delta(DeltaKind::Append);
-    let test = "kill::nothing_acknowledged_is_lost_by_kills_when_synced";
+    let test = "live::kill::nothing_acknowledged_is_lost_by_kills_when_synced";
     killed_again_and_again(test, options, 5, 1500);
 }
 
@@ -131,6 +131,6 @@ fn nothing_acknowledged_is_lost_by_kills_when_left_to_the_system() {
     let options = LiveDraft::ordered(vec![b"key:3".to_vec()]).delta(DeltaKind::Append);
     let options = options.factor(2).durability(Durability::Os);
     assert_eq!(options.options.order, Order::Ordered);
-    let test = "kill::nothing_acknowledged_is_lost_by_kills_when_left_to_the_system";
+    let test = "live::kill::nothing_acknowledged_is_lost_by_kills_when_left_to_the_system";
     killed_again_and_again(test, options, 6, 12_000);
 }

@@ -17,8 +17,8 @@ use forebay_run::scan::Direction;
 use forebay_run::{Order, RunWriter};
 
 use crate::common::{name, store_on};
-use crate::history::{History, Map, Op, Unit};
-use crate::one_of;
+use crate::live::history::{History, Map, Op, Unit};
+use crate::live::one_of;
 
 pub const KINDS: [Option<DeltaKind>; 7] = [
     None,
@@ -423,8 +423,8 @@ pub fn check_snapshot(snapshot: &Snapshot, expected: &Map, words: &str) {
     for direction in [Direction::Forward, Direction::Backward] {
         let found = collect(snapshot.scan(direction));
         assert_eq!(
-            crate::history::show(&found),
-            crate::history::show(expected),
+            crate::live::history::show(&found),
+            crate::live::history::show(expected),
             "{words}: {direction:?}"
         );
         assert!(found == *expected, "{words}");

@@ -7,10 +7,12 @@ use forebay_io::sim::Dice;
 use forebay_run::Order;
 use forebay_run::format::MAX_KEY_BYTES;
 
-use crate::for_seeds;
-use crate::history::{Map, Op};
-use crate::life::{DURABILITIES, KINDS, Life, batch, check_snapshot, keys, op, options, value};
-use crate::one_of;
+use crate::live::for_seeds;
+use crate::live::history::{Map, Op};
+use crate::live::life::{
+    DURABILITIES, KINDS, Life, batch, check_snapshot, keys, op, options, value,
+};
+use crate::live::one_of;
 
 const STEPS: u64 = 120;
 

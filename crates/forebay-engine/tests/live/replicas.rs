@@ -20,10 +20,10 @@ use forebay_run::scan::Direction;
 use forebay_run::times::Times;
 
 use crate::common::{name, random, root};
-use crate::faults::{FAULTS, at_every_call};
-use crate::history::{Op, add};
-use crate::life::{KINDS, collect, keys, op, options};
-use crate::{for_seeds, one_of};
+use crate::live::faults::{FAULTS, at_every_call};
+use crate::live::history::{Op, add};
+use crate::live::life::{KINDS, collect, keys, op, options};
+use crate::live::{for_seeds, one_of};
 
 const STEPS: u64 = 120;
 const LIFETIME_MS: u64 = 50;
@@ -276,7 +276,7 @@ fn command(dice: &mut Dice, table: &LiveTable, id: PartitionId, now_ms: u64) -> 
                 dice,
                 &keys.iter().filter(|key| is_here(key)).collect::<Vec<_>>(),
             );
-            let absent = crate::life::value(dice, kind);
+            let absent = crate::live::life::value(dice, kind);
             Command::Reverse(key.clone(), absent)
         }
         _ => {

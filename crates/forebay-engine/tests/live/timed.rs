@@ -16,9 +16,9 @@ use forebay_run::times::Times;
 use forebay_run::{Order, RunWriter};
 
 use crate::common::{name, random, root};
-use crate::history::{Map, Op, add};
-use crate::life::{KINDS, budget, collect, keys, op, options};
-use crate::{for_seeds, one_of};
+use crate::live::history::{Map, Op, add};
+use crate::live::life::{KINDS, budget, collect, keys, op, options};
+use crate::live::{for_seeds, one_of};
 
 const STEPS: u64 = 150;
 const LIFETIME_MS: u64 = 50;

@@ -1,8 +1,5 @@
 //! The cost as the paper defines it, and an exact solver for few partitions.
 
-// Not every test uses all of it.
-#![allow(dead_code)]
-
 use forebay_plan::insert::{InsertItem, Limits, Machine, Problem, Siblings};
 
 /// A problem whose pieces have replicas: of each its insert and move cost, and its homes.

@@ -1,5 +1,4 @@
 //! Records, runs and their plain model, shared by the tests of the format.
-#![allow(dead_code)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -2,19 +2,66 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use forebay_cluster::status::Status;
 use forebay_cluster::wire::{Question, Reply, from_bytes, to_bytes};
+use forebay_io::within;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::Refused;
 use super::guard::Caller;
+use super::stopped;
 use super::unread::hide_unread;
 use crate::shared::Shared;
 use crate::users::Verb;
+
+/// The longest wait for news; the default, too.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// A caller that knows a revision already, and waits for a newer one.
+#[derive(Debug, Deserialize)]
+pub struct Poll {
+    after: Option<u64>,
+    /// At most so long: `5s` or `500ms`.
+    wait: Option<String>,
+}
+
+impl Poll {
+    async fn wait(&self, shared: &Shared) -> Result<(), Refused> {
+        let limit = match &self.wait {
+            None => LONGEST_WAIT,
+            Some(text) => parse_wait(text).ok_or_else(|| {
+                let text = "wait is a time from 1ms to 60s, as 5s or 500ms";
+                Refused::new(StatusCode::BAD_REQUEST, text)
+            })?,
+        };
+        if let (Some(after), Some(cluster)) = (self.after, &shared.cluster) {
+            let clock = shared.store.clock();
+            let newer = cluster.member().newer_head(after);
+            // What there is when the time is over is the answer, too.
+            tokio::select! {
+                _ = within(&**clock, limit, newer) => {}
+                () = stopped(shared) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse_wait(text: &str) -> Option<Duration> {
+    let time = match text.strip_suffix("ms") {
+        Some(ms) => Duration::from_millis(ms.parse().ok()?),
+        None => Duration::from_secs(text.strip_suffix('s')?.parse().ok()?),
+    };
+    (Duration::from_millis(1)..=LONGEST_WAIT)
+        .contains(&time)
+        .then_some(time)
+}
 
 /// Has the coordinator look for requests. It gives nothing away, and costs one look.
 pub async fn nudge(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Refused> {
@@ -27,7 +74,9 @@ pub async fn nudge(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Ref
 pub async fn status(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
+    Query(poll): Query<Poll>,
 ) -> Result<Json<Status>, Refused> {
+    poll.wait(&shared).await?;
     match ask(&shared, &Question::Status).await? {
         Reply::Status(Some(mut status)) => {
             let may_read = |table: &str| caller.may(Verb::Read, table);

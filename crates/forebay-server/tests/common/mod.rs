@@ -1,5 +1,4 @@
 //! What the server's tests share: a store with small tables, and a plain client.
-#![allow(dead_code)]
 
 pub mod cluster;
 

@@ -15,6 +15,7 @@ use forebay_cluster::model::{
 };
 use forebay_cluster::request::Request;
 use forebay_cluster::status::Status;
+use forebay_cluster::time::Timing;
 use forebay_engine::live::LiveDraft;
 use forebay_engine::{Bound, Store, TableName};
 use forebay_io::sim::{IdleClock, SeededRandom, SimDisk, SimNet};
@@ -88,7 +89,7 @@ impl SimCluster {
             name: "simulated".to_owned(),
             created_unix_ms: world.clock.unix_ms(),
         };
-        let created = Documented(&*catalog).create(&identity);
+        let created = Documented(&*catalog).create(&identity, Timing::default());
         created.expect("a catalog");
         made.give_to_cluster().expect("given");
         let client = ClusterClient::open(catalog, clock(), random()).expect("a client");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::{Bounds, TableName};
 
-use super::{Follower, RETRY};
+use super::Follower;
 use crate::bugs::{Bug, is_planted};
 use crate::model::Model;
 use crate::node::copies::{CopyState, VersionPlace, kept, wanted};
@@ -119,7 +119,7 @@ impl Follower {
         tables.retain(|table, _| !problems.contains_key(table));
         self.active = tables;
         self.refused = problems;
-        self.retry_at = now.monotonic + RETRY;
+        self.retry_at = now.monotonic + self.timing().retry();
         let known = self.known.as_ref();
         if known.is_some_and(|(_, model)| !lacks(model, &self.active)) {
             self.serves = self.serves.max(revision);

@@ -23,16 +23,12 @@ use crate::message::{Beat, BeatReply, Introduction, NodeRoom};
 use crate::model::{Head, Model, Phase};
 use crate::reads::ReadsReport;
 use crate::reporting::Reporting;
-use crate::time::{BEAT, BEAT_LOST, LOOK, LOOK_ALONE, Now};
+use crate::time::{Now, Timing};
 use activation::remade;
 use replicas::Replicas;
 
-/// A node that hears of no catalog at all serves what it served before, after so long.
-const REMEMBER_AFTER: Duration = Duration::from_secs(30);
 /// Between two heartbeats for what replicas did, while a plan waits for them.
 const NEWS_PAUSE: Duration = Duration::from_millis(100);
-/// After a failure here.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -138,6 +134,12 @@ impl Follower {
         self.known.as_ref().map(|(head, model)| (head, model))
     }
 
+    /// As the head that is known says.
+    pub fn timing(&self) -> Timing {
+        let known = self.known.as_ref();
+        known.map(|(_, model)| model.timing()).unwrap_or_default()
+    }
+
     /// Says which revision this node knew before it started.
     pub fn remember(&mut self, revision: u64) {
         self.alarm.expect(revision);
@@ -155,7 +157,7 @@ impl Follower {
 
     /// Whether the coordinator has been silent for so long that a new one is wanted.
     pub fn is_alone(&self, now: Now) -> bool {
-        now.since(self.heard) >= BEAT_LOST || self.coordinator.is_none()
+        now.since(self.heard) >= self.timing().heartbeat_lost() || self.coordinator.is_none()
     }
 
     /// Says whether this node is the coordinator.
@@ -181,7 +183,7 @@ impl Follower {
 
     fn take(&mut self, now: Now, event: FollowerEvent, actions: &mut Vec<FollowerAction>) {
         match event {
-            FollowerEvent::Tick => route_if(self.suspicions.forgive(now), actions),
+            FollowerEvent::Tick => route_if(self.suspicions.forgive(now, self.timing()), actions),
             FollowerEvent::Reply { seq, reply } => self.answered(now, seq, *reply, actions),
             FollowerEvent::Lost { seq } => {
                 if self
@@ -190,7 +192,7 @@ impl Follower {
                     .is_some_and(|(waiting, ..)| *waiting == seq)
                 {
                     self.waiting = None;
-                    self.next_beat = now.monotonic + BEAT;
+                    self.next_beat = now.monotonic + self.timing().heartbeat();
                     self.suspect_coordinator(now, actions);
                 }
             }
@@ -210,7 +212,7 @@ impl Follower {
             }
             FollowerEvent::NotLoaded => {
                 (self.loading, self.remembering) = (None, false);
-                self.load_from = now.monotonic + RETRY;
+                self.load_from = now.monotonic + self.timing().retry();
             }
             FollowerEvent::Head(head) => {
                 self.looking = false;
@@ -331,13 +333,13 @@ impl Follower {
                 }
             }
             BeatReply::NotCoordinator { coordinator } if is_last => {
-                self.next_beat = now.monotonic + BEAT / 4;
+                self.next_beat = now.monotonic + self.timing().heartbeat() / 4;
                 // Who does not know better may be the coordinator itself, and still reading.
                 self.coordinator = coordinator.or(self.coordinator.take());
             }
             BeatReply::NotCoordinator { .. } => {}
             BeatReply::Refused { problem } => {
-                self.next_beat = now.monotonic + BEAT;
+                self.next_beat = now.monotonic + self.timing().heartbeat();
                 self.is_refused = true;
                 actions.push(FollowerAction::Refused { problem });
             }
@@ -405,10 +407,10 @@ impl Follower {
     fn look(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
         let is_alone = self.is_alone(now);
         let is_alarmed = self.alarm.problem().is_some();
-        let pause = if is_alone || is_alarmed {
-            LOOK_ALONE
-        } else {
-            LOOK
+        let timing = self.timing();
+        let pause = match is_alone || is_alarmed {
+            true => timing.head_look_alone(),
+            false => timing.head_look(),
         };
         let is_due =
             now.since(self.looked) >= pause && (is_alone || is_alarmed || !self.coordinates);
@@ -417,7 +419,7 @@ impl Follower {
             self.alarm.look();
             actions.push(FollowerAction::ReadHead);
         }
-        let is_lost = self.known.is_none() && now.since(self.started) >= REMEMBER_AFTER;
+        let is_lost = self.known.is_none() && now.since(self.started) >= timing.remember_after();
         if is_lost && !self.remembering && now.monotonic >= self.load_from {
             self.remembering = true;
             actions.push(FollowerAction::Remember);
@@ -435,8 +437,8 @@ impl Follower {
     /// Where nobody could take this node in for so long, because the store takes no writes, the
     /// catalog says by the node's name which one it is.
     fn name_alone(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
-        let is_due =
-            self.id.is_none() && !self.is_refused && now.since(self.started) >= REMEMBER_AFTER;
+        let is_time = now.since(self.started) >= self.timing().remember_after();
+        let is_due = self.id.is_none() && !self.is_refused && is_time;
         if let (true, Some((_, model))) = (is_due, &self.known) {
             self.id = model.node_named(&self.who.name).map(|node| node.id);
             route_if(self.id.is_some(), actions);

@@ -14,7 +14,7 @@ use crate::model::Head;
 use crate::node::events::FollowerAction;
 use crate::reporting::Reporting;
 use crate::reports::GroupReport;
-use crate::time::{BEAT_LOST, Now};
+use crate::time::Now;
 
 /// What a follower knows of the replicas of live tables.
 #[derive(Debug, Default)]
@@ -48,7 +48,8 @@ impl Follower {
     /// Whether the leaders of groups here may propose what the catalog wants: it is known what that
     /// is by now. A node that is cut off proposes nothing.
     pub fn may_steer(&self, now: Now) -> bool {
-        let is_certain = |certain: Duration| now.since(certain) < BEAT_LOST;
+        let lost = self.timing().heartbeat_lost();
+        let is_certain = |certain: Duration| now.since(certain) < lost;
         self.loading.is_none() && self.replicas.certain.is_some_and(is_certain)
     }
 

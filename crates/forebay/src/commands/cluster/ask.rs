@@ -67,7 +67,7 @@ pub fn cancel(args: &Cancel, context: &Context) -> anyhow::Result<Outcome> {
     ask(&Request::Cancel { rollout }, &object, &done, context)
 }
 
-fn ask(
+pub fn ask(
     request: &Request,
     object: &Value,
     done: &str,

@@ -3,6 +3,7 @@
 use anyhow::bail;
 use clap::Args;
 use forebay_cluster::catalog::{CatalogError, Documented};
+use forebay_cluster::formats::has_timing;
 use forebay_cluster::model::{FORMATS, Identity, NEWEST_FORMAT};
 use forebay_cluster::{ClusterId, ClusterName};
 use forebay_engine::{Store, TableName};
@@ -34,6 +35,9 @@ pub struct CreateCluster {
     /// `cluster upgrade` raises it
     #[arg(long, value_name = "N", default_value_t = NEWEST_FORMAT, value_parser = clap::value_parser!(u64).range(FORMATS[0]..=FORMATS[1]))]
     format: u64,
+
+    #[command(flatten)]
+    timing: super::set::NodeTimeout,
 }
 
 pub fn run(args: &CreateCluster, context: &Context) -> anyhow::Result<Outcome> {
@@ -56,15 +60,19 @@ pub fn run(args: &CreateCluster, context: &Context) -> anyhow::Result<Outcome> {
             human(&tables)
         );
     }
+    let timing = args.timing.timing()?;
+    if !timing.is_default() {
+        has_timing(args.format).map_err(anyhow::Error::msg)?;
+    }
     let catalog = context.catalog(Patience::Short)?;
     let catalog = Documented(&*catalog);
-    let created = catalog.create(&Identity {
+    let identity = Identity {
         forebay_cluster: args.format,
         id: ClusterId(context.random.next_u64()),
         name: args.name.to_string(),
         created_unix_ms: context.clock.unix_ms(),
-    });
-    let identity = match created {
+    };
+    let identity = match catalog.create(&identity, timing) {
         // An earlier try ended before the store was given over.
         Err(CatalogError::Exists(_)) => catalog.identity()?,
         identity => identity?,

@@ -5,6 +5,7 @@ mod ask;
 mod create;
 mod disaster;
 mod moving;
+mod set;
 mod split;
 mod status;
 mod store_files;
@@ -61,6 +62,7 @@ enum What {
     Plan(moving::PlanMoves),
     Apply(moving::Apply),
     Watch(watch::Watch),
+    Set(set::SetArgs),
     Pause(ask::Pause),
     Remove(ask::Remove),
     Split(split::Split),
@@ -83,6 +85,7 @@ pub fn run(args: &Cluster, context: &Context) -> anyhow::Result<Outcome> {
         What::Plan(args) => moving::plan(args, context),
         What::Apply(args) => moving::apply(args, context),
         What::Watch(args) => watch::run(args, context),
+        What::Set(args) => set::run(args, context),
         What::Pause(args) => ask::pause(args, context),
         What::Remove(args) => ask::remove(args, context),
         What::Split(args) => split::run(args, context),

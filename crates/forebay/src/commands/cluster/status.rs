@@ -23,12 +23,12 @@ const SHOWN_HOT: usize = 3;
 
 /// Say how the cluster is, what is wrong, and what to do
 ///
-/// With --json one object {cluster, healthy, problems, notes, format, revision, term, coordinator,
-/// catalog_lost, nodes, tables, plan, loads, live, reads}; nodes is a list of {name, zone, state,
-/// listen, serves, holds, free_bytes, brought_per_s, problems}, tables one of {table, version,
-/// previous, replicas, replicas_wanted, rollout, live}; live.traffic has what is asked of nodes and
-/// partitions of live tables in a minute, reads the same of batch tables; loads, where there are
-/// any, one of {request, table, stage, rows, bytes, progress}.
+/// With --json one object {cluster, healthy, problems, notes, format, revision, term,
+/// node_timeout_ms, coordinator, catalog_lost, nodes, tables, plan, loads, live, reads}; nodes is a
+/// list of {name, zone, state, listen, serves, holds, free_bytes, brought_per_s, problems}, tables
+/// one of {table, version, previous, replicas, replicas_wanted, rollout, live}; live.traffic has
+/// what is asked of nodes and partitions of live tables in a minute, reads the same of batch
+/// tables; loads, where there are any, one of {request, table, stage, rows, bytes, progress}.
 #[derive(Debug, Args)]
 pub struct StatusArgs {}
 
@@ -143,6 +143,10 @@ pub fn text(status: &Status) -> String {
     }
     if let Some(coordinator) = &status.coordinator {
         text += &format!("coordinator: {coordinator}\n");
+    }
+    if status.node_timeout_ms > 0 {
+        let timeout = Duration::from_millis(status.node_timeout_ms);
+        text += &format!("node timeout: {}\n", human::duration(timeout));
     }
     format!("{text}\n{nodes}\n{tables}")
 }

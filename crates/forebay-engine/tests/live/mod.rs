@@ -4,9 +4,6 @@
 //! `FOREBAY_TEST_ROUNDS=n` runs so many seeds instead of the usual number.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod applying;
 mod cut_by_entry;
 mod damage;
