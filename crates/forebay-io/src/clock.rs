@@ -19,6 +19,10 @@ pub trait Clock: Debug + Send + Sync + 'static {
     fn sleep(&self, time: Duration);
     /// [`Clock::sleep`] of a task. REQUIRES: its runtime has tokio's timer.
     fn wait(&self, time: Duration) -> Waiting;
+    /// Waits until this thread is unparked, so long at most. It may return before, for no reason.
+    fn park(&self, limit: Duration) {
+        std::thread::park_timeout(limit);
+    }
 }
 
 /// What `work` gives, unless it takes longer than `limit`.

@@ -14,6 +14,7 @@
 mod clock;
 mod disk;
 mod give_way;
+mod inbox;
 mod log_file;
 mod memory;
 mod net;
@@ -32,6 +33,7 @@ pub use disk::{
     is_out_of_space, may_pass, out_of_files, put_file, replace_file,
 };
 pub use give_way::{avoid_large_pages, give_way, limit_behind, processor_quota};
+pub use inbox::{Inbox, InboxSender, Received, inbox};
 pub use memory::MemoryDisk;
 pub use net::{Arrival, Connecting, Listener, Net, NetStream};
 pub use os::OsDisk;

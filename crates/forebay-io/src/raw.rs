@@ -330,6 +330,23 @@ pub fn open_files_limit() -> Option<u64> {
     }
 }
 
+/// How often threads of this process went to sleep by themselves so far, those that have ended
+/// included, and this thread not.
+#[cfg(target_os = "linux")]
+pub fn others_fell_asleep() -> u64 {
+    let switches = |who| {
+        // SAFETY: a system call on a structure that is filled in before it is read.
+        unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            match libc::getrusage(who, &raw mut usage) {
+                0 => usage.ru_nvcsw as u64,
+                _ => 0,
+            }
+        }
+    };
+    switches(libc::RUSAGE_SELF).wrapping_sub(switches(libc::RUSAGE_THREAD))
+}
+
 /// Has writes beyond the limit of file sizes (`ulimit -f`) fail as others do, where they would end
 /// the process without a word.
 pub fn ignore_file_size_signal() {

@@ -55,7 +55,8 @@ mod work;
 mod worker;
 
 pub use cluster::{
-    ClusterConfig, ForwardLimits, PeerClient, PeerTls, Pin, PinnedPeers, Reach, pin_of,
+    ClusterConfig, ClusterNode, ForwardLimits, NodeError, NodeSetup, PeerClient, PeerTls, Pin,
+    PinnedPeers, Reach, pin_of,
 };
 pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};
 pub use proposed::ProposedCommands;

@@ -15,12 +15,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use forebay_io::{Clock, Random, start_thread};
+use forebay_io::{Clock, Inbox, InboxSender, Random, Received, inbox, start_thread};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tracing::{info, warn};
@@ -68,7 +67,7 @@ pub struct NodeParts {
 #[derive(Debug)]
 pub struct NodeHandle {
     shell: Arc<Shell>,
-    inbox: Option<Receiver<NodeEvent>>,
+    inbox: Option<Inbox<NodeEvent>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -81,7 +80,7 @@ pub(crate) struct Shell {
     live: ArcSwap<LivePlaces>,
     /// That of the head which the map was made of.
     revision: watch::Sender<u64>,
-    events: Sender<NodeEvent>,
+    events: InboxSender<NodeEvent>,
     /// Heartbeats of others that wait for their answers.
     waiting: Mutex<BTreeMap<u64, oneshot::Sender<BeatReply>>>,
     tokens: AtomicU64,
@@ -111,7 +110,7 @@ impl NodeHandle {
         );
         node.remember(parts.remembered.revision(cluster));
         let map = ClusterMap::new(cluster, 0, NodeId(u32::MAX), &Model::default(), &[].into());
-        let (events, inbox) = channel();
+        let (events, inbox) = inbox();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("forebay-peers")
@@ -222,10 +221,10 @@ impl Shell {
 
     /// Returns whether there is somebody to tell.
     pub(crate) fn tell(&self, event: NodeEvent) -> bool {
-        self.events.send(event).is_ok()
+        self.events.send(event)
     }
 
-    fn drive(self: &Arc<Self>, inbox: &Receiver<NodeEvent>) {
+    fn drive(self: &Arc<Self>, inbox: &Inbox<NodeEvent>) {
         let mut next_tick = Duration::ZERO;
         let mut chores = Chores::default();
         while !self.stop.load(Ordering::Relaxed) {
@@ -235,10 +234,11 @@ impl Shell {
                 next_tick = now.monotonic + self.timing().tick();
                 self.handle(NodeEvent::Tick);
             }
-            match inbox.recv_timeout(next_tick.saturating_sub(self.now().monotonic)) {
-                Ok(event) => self.handle(event),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+            let until_tick = next_tick.saturating_sub(self.now().monotonic);
+            match inbox.receive(&*self.parts.clock, until_tick) {
+                Received::One(event) => self.handle(event),
+                Received::Nothing => {}
+                Received::Ended => return,
             }
         }
     }

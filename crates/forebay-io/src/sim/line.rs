@@ -31,6 +31,8 @@ struct LineState {
     /// The server had a piece, and others get their turn before the next one.
     rests: bool,
     broken: bool,
+    /// Nothing gets through.
+    stalled: bool,
     /// Who sends no more.
     client_closed: bool,
     server_closed: bool,
@@ -70,6 +72,7 @@ impl Line {
             carried: 0,
             rests: false,
             broken: false,
+            stalled: false,
             client_closed: false,
             server_closed: false,
             client_gone: false,
@@ -97,6 +100,20 @@ impl Line {
         given
     }
 
+    /// Lets nothing through any more. What is sent is lost, and nobody learns that the other is gone.
+    pub fn stall(&self) {
+        self.change(|state| state.stalled = true);
+    }
+
+    /// Ends it for both sides.
+    pub fn reset(&self) {
+        self.change(|state| {
+            state.broken = true;
+            state.to_client.clear();
+            state.wake();
+        });
+    }
+
     fn wait(&self, what: impl Fn(&LineState) -> bool) -> io::Result<MutexGuard<'_, LineState>> {
         let waited = self
             .changed
@@ -121,10 +138,10 @@ impl LineState {
         if self.broken {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        if self.to_server.is_empty() && self.client_closed {
+        if self.to_server.is_empty() && self.client_closed && !self.stalled {
             return Poll::Ready(Ok(()));
         }
-        if self.to_server.is_empty() {
+        if self.to_server.is_empty() || self.stalled {
             self.reader = Some(context.waker().clone());
             return Poll::Pending;
         }
@@ -145,6 +162,9 @@ impl LineState {
     fn write(&mut self, context: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.broken {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        if self.stalled {
+            return Poll::Ready(Ok(bytes.len()));
         }
         if self.client_gone || self.server_closed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -186,8 +206,10 @@ impl SimClient {
 
 impl Read for SimClient {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let there =
-            |state: &LineState| !state.to_client.is_empty() || state.broken || state.server_closed;
+        let there = |state: &LineState| {
+            let has_some = !state.to_client.is_empty() || state.server_closed;
+            state.broken || (has_some && !state.stalled)
+        };
         let mut state = self.line.wait(there)?;
         if state.to_client.is_empty() && state.broken {
             return Err(io::ErrorKind::ConnectionReset.into());
@@ -202,6 +224,9 @@ impl Write for SimClient {
     /// Takes all at once.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.line.change(|state| {
+            if state.stalled && !state.broken {
+                return Ok(bytes.len());
+            }
             if state.broken || state.server_gone || state.client_closed {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
@@ -240,11 +265,11 @@ impl AsyncRead for SimDialed {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut state = self.client.line.lock();
-        if state.to_client.is_empty() {
+        if state.to_client.is_empty() || state.stalled {
             if state.broken {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
             }
-            if state.server_closed {
+            if state.server_closed && !state.stalled {
                 return Poll::Ready(Ok(()));
             }
             state.dialer = Some(context.waker().clone());

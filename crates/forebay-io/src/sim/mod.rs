@@ -10,10 +10,12 @@
 mod clock;
 mod dice;
 mod files;
+mod idle_clock;
 mod inode;
 mod line;
 mod net;
 mod over;
+mod rest;
 mod seeds;
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,7 @@ use self::inode::Inode;
 use crate::{Disk, Lock, LogFile, ReadFile, WriteFile};
 pub use clock::HandClock;
 pub use dice::{Dice, SeededRandom};
+pub use idle_clock::IdleClock;
 pub use line::SimClient;
 pub use net::{SimNet, Wire};
 pub use over::{Over, OverAtEnd};

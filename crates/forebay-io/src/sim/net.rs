@@ -1,10 +1,13 @@
 //! A network in memory. Tests connect by [`SimNet::connect`], and say by a [`Wire`] how the
 //! connection carries its bytes.
+//!
+//! Servers that are to be cut off from each other, or killed, have hosts of their own, each with
+//! the network as it sees it ([`SimNet::of_host`]).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use super::Dice;
@@ -17,17 +20,33 @@ const FIRST_FREE_PORT: u16 = 40_000;
 #[derive(Debug, Default, Clone)]
 pub struct SimNet {
     state: Arc<Mutex<NetState>>,
+    /// Whose connections are made by it; none: those of whoever is asked.
+    host: Option<IpAddr>,
 }
 
 #[derive(Debug, Default)]
 struct NetState {
     ports: BTreeMap<SocketAddr, Port>,
     ports_given: u16,
+    listeners: u64,
     clients: u16,
+    /// Pairs between which nothing goes.
+    cuts: BTreeSet<HostPair>,
+    dead: BTreeSet<IpAddr>,
+    lines: Vec<(HostPair, Weak<Line>)>,
+}
+
+/// Two hosts, the smaller one first.
+type HostPair = [IpAddr; 2];
+
+fn pair(one: IpAddr, other: IpAddr) -> HostPair {
+    [one.min(other), one.max(other)]
 }
 
 #[derive(Debug, Default)]
 struct Port {
+    /// Which of all listeners has it.
+    listener: u64,
     waiting: VecDeque<SimArrival>,
     /// So many tries to accept fail first.
     failures: u32,
@@ -44,6 +63,7 @@ pub struct Wire {
 
 #[derive(Debug)]
 struct SimListener {
+    number: u64,
     address: SocketAddr,
     net: SimNet,
 }
@@ -107,20 +127,78 @@ impl SimNet {
         self.line(address, wire).map(SimClient::new)
     }
 
+    /// The network as a host has it: [`SimNet::cut`] and [`SimNet::kill`] go by hosts.
+    #[must_use]
+    pub fn of_host(&self, host: IpAddr) -> Self {
+        Self {
+            state: Arc::clone(&self.state),
+            host: Some(host),
+        }
+    }
+
+    /// Lets nothing through between two hosts: what is sent is lost, and connecting takes for ever.
+    pub fn cut(&self, one: IpAddr, other: IpAddr) {
+        let cut = pair(one, other);
+        let mut state = self.state();
+        state.cuts.insert(cut);
+        let lines = state.lines_of(|pair| *pair == cut);
+        drop(state);
+        lines.iter().for_each(|line| line.stall());
+    }
+
+    /// Ends all cuts. The connections of before are over.
+    pub fn heal(&self) {
+        let mut state = self.state();
+        let cuts = std::mem::take(&mut state.cuts);
+        let lines = state.lines_of(|pair| cuts.contains(pair));
+        drop(state);
+        lines.iter().for_each(|line| line.reset());
+    }
+
+    /// Ends what a host has of the network, as when its process dies: all connections, and
+    /// listening. Until [`SimNet::revive`] it can do neither.
+    pub fn kill(&self, host: IpAddr) {
+        let mut state = self.state();
+        state.dead.insert(host);
+        let ports = std::mem::take(&mut state.ports);
+        let (gone, stay) = ports.into_iter().partition(|(at, _)| at.ip() == host);
+        state.ports = stay;
+        let lines = state.lines_of(|pair| pair.contains(&host));
+        drop(state);
+        lines.iter().for_each(|line| line.reset());
+        let gone: BTreeMap<SocketAddr, Port> = gone;
+        drop(gone);
+    }
+
+    pub fn revive(&self, host: IpAddr) {
+        self.state().dead.remove(&host);
+    }
+
     fn line(&self, address: SocketAddr, wire: Wire) -> io::Result<Arc<Line>> {
         let mut state = self.state();
-        state.clients += 1;
-        let peer = SocketAddr::new(address.ip(), state.clients);
+        state.clients = state.clients.wrapping_add(1);
+        let peer = SocketAddr::new(self.host.unwrap_or(address.ip()), state.clients);
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
-        let port = state.ports.get_mut(&address).ok_or_else(refused)?;
+        if state.dead.contains(&peer.ip()) {
+            return Err(refused());
+        }
         let line = Line::new(wire);
+        let between = (pair(peer.ip(), address.ip()), Arc::downgrade(&line));
+        let port = state.ports.get_mut(&address).ok_or_else(refused)?;
         port.waiting.push_back(SimArrival {
             stream: SimStream::new(&line),
             peer,
             local: address,
         });
         port.waker.take().into_iter().for_each(Waker::wake);
+        state.lines.retain(|(_, line)| line.strong_count() > 0);
+        state.lines.push(between);
         Ok(line)
+    }
+
+    fn is_cut_off(&self, from: IpAddr) -> bool {
+        let to = |host| self.state().cuts.contains(&pair(host, from));
+        self.host.is_some_and(to)
     }
 
     /// Lets the next `count` tries to accept a connection fail, as for want of file descriptors.
@@ -128,6 +206,13 @@ impl SimNet {
         if let Some(port) = self.state().ports.get_mut(&address) {
             port.failures = count;
         }
+    }
+}
+
+impl NetState {
+    fn lines_of(&self, is_meant: impl Fn(&HostPair) -> bool) -> Vec<Arc<Line>> {
+        let lines = self.lines.iter().filter(|(pair, _)| is_meant(pair));
+        lines.filter_map(|(_, line)| line.upgrade()).collect()
     }
 }
 
@@ -141,15 +226,31 @@ impl Net for SimNet {
         if state.ports.contains_key(&address) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        state.ports.insert(address, Port::default());
+        if state.dead.contains(&address.ip()) {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        }
+        state.listeners += 1;
+        let number = state.listeners;
+        let port = Port {
+            listener: number,
+            ..Port::default()
+        };
+        state.ports.insert(address, port);
         let net = self.clone();
-        Ok(Box::new(SimListener { address, net }))
+        Ok(Box::new(SimListener {
+            number,
+            address,
+            net,
+        }))
     }
 
     /// Hosts are addresses here.
     fn connect(&self, host: &str, port: u16) -> Connecting {
         let unknown = |_| io::Error::from(io::ErrorKind::NotFound);
         let address = host.parse::<IpAddr>().map_err(unknown);
+        if matches!(&address, Ok(address) if self.is_cut_off(*address)) {
+            return Box::pin(std::future::pending());
+        }
         let line =
             address.and_then(|address| self.line(SocketAddr::new(address, port), Wire::default()));
         let dialed = line.map(|line| Box::new(SimDialed::new(line)) as Box<dyn NetStream>);
@@ -185,7 +286,11 @@ impl Listener for SimListener {
 
 impl Drop for SimListener {
     fn drop(&mut self) {
-        let port = self.net.state().ports.remove(&self.address);
+        let mut state = self.net.state();
+        let has_it = |port: &Port| port.listener == self.number;
+        let is_its = state.ports.get(&self.address).is_some_and(has_it);
+        let port = is_its.then(|| state.ports.remove(&self.address));
+        drop(state);
         drop(port);
     }
 }

@@ -7,6 +7,7 @@
 //! way of their replicas ([`live`]), whose messages have connections of their own ([`post`]).
 
 mod ask;
+mod assembly;
 mod config;
 mod counts;
 mod coverage;
@@ -31,6 +32,7 @@ mod topology;
 mod walk;
 mod walked;
 
+pub use assembly::{ClusterNode, NodeError, NodeSetup};
 pub use config::{ClusterConfig, ForwardLimits, PeerTls};
 pub use elsewhere::elsewhere;
 pub use frame::{DAMAGED, NOT_HERE};

@@ -154,67 +154,77 @@ impl Fixture {
         &self,
         table: &str,
         order: Order,
-        (value, schema): (ValueKind, Schema),
+        value: (ValueKind, Schema),
         rows: Pairs,
         lowers: Vec<Bound>,
     ) -> u64 {
-        let name = TableName::new(table).expect("a name");
-        let push = self
-            .store
-            .begin_push(&name, PushOptions::default())
-            .expect("begun");
-        let prefix = name.wire_prefix();
-        let hasher = KeyHasher::new(&prefix);
-        let hash = |key: &[u8]| {
-            if order == Order::Hashed {
-                hasher.hash64(key)
-            } else {
-                0
-            }
-        };
-        let mut rows: Vec<_> = rows.into_iter().map(|(k, v)| (hash(&k), k, v)).collect();
-        rows.sort();
-        let longest_key = rows.iter().map(|(_, key, _)| key.len()).max();
-        let options = RunOptions::new(order, Compression::None, &prefix)
-            .for_keys_of(longest_key.unwrap_or(0));
-        let partition_of = |hash: u64, key: &[u8]| {
-            let begun = lowers.iter().filter(|lower| match lower {
-                Bound::Slot(slot) => *slot <= slot_of(hash),
-                Bound::Key(lower) => lower.as_slice() <= key,
-            });
-            begun.count() - 1
-        };
-        let write = |partition: usize| {
-            let run = push.new_run(partition);
-            let mut writer =
-                RunWriter::create(self.store.disk(), &run.path, options.clone()).expect("a writer");
-            let of_it = |row: &&(u64, Vec<u8>, Vec<u8>)| partition_of(row.0, &row.1) == partition;
-            for (hash, key, value) in rows.iter().filter(of_it) {
-                let written = writer.push(*hash, key, Operation::Update(value));
-                written.expect("written");
-            }
-            RunRef {
-                id: run.id,
-                summary: writer.finish().expect("finished"),
-                operations: None,
-            }
-        };
-        let runs: Vec<Vec<RunRef>> = (0..lowers.len()).map(|at| vec![write(at)]).collect();
-        let draft = ManifestDraft {
-            order,
-            value,
-            schema,
-            key: "{key}".to_owned(),
-            delta: None,
-            ttl: None,
-            onto: None,
-            partitions: Partition::side_by_side(lowers.into_iter().zip(runs)),
-            stats: Vec::new(),
-            source: "a test".to_owned(),
-        };
-        let manifest = push.manifest(draft).expect("a manifest");
-        push.commit(manifest).expect("committed")
+        push_cut(&self.store, table, order, value, (rows, lowers))
     }
+}
+
+/// Pushes a version whose partitions begin there, and lets it serve nowhere yet.
+pub fn push_cut(
+    store: &Store,
+    table: &str,
+    order: Order,
+    (value, schema): (ValueKind, Schema),
+    (rows, lowers): (Pairs, Vec<Bound>),
+) -> u64 {
+    let name = TableName::new(table).expect("a name");
+    let push = store
+        .begin_push(&name, PushOptions::default())
+        .expect("begun");
+    let prefix = name.wire_prefix();
+    let hasher = KeyHasher::new(&prefix);
+    let hash = |key: &[u8]| {
+        if order == Order::Hashed {
+            hasher.hash64(key)
+        } else {
+            0
+        }
+    };
+    let mut rows: Vec<_> = rows.into_iter().map(|(k, v)| (hash(&k), k, v)).collect();
+    rows.sort();
+    let longest_key = rows.iter().map(|(_, key, _)| key.len()).max();
+    let options =
+        RunOptions::new(order, Compression::None, &prefix).for_keys_of(longest_key.unwrap_or(0));
+    let partition_of = |hash: u64, key: &[u8]| {
+        let begun = lowers.iter().filter(|lower| match lower {
+            Bound::Slot(slot) => *slot <= slot_of(hash),
+            Bound::Key(lower) => lower.as_slice() <= key,
+        });
+        begun.count() - 1
+    };
+    let write = |partition: usize| {
+        let run = push.new_run(partition);
+        let mut writer =
+            RunWriter::create(store.disk(), &run.path, options.clone()).expect("a writer");
+        let of_it = |row: &&(u64, Vec<u8>, Vec<u8>)| partition_of(row.0, &row.1) == partition;
+        for (hash, key, value) in rows.iter().filter(of_it) {
+            let written = writer.push(*hash, key, Operation::Update(value));
+            written.expect("written");
+        }
+        RunRef {
+            id: run.id,
+            summary: writer.finish().expect("finished"),
+            operations: None,
+        }
+    };
+    let runs: Vec<Vec<RunRef>> = (0..lowers.len()).map(|at| vec![write(at)]).collect();
+    let draft = ManifestDraft {
+        order,
+        value,
+        schema,
+        key: "{key}".to_owned(),
+        delta: None,
+        ttl: None,
+        onto: None,
+        partitions: Partition::side_by_side(lowers.into_iter().zip(runs)),
+        stats: Vec::new(),
+        source: "a test".to_owned(),
+    };
+    let manifest = push.manifest(draft).expect("a manifest");
+    push.commit(manifest).expect("committed")
 }
 
 pub fn bytes() -> (ValueKind, Schema) {

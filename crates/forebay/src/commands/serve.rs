@@ -318,7 +318,7 @@ fn run_node(args: Serve, context: &Context, hang_ups: HangUps) -> anyhow::Result
     let served = Arc::new(ServedBy(running.inside()));
     let pacing = node.versions.bringer().pace(served)?;
     node.handle.start().context("cannot start the node")?;
-    if let Some(problem) = node.taken_in(&*context.clock) {
+    if let Some(problem) = node.taken_in() {
         running.shutdown();
         bail!("{problem}");
     }
@@ -335,9 +335,8 @@ fn run_node(args: Serve, context: &Context, hang_ups: HangUps) -> anyhow::Result
     }
     signals.wait(|| drop(running.reload()));
     // Clients are led elsewhere before it stops.
-    node.handle.leave(LEAVE);
+    node.leave(LEAVE);
     let replicas = node.replicas.clone();
-    replicas.hand_over(LEAVE);
     drop((pacing, node));
     running.shutdown();
     replicas.close();

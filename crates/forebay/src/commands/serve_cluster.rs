@@ -10,17 +10,13 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_cluster::catalog::{Catalog, CatalogError, Documented, RESTORE};
 use forebay_cluster::coordinator::CoordinatorSettings;
-use forebay_cluster::local::{
-    HeldRanges, LOG_KEPT_BYTES, LocalReplicas, LocalVersions, ReplicaParts, boot_id,
-};
+use forebay_cluster::local::{LOG_KEPT_BYTES, boot_id};
 use forebay_cluster::message::Introduction;
 use forebay_cluster::model::{FORMATS, Identity};
-use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
-use forebay_cluster::{HostPort, Member, NodeName, Peers, Zone};
-use forebay_engine::{DEFAULT_POLL, Serving, Store};
-use forebay_io::Clock;
+use forebay_cluster::shell::Remembered;
+use forebay_cluster::{HostPort, NodeName, Zone};
 use forebay_objects::{DirectoryOrigin, Origin, Patience, PullRate, claim_cache, object_origin};
-use forebay_server::{ClusterConfig, PeerClient, PeerTls, ProposedCommands, Reach, ServerConfig};
+use forebay_server::{ClusterNode, NodeSetup, ServerConfig};
 
 use tracing::warn;
 
@@ -28,13 +24,8 @@ use crate::context::Context;
 use crate::human;
 use crate::node_key::NodeKey;
 
-/// How long a node that starts waits to hear whether it is taken in.
-const TAKEN_IN: Duration = Duration::from_secs(5);
-/// Threads that apply what the replicas of live tables have decided.
-const APPLIERS: usize = 2;
 /// What to do about a cache that cannot be written to.
 const ROOM: &str = "make room on its disk, or see to its permissions, and start the node again";
-const LOOK: Duration = Duration::from_millis(20);
 /// The most classes that a node can have ports for.
 const MOST_CLASS_PORTS: usize = 16;
 
@@ -203,29 +194,6 @@ fn parse_cut_off(text: &str) -> Result<CutOff, String> {
     human::parse_lifetime(time).map(|time| CutOff(Some(time)))
 }
 
-/// A node that is ready to be started with its server.
-pub struct ClusterNode {
-    pub store: Store,
-    pub handle: NodeHandle,
-    pub versions: Arc<LocalVersions>,
-    pub replicas: Arc<LocalReplicas>,
-}
-
-impl ClusterNode {
-    /// Waits a while for the cluster to know the node. Returns why it is not taken in, where that
-    /// was said; a cluster that does not answer is waited for meanwhile.
-    pub fn taken_in(&self, clock: &dyn Clock) -> Option<String> {
-        let end = clock.monotonic() + TAKEN_IN;
-        while clock.monotonic() < end && !self.handle.is_known() {
-            if let Some(problem) = self.handle.refusal() {
-                return Some(problem);
-            }
-            clock.sleep(LOOK);
-        }
-        self.handle.refusal()
-    }
-}
-
 /// Whose cache it is.
 fn holder_words(identity: &Identity, name: &NodeName) -> String {
     format!("cluster {} ({}), node {name}", identity.name, identity.id)
@@ -241,30 +209,6 @@ fn key_beyond_loopback(
     let is_far = !peer.ip().is_loopback();
     let key = is_far.then(|| NodeKey::of(&*context.disk, cache, name.as_str()));
     key.transpose()
-}
-
-/// The replicas of live tables in a cache; copies of partitions come from peers, and runs of loads
-/// from the store, at the rate of pulls.
-fn replicas(
-    context: &Context,
-    cache: &Store,
-    commands: Arc<ProposedCommands>,
-    (peers, versions): (Arc<dyn Peers>, Arc<LocalVersions>),
-    (memory_bytes, log_kept_bytes): (usize, u64),
-) -> anyhow::Result<Arc<LocalReplicas>> {
-    let replicas = LocalReplicas::new(ReplicaParts {
-        cache: cache.clone(),
-        commands,
-        peers,
-        memory_bytes,
-        boot_id: boot_id(&*context.disk, &*context.random),
-        appliers: APPLIERS,
-        log_kept_bytes,
-        throttle: Arc::clone(versions.bringer().throttle()),
-        staged: versions,
-    });
-    let replicas = replicas.context("cannot start the replicas of live tables")?;
-    Ok(Arc::new(replicas))
 }
 
 impl ClusterArgs {
@@ -295,70 +239,32 @@ impl ClusterArgs {
         who.key = key.as_ref().map(|key| key.key.clone());
         let tls = key.as_ref().map(|key| key.tls.clone());
         let trusted = key.map(|key| key.trusted).unwrap_or_default();
-        let open = Arc::new(HeldRanges::default());
-        let store = store.holding(open.clone());
-        let serving = Arc::new(Serving::commanded(store.clone(), DEFAULT_POLL)?);
-        let (served, from) = (serving.clone(), origin(context)?);
-        let versions = LocalVersions::new(store.clone(), open, served, from, rate)?;
-        let versions = Arc::new(versions);
-        let (net, clock) = (config.net.clone(), context.clock.clone());
-        let peers = Arc::new(PeerClient::start(net, clock, tls.as_ref())?);
-        let reach = peers.reach();
-        let commands = Arc::new(ProposedCommands::default());
-        let from = (peers.clone() as _, versions.clone());
-        let log_kept_bytes = self.kept_log.unwrap_or(LOG_KEPT_BYTES);
-        let sizes = (config.live_memory_bytes, log_kept_bytes);
-        let replicas = replicas(context, &store, commands.clone(), from, sizes)?;
-        let handle = NodeHandle::new(NodeParts {
+        // Without the store nothing is administered; what is here serves all the same.
+        config.administered = context.open_store().ok();
+        let setup = NodeSetup {
             identity,
             who,
             settings: self.settings(),
             catalog,
-            peers,
-            replicas: Some(replicas.clone()),
-            versions: versions.clone(),
-            versions_at: versions.clone(),
+            cache: store,
+            remembered,
+            origin: origin(context)?,
+            rate,
+            boot_id: boot_id(&*context.disk, &*context.random),
+            log_kept_bytes: self.kept_log.unwrap_or(LOG_KEPT_BYTES),
+            peer,
+            gateway: self.gateway,
+            tls,
             trusted,
-            remembered: remembered.clone(),
-            clock: context.clock.clone(),
-            random: context.random.clone(),
-        })
-        .context("cannot start the node")?;
-        // Without the store nothing is administered; what is here serves all the same.
-        config.administered = context.open_store().ok();
-        config.serving = Some(serving);
-        config.proposed = Some(commands);
-        config.cluster = Some(self.served_by(handle.member(), peer, (tls, reach)));
-        Ok(ClusterNode {
-            store,
-            handle,
-            versions,
-            replicas,
-        })
+            stale_reads: self.stale_reads,
+        };
+        Ok(ClusterNode::new(setup, config)?)
     }
 
     fn settings(&self) -> CoordinatorSettings {
         CoordinatorSettings {
             replace_after: self.replace_after,
             keep_balanced: self.keep_balanced,
-        }
-    }
-
-    fn served_by(
-        &self,
-        member: Arc<dyn Member>,
-        peer: SocketAddr,
-        (peer_tls, reach): (Option<PeerTls>, Arc<Reach>),
-    ) -> ClusterConfig {
-        ClusterConfig {
-            member,
-            gateway: self.gateway,
-            class_ports: self.ports(),
-            peer,
-            peer_tls,
-            forward: forebay_server::ForwardLimits::default(),
-            reach,
-            stale_reads: self.stale_reads,
         }
     }
 

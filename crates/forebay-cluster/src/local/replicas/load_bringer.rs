@@ -4,14 +4,13 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_engine::live::{StagedLoad, StagedRun};
 use forebay_engine::{NewRun, VersionFile};
 use forebay_host::LoadedRuns as _;
-use forebay_io::{Clock, Disk, give_way, start_behind};
+use forebay_io::{Clock, Disk, Inbox, InboxSender, Received, give_way, inbox, start_behind};
 use forebay_run::verify::read_back;
 use parking_lot::Mutex;
 use tracing::{info, warn};
@@ -28,7 +27,7 @@ const TRIES: usize = 3;
 /// The thread's end of which others have hold.
 #[derive(Debug)]
 pub struct LoadBringer {
-    stop: Mutex<Option<Sender<()>>>,
+    stop: Mutex<Option<InboxSender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -50,7 +49,7 @@ impl LoadBringer {
         disk: Arc<dyn Disk>,
         news: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
-        let (stop, is_stopped) = channel();
+        let (stop, is_stopped) = inbox();
         let mut bringing = BringingLoads {
             commons,
             clock,
@@ -80,10 +79,10 @@ impl LoadBringer {
 }
 
 impl BringingLoads {
-    fn run(&mut self, is_stopped: &Receiver<()>) {
-        while is_stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+    fn run(&mut self, is_stopped: &Inbox<()>) {
+        while is_stopped.receive(&*self.clock, LOOK) != Received::Ended {
             while let Some(of) = self.commons.loads.next(self.clock.monotonic()) {
-                if is_stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected) {
+                if is_stopped.take() == Received::Ended {
                     return;
                 }
                 self.bring(&of);

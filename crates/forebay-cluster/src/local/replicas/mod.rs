@@ -154,7 +154,8 @@ impl LocalReplicas {
             told: BTreeMap::new(),
         };
         let keeper = Arc::new(Mutex::new(keeper));
-        let worker = ReplicaWorker::start(Arc::clone(&keeper), Arc::clone(&commons))?;
+        let (kept, shared) = (Arc::clone(&keeper), Arc::clone(&commons));
+        let worker = ReplicaWorker::start(kept, shared, Arc::clone(&clock))?;
         let news = worker.of_loads();
         let bringer = LoadBringer::start(Arc::clone(&commons), Arc::clone(&clock), disk, news)?;
         Ok(Self {

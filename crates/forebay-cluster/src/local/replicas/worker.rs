@@ -2,11 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_io::start_thread;
+use forebay_io::{Clock, Inbox, InboxSender, Received, inbox, start_thread};
 use parking_lot::Mutex;
 use tracing::warn;
 
@@ -39,7 +38,7 @@ type Watching = Arc<Mutex<Option<Arc<dyn ReplicaWatch>>>>;
 /// The thread's end of which others have hold.
 #[derive(Debug)]
 pub struct ReplicaWorker {
-    news: Mutex<Sender<WorkerNews>>,
+    news: Mutex<InboxSender<WorkerNews>>,
     watch: Watching,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -60,11 +59,14 @@ impl ReplicaWorker {
     pub fn start(
         keeper: Arc<Mutex<ReplicaKeeper>>,
         commons: Arc<ReplicaCommons>,
+        clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
-        let (news, inbox) = channel();
+        let (news, inbox) = inbox();
         let again = news.clone();
         // Once it has stopped, nothing is carried out.
-        let ring = move || drop(again.send(WorkerNews::Again));
+        let ring = move || {
+            again.send(WorkerNews::Again);
+        };
         commons.bell.rings(ring);
         let watch = Watching::default();
         let mut working = Working {
@@ -75,7 +77,7 @@ impl ReplicaWorker {
             is_done: true,
             steering_looks: 0,
         };
-        let thread = start_thread("forebay-replicas", move || working.run(&inbox))?;
+        let thread = start_thread("forebay-replicas", move || working.run(&inbox, &*clock))?;
         Ok(Self {
             news: Mutex::new(news),
             watch,
@@ -94,7 +96,9 @@ impl ReplicaWorker {
     /// Who tells it of runs of loads.
     pub fn of_loads(&self) -> impl Fn() + Send + 'static {
         let news = self.news.lock().clone();
-        move || drop(news.send(WorkerNews::Load))
+        move || {
+            news.send(WorkerNews::Load);
+        }
     }
 
     pub fn damage_met(&self) {
@@ -103,7 +107,7 @@ impl ReplicaWorker {
 
     fn tell(&self, news: WorkerNews) {
         // Once it has stopped, nothing is carried out.
-        let _ = self.news.lock().send(news);
+        self.news.lock().send(news);
     }
 
     /// Returns when it carries out nothing any more.
@@ -121,19 +125,18 @@ impl ReplicaWorker {
 }
 
 impl Working {
-    fn run(&mut self, inbox: &Receiver<WorkerNews>) {
+    fn run(&mut self, inbox: &Inbox<WorkerNews>, clock: &dyn Clock) {
         loop {
             let pause = match self.steering_looks {
                 1..LOOKS_AGAIN => LOOK_AGAIN,
                 _ => LOOK,
             };
-            let mut news = match inbox.recv_timeout(pause) {
-                Ok(news) => Some(news),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
+            let mut news = inbox.receive(clock, pause);
+            if matches!(news, Received::Ended) {
+                return;
+            }
             // The newest orders count.
-            while let Some(one) = news {
+            while let Received::One(one) = news {
                 match one {
                     WorkerNews::Orders(orders) => {
                         (self.orders, self.is_done) = (Some(orders), false);
@@ -142,7 +145,7 @@ impl Working {
                     WorkerNews::Load | WorkerNews::Damage => {}
                     WorkerNews::Stop => return,
                 }
-                news = inbox.try_recv().ok();
+                news = inbox.take();
             }
             // Whoever was told to ail leads no more when the rest is looked at.
             self.commons.notice_damage();

@@ -1,0 +1,154 @@
+//! What threads send to one that waits for it, and for a moment of its clock besides.
+
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+
+use crate::Clock;
+
+/// The thread that waits, once it does.
+type Waiter = Arc<Mutex<Option<Thread>>>;
+
+/// The end that sends. Clones send to the same thread.
+#[derive(Debug)]
+pub struct InboxSender<T> {
+    /// Dropped before `wakes`: the receiver finds it gone.
+    sender: Sender<T>,
+    wakes: Wakes,
+}
+
+/// The end that receives. It is for one thread.
+#[derive(Debug)]
+pub struct Inbox<T> {
+    receiver: Receiver<T>,
+    waiter: Waiter,
+}
+
+/// What came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received<T> {
+    One(T),
+    /// The time is over, or nearly so.
+    Nothing,
+    /// Nobody sends any more.
+    Ended,
+}
+
+/// Wakes the receiver when it is dropped, too.
+#[derive(Debug, Clone)]
+struct Wakes(Waiter);
+
+/// Both ends.
+pub fn inbox<T>() -> (InboxSender<T>, Inbox<T>) {
+    let (sender, receiver) = channel();
+    let waiter = Waiter::default();
+    let wakes = Wakes(Arc::clone(&waiter));
+    (InboxSender { sender, wakes }, Inbox { receiver, waiter })
+}
+
+impl<T> InboxSender<T> {
+    /// Returns whether there is somebody to receive it.
+    pub fn send(&self, what: T) -> bool {
+        let is_sent = self.sender.send(what).is_ok();
+        self.wakes.wake();
+        is_sent
+    }
+}
+
+impl<T> Clone for InboxSender<T> {
+    fn clone(&self) -> Self {
+        Self {
+            sender: self.sender.clone(),
+            wakes: self.wakes.clone(),
+        }
+    }
+}
+
+impl<T> Inbox<T> {
+    /// Waits for something, so long at most; it may wait for less, and find nothing.
+    pub fn receive(&self, clock: &dyn Clock, limit: Duration) -> Received<T> {
+        self.note_waiter();
+        match self.take() {
+            Received::Nothing if !limit.is_zero() => clock.park(limit),
+            found => return found,
+        }
+        self.take()
+    }
+
+    /// What is there, without waiting.
+    pub fn take(&self) -> Received<T> {
+        match self.receiver.try_recv() {
+            Ok(one) => Received::One(one),
+            Err(TryRecvError::Empty) => Received::Nothing,
+            Err(TryRecvError::Disconnected) => Received::Ended,
+        }
+    }
+
+    /// Whoever sends from now on wakes this thread.
+    fn note_waiter(&self) {
+        let mut waiter = self.waiter.lock().unwrap_or_else(PoisonError::into_inner);
+        let this = std::thread::current();
+        if waiter.as_ref().map(Thread::id) != Some(this.id()) {
+            *waiter = Some(this);
+        }
+    }
+}
+
+impl Wakes {
+    fn wake(&self) {
+        let waiter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = &*waiter {
+            thread.unpark();
+        }
+    }
+}
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        self.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SystemClock, start_thread};
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    /// Waits on however often it returns for nothing.
+    fn next<T>(inbox: &Inbox<T>) -> Received<T> {
+        loop {
+            match inbox.receive(&SystemClock, LONG) {
+                Received::Nothing => {}
+                came => return came,
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_sent_wakes_who_waits_and_so_does_the_end() {
+        let (sender, inbox) = inbox();
+        assert_eq!(
+            inbox.receive(&SystemClock, Duration::ZERO),
+            Received::Nothing
+        );
+        let other = sender.clone();
+        let sending = start_thread("sender", move || {
+            (0..100).for_each(|number| assert!(other.send(number)));
+            drop(sender);
+        });
+        let came: Vec<_> = (0..100).map(|_| next(&inbox)).collect();
+        assert_eq!(came, (0..100).map(Received::One).collect::<Vec<_>>());
+        assert_eq!(next(&inbox), Received::Ended);
+        sending.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn nobody_receives_once_the_other_end_is_gone() {
+        let (sender, inbox) = inbox();
+        drop(inbox);
+        assert!(!sender.send(1));
+    }
+}
