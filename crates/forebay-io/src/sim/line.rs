@@ -100,7 +100,7 @@ impl Line {
         given
     }
 
-    /// Lets nothing through any more. What is sent is lost, and nobody learns that the other is gone.
+    /// Lets nothing through any more: what is sent is lost, and nobody learns of the other's end.
     pub fn stall(&self) {
         self.change(|state| state.stalled = true);
     }
