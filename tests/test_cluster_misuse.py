@@ -7,10 +7,9 @@ from harness import Store
 
 
 @pytest.fixture(scope="module")
-def made(cluster_of_module, tmp_path_factory):
+def made(shared_by_module):
     """One node with a table, which nothing here may change."""
-    made = cluster_of_module(1)
-    made.directory = tmp_path_factory.mktemp("misuse")
+    made = shared_by_module(1)
     made.path = write(people(100), made.directory / "people.parquet")
     made.store.push("people", made.path)
     made.store.push("people", made.path)
