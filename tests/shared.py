@@ -62,7 +62,10 @@ class SharedClusters:
             made.end()
             raise
         made.check_logs()
-        self.free[made.kind] = made
+        # One test had it for all of its file, and another took a second one meanwhile.
+        if made.kind in self.free:
+            made.end()
+        self.free.setdefault(made.kind, made)
 
     def end(self):
         for made in self.free.values():
