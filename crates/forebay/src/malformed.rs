@@ -1,5 +1,7 @@
 //! Malformed options end a command before anything is done, with a message that names the option.
 
+#![allow(clippy::disallowed_methods, reason = "the tests write their sources")]
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -56,9 +56,12 @@ impl ReplicaWatch for ShellWatch {
 }
 
 impl WaitingOrders {
-    /// Notes a head; one at a time.
+    /// Notes a head, one at a time. An older one than is noted already is passed over.
     pub fn note(&self, head: &Head, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let _one_at_a_time = self.noting.lock();
+        if self.is_past(head) {
+            return Ok(());
+        }
         write()?;
         self.is_noted(head);
         Ok(())
@@ -138,7 +141,7 @@ impl Shell {
             let noted = shell.replica_orders.note(&head, || {
                 let known = shell.known.all();
                 let is_whole = names.iter().all(|name| known.contains_key(name));
-                match is_whole && !shell.replica_orders.is_past(&head) {
+                match is_whole {
                     true => shell.parts.remembered.note(&head, &known),
                     false => Err(io::Error::other("a newer one is being read")),
                 }
@@ -168,5 +171,33 @@ impl Shell {
             });
             waiting.run_meanwhile = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::ClusterId;
+
+    fn head(revision: u64) -> Head {
+        Head {
+            revision,
+            stamp: 100 + revision,
+            ..Head::first(ClusterId(7), 1)
+        }
+    }
+
+    #[test]
+    fn a_head_that_is_read_late_does_not_take_the_place_of_a_newer_one() {
+        let orders = WaitingOrders::default();
+        orders.note(&head(5), || Ok(())).unwrap();
+        let late = || panic!("what the newer head names would be dropped");
+        orders.note(&head(4), late).unwrap();
+        assert_eq!(orders.orders.lock().noted, Some((105, 5)));
+        let full = || Err(io::Error::other("the disk is full"));
+        assert!(orders.note(&head(6), full).is_err());
+        assert_eq!(orders.orders.lock().noted, Some((105, 5)));
+        orders.note(&head(6), || Ok(())).unwrap();
+        assert_eq!(orders.orders.lock().noted, Some((106, 6)));
     }
 }

@@ -182,12 +182,15 @@ impl Shell {
         }
     }
 
-    /// Keeps what is known, here and for a restart.
+    /// Keeps what is known, here and for a restart. Two heads may be read at once: of one that is
+    /// older than what is noted nothing is kept, or documents of the newer one would be lost.
     fn note(&self, head: &Head, model: &Model, documents: Documents) {
-        self.known.add(documents);
         let names = model.references().into_iter().collect();
-        self.known.keep(&names);
-        let write = || self.parts.remembered.note(head, &self.known.all());
+        let write = || {
+            self.known.add(documents);
+            self.known.keep(&names);
+            self.parts.remembered.note(head, &self.known.all())
+        };
         if let Err(error) = self.replica_orders.note(head, write) {
             warn!(%error, "what the cluster is cannot be noted for a restart");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::world::{Life, MS, SECOND, World};
+use super::world::{Life, MS, World};
 use crate::ids::{HostPort, NodeName};
 use crate::message::{Beat, BeatReply};
 use crate::node::{FollowerEvent, NodeEvent};

@@ -8,6 +8,7 @@
 mod batch;
 mod clients;
 mod cluster;
+#[allow(dead_code, reason = "the other tests use the rest")]
 #[path = "../common/mod.rs"]
 mod common;
 mod live;
