@@ -50,7 +50,10 @@ struct Led {
 impl Led {
     fn new(nodes: Vec<NodeEntry>) -> Self {
         let mut model = Model::default();
-        nodes.into_iter().for_each(|node| model.put_node(node));
+        for node in nodes {
+            model.work.edit().next_node = model.work.next_node.max(node.id.0 + 1);
+            model.put_node(node);
+        }
         let head = Head {
             forebay_head: 1,
             ..Head::first(ClusterId(1), 1)

@@ -7,6 +7,7 @@ use forebay_engine::TableName;
 
 use super::next_checks::is_first;
 use super::{GroupEntry, PeerState, TableGroups};
+use crate::bugs::{Bug, is_planted};
 
 impl TableGroups {
     /// Its partitions lie side by side, and cover all.
@@ -109,7 +110,8 @@ impl GroupEntry {
             debug_assert!(
                 was.is_none_or(|was| was.node == entry.node
                     && (was.state == entry.state
-                        || was.state != PeerState::Lost && entry.state != PeerState::New)),
+                        || was.state != PeerState::Lost && entry.state != PeerState::New)
+                    || is_planted(Bug::ReusesAPeer)),
                 "a peer of group {} was {was:?}, and is {entry:?}",
                 self.group
             );

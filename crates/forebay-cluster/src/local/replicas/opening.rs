@@ -260,12 +260,6 @@ impl HeldTable {
     /// What is in memory goes to runs, and the log says that it was stopped cleanly. REQUIRES: no
     /// replica of it runs.
     pub fn close(&self) -> Result<(), KeepError> {
-        debug_assert!(
-            self.running.is_empty(),
-            "table {} is closed, and groups {:?} run",
-            self.name(),
-            self.running
-        );
         let flushed = self.table.flush();
         self.engine_log.close()?;
         Ok(flushed?)
