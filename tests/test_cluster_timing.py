@@ -32,7 +32,7 @@ def test_a_caller_waits_for_a_newer_revision(cluster):
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    made.store.run("create", "events", "--replicas", "2")
+    made.store.run("create", "events", "--replicas", "1")
     waiting.join(90)
     (status, text) = told[0]
     assert status == 200 and json.loads(text)["revision"] > revision
