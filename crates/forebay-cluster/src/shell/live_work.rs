@@ -29,6 +29,8 @@ pub struct WaitingOrders {
 struct NotedOrders {
     /// The stamp and the revision of the head that is noted on the disk.
     noted: Option<(u64, u64)>,
+    /// The newest revision that was to be noted, whether or not the disk took it.
+    newest: u64,
     orders: Option<ReplicaOrders>,
     /// They cannot be noted; what is here of them runs meanwhile.
     run_meanwhile: bool,
@@ -62,6 +64,7 @@ impl WaitingOrders {
         if self.is_past(head) {
             return Ok(());
         }
+        self.orders.lock().newest = head.revision;
         write()?;
         self.is_noted(head);
         Ok(())
@@ -69,13 +72,14 @@ impl WaitingOrders {
 
     /// This head is on the disk.
     pub fn is_noted(&self, head: &Head) {
-        self.orders.lock().noted = Some((head.stamp, head.revision));
+        let mut orders = self.orders.lock();
+        orders.noted = Some((head.stamp, head.revision));
+        orders.newest = orders.newest.max(head.revision);
     }
 
-    /// Whether it is older than what is noted.
+    /// Whether it is older than what was to be noted.
     fn is_past(&self, head: &Head) -> bool {
-        let noted = self.orders.lock().noted;
-        noted.is_some_and(|(_, revision)| revision > head.revision)
+        self.orders.lock().newest > head.revision
     }
 }
 
@@ -196,6 +200,7 @@ mod tests {
         assert_eq!(orders.orders.lock().noted, Some((105, 5)));
         let full = || Err(io::Error::other("the disk is full"));
         assert!(orders.note(&head(6), full).is_err());
+        orders.note(&head(5), late).unwrap();
         assert_eq!(orders.orders.lock().noted, Some((105, 5)));
         orders.note(&head(6), || Ok(())).unwrap();
         assert_eq!(orders.orders.lock().noted, Some((106, 6)));

@@ -303,7 +303,7 @@ impl Member for NodeMember {
     fn newer_head(&self, than: u64) -> Later<()> {
         let mut revision = self.0.revision.subscribe();
         Box::pin(async move {
-            // A node that stops tells of nothing more.
+            // A node that stops reports no further revision.
             let _ = revision.wait_for(|known| *known > than).await;
         })
     }

@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// One at a time: see [`IdleClock`].
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// See the module's text.
+/// Nodes of one process with a store, a network and a clock in common.
 pub struct SimCluster {
     pub nodes: Vec<SimNode>,
     pub pointers: Arc<ClusterPointers>,
