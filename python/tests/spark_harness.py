@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pyspark
 from pyspark import SparkContext
@@ -63,7 +64,7 @@ class Sparks:
             for name, value in {**COMMON, **KINDS[kind]}.items():
                 builder = builder.config(name, value)
             if kind == "standalone":
-                self.standalone = Standalone(self.directory / "standalone")
+                self.standalone = Standalone(Path(mkdtemp(dir=self.directory)))
                 builder = builder.master(self.standalone.url)
             self.session, self.kind = builder.getOrCreate(), kind
             self.session.sparkContext.setLogLevel("OFF")
@@ -95,7 +96,6 @@ class Standalone:
 
     def __init__(self, directory):
         self.directory = directory
-        self.directory.mkdir()
         self.processes = []
         self.url = None
         master = self._start("Master", "127.0.0.1", "--webui-port", "0")

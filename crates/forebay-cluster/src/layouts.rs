@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::Bound;
-use forebay_plan::lists::{Class, Line, ListNode, extend, lay_out};
+use forebay_plan::lists::{Class, Line, ListNode, extend};
 use forebay_run::hash::SLOTS;
 
 use crate::ids::{NodeId, Zone};
 use crate::model::{Layout, LayoutName, Model, RangeEntry};
 use crate::request::REPLICAS;
+use crate::searches::first_layout;
 use crate::version::VersionSummary;
 
 /// How many replicas a table has at most.
 pub const MOST_REPLICAS: usize = 5;
-/// How many ranges of slots a node heads at most: so many class ports it wants.
-pub const HEADS: u32 = 2;
 
 /// Ranges of slots over all nodes that may hold something, with lists of so many.
 pub fn slot_layout(model: &Model, replicas: usize) -> Result<Vec<RangeEntry>, String> {
@@ -140,24 +139,8 @@ fn holders(model: &Model) -> Result<Vec<ListNode>, String> {
     }
 }
 
-#[cfg(not(test))]
 fn planned(nodes: &[ListNode], line: &Line, replicas: usize) -> Result<Vec<Class>, String> {
-    let classes = lay_out(nodes, line, replicas, HEADS);
-    classes.map_err(|error| error.to_string())
-}
-
-/// Thousands of simulated clusters have the same few sets of nodes.
-#[cfg(test)]
-fn planned(nodes: &[ListNode], line: &Line, replicas: usize) -> Result<Vec<Class>, String> {
-    type Known = parking_lot::Mutex<BTreeMap<String, Result<Vec<Class>, String>>>;
-    static KNOWN: Known = parking_lot::Mutex::new(BTreeMap::new());
-    let input = format!("{nodes:?} {line:?} {replicas}");
-    if let Some(known) = KNOWN.lock().get(&input) {
-        return known.clone();
-    }
-    let classes = lay_out(nodes, line, replicas, HEADS).map_err(|error| error.to_string());
-    KNOWN.lock().insert(input, classes.clone());
-    classes
+    first_layout(nodes, line, replicas).map_err(|error| error.to_string())
 }
 
 fn ranges(classes: &[Class], lower: impl Fn(u32) -> Bound) -> Vec<RangeEntry> {

@@ -36,6 +36,7 @@ pub mod reports;
 pub mod request;
 pub mod reseed;
 pub mod restore;
+mod searches;
 pub mod seat;
 pub mod shell;
 #[cfg(test)]

@@ -41,6 +41,9 @@ pub trait Versions: Debug + Send + Sync {
     /// are here, and of all that are wanted. The error is told to the operator.
     fn bring(&self, what: &Bring, advance: &(dyn Fn(u64, u64) + Sync)) -> Result<Proof, String>;
 
+    /// The tables of which versions lie here.
+    fn tables(&self) -> BTreeSet<TableName>;
+
     /// Lets these versions serve, and no others, at one moment; removes dropped tables. Returns the
     /// tables for which that failed: nothing of them serves.
     fn activate(

@@ -246,7 +246,7 @@ impl LocalVersions {
             pointer.history.clone_from(&serve.history);
             next.insert(table.clone(), Next::Serve(pointer));
         }
-        for table in self.active.lock().keys() {
+        for table in self.active.lock().keys().chain(dropped) {
             let ended = match dropped.contains(table) {
                 true => Next::Dropped,
                 false => Next::Nothing,
@@ -316,6 +316,14 @@ impl Versions for LocalVersions {
         Ok(proof)
     }
 
+    fn tables(&self) -> BTreeSet<TableName> {
+        let tables = self.cache().tables().unwrap_or_else(|error| {
+            warn!(%error, "what lies here of tables that are none any more stays");
+            Vec::new()
+        });
+        tables.into_iter().collect()
+    }
+
     fn activate(
         &self,
         tables: &BTreeMap<TableName, Serve>,
@@ -342,12 +350,22 @@ impl Versions for LocalVersions {
                     problems.insert(table.clone(), format!("version {version} is not open"));
                     next.insert(table, Next::Nothing);
                 }
+                // While a version is made or brought, a table is not dropped: it ends, and is dropped later.
+                Err(ActivateError::Refused(error))
+                    if next.values().any(|next| *next == Next::Dropped) =>
+                {
+                    let text = error.to_string();
+                    for (table, next) in &mut next {
+                        if *next == Next::Dropped {
+                            *next = Next::Nothing;
+                            problems.insert(table.clone(), text.clone());
+                        }
+                    }
+                }
                 Err(ActivateError::Refused(error)) => {
                     let text = error.to_string();
-                    return tables
-                        .keys()
-                        .map(|table| (table.clone(), text.clone()))
-                        .collect();
+                    let all = tables.keys().chain(dropped);
+                    return all.map(|table| (table.clone(), text.clone())).collect();
                 }
                 // What serves is right, and a restart asks the catalog.
                 Err(error) => {

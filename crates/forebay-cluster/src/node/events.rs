@@ -56,7 +56,7 @@ pub enum FollowerEvent {
         ranges: Vec<Bounds>,
         problem: String,
     },
-    /// All that was to serve does, but for these.
+    /// All that was to serve does, and what was to be dropped is, but for these.
     Activated {
         revision: u64,
         problems: BTreeMap<TableName, String>,
@@ -75,6 +75,15 @@ pub enum FollowerEvent {
     },
     /// The node is told to stop.
     Leave,
+}
+
+/// What is to serve by a head.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Activating {
+    pub revision: u64,
+    pub tables: BTreeMap<TableName, Serve>,
+    /// Tables that are none any more, or not of versions: what lies here of them goes.
+    pub dropped: BTreeSet<TableName>,
 }
 
 /// What is to be done.
@@ -104,12 +113,7 @@ pub enum FollowerAction {
         place: VersionPlace,
     },
     /// Let these versions serve, and no others, at one moment.
-    Activate {
-        revision: u64,
-        tables: BTreeMap<TableName, Serve>,
-        /// Tables that served, and are none any more.
-        dropped: BTreeSet<TableName>,
-    },
+    Activate(Activating),
     /// The replicas of live tables that are to be here are others than before. The first time after
     /// a start it comes whatever they are.
     ///

@@ -8,12 +8,14 @@ mod follower;
 mod said;
 mod suspicions;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use alarm::{Alarm, older};
 pub use copies::{Copies, VersionPlace};
-pub use events::{FollowerAction, FollowerEvent, Serve};
+pub use events::{Activating, FollowerAction, FollowerEvent, Serve};
 pub use follower::Follower;
+
+use forebay_engine::TableName;
 
 use crate::coordinator::{Coordinator, CoordinatorAction, CoordinatorEvent, CoordinatorSettings};
 use crate::dice::Dice;
@@ -106,8 +108,8 @@ impl Node {
     }
 
     /// Says which revision this node knew before it started.
-    pub fn remember(&mut self, revision: u64) {
-        self.follower.remember(revision);
+    pub fn remember(&mut self, revision: u64, here: BTreeSet<TableName>) {
+        self.follower.remember(revision, here);
     }
 
     /// What is wrong with the catalog itself.

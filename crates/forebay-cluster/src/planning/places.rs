@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::{Bound, Bounds};
-use forebay_plan::lists::{Changed, Class, Line, ListBatch, change, swap_node};
+use forebay_plan::lists::{Changed, Class, Line, ListBatch, swap_node};
 use forebay_run::Order;
 use forebay_run::hash::SLOTS;
 
 use super::{PlanningError, Summaries};
 use crate::ids::NodeId;
-use crate::layouts::{HEADS, list_nodes, longest, slot_bound};
+use crate::layouts::{list_nodes, longest, slot_bound};
 use crate::model::{
     Layout, LayoutName, ListChange, Model, MoveBatch, RangeEntry, TableGroups, Wish,
 };
+use crate::searches::next_layout;
 use crate::version::VersionSummary;
 
 /// See the module's text.
@@ -127,7 +128,7 @@ impl Places {
             }
             _ => {
                 let nodes = list_nodes(model, nodes);
-                change(&old, &nodes, &self.line, longest(model, name), HEADS)
+                next_layout(&old, &nodes, &self.line, longest(model, name))
             }
         };
         changed.map_err(|error| PlanningError::Planner(error.to_string()))

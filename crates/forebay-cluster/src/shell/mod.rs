@@ -33,7 +33,9 @@ use crate::local::LocalReplicas;
 use crate::map::ClusterMap;
 use crate::message::{BeatReply, Introduction};
 use crate::model::{Identity, Model};
-use crate::node::{FollowerAction, FollowerEvent, Node, NodeAction, NodeEvent, VersionPlace};
+use crate::node::{
+    Activating, FollowerAction, FollowerEvent, Node, NodeAction, NodeEvent, VersionPlace,
+};
 use crate::status::Status;
 use crate::time::{Now, Timing};
 use crate::versions::{Bring, VersionSummaries, Versions};
@@ -108,7 +110,7 @@ impl NodeHandle {
             seed,
             parts.settings.clone(),
         );
-        node.remember(parts.remembered.revision(cluster));
+        node.remember(parts.remembered.revision(cluster), parts.versions.tables());
         let map = ClusterMap::new(cluster, 0, NodeId(u32::MAX), &Model::default(), &[].into());
         let (events, inbox) = inbox();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -289,15 +291,19 @@ impl Shell {
                     shell.turns.in_turn(&turn, forget);
                 });
             }
-            FollowerAction::Activate {
-                revision,
-                tables,
-                dropped,
-            } => {
+            FollowerAction::Activate(activating) => {
                 self.background("forebay-activate", move |shell| {
+                    let Activating {
+                        revision,
+                        tables,
+                        dropped,
+                    } = activating;
                     let problems = shell.parts.versions.activate(&tables, &dropped);
                     for (table, problem) in &problems {
-                        warn!(%table, problem, "it does not serve here");
+                        match tables.contains_key(table) {
+                            true => warn!(%table, problem, "it does not serve here"),
+                            false => info!(%table, problem, "it is dropped here later"),
+                        }
                     }
                     let event = FollowerEvent::Activated { revision, problems };
                     shell.tell(NodeEvent::Follower(event));

@@ -527,6 +527,10 @@ impl World {
             if serving != active || process.is_cut_off {
                 return Some(format!("{name} serves {active:?}, and not {serving:?}"));
             }
+            let is_there = |table: &&TableName| serving.contains_key(*table);
+            if let Some(table) = host.disk.tables.iter().find(|table| !is_there(table)) {
+                return Some(format!("{name} has files of {table}, which was dropped"));
+            }
             let id = entry.map(|entry| entry.id)?;
             process.active.iter().find_map(|(table, serve)| {
                 let entry = model.table(table)?;

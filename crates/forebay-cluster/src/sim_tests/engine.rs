@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::live::{LiveProcess, ReplicaPlace, SimReplica};
 use super::world::{Life, MS, Moment, SECOND, World};
 use crate::model::{Head, Model, Proof};
-use crate::node::{FollowerEvent, Node, NodeEvent, Serve, VersionPlace};
+use crate::node::{Activating, FollowerEvent, Node, NodeEvent, Serve, VersionPlace};
 use crate::version::{PartitionSummary, VersionSummary, ranges_answered};
 
 const PARTITIONS: u64 = 8;
@@ -21,6 +21,8 @@ const PARTITIONS: u64 = 8;
 pub struct SimDiskState {
     pub remembered: Option<(Head, Model)>,
     pub copies: BTreeMap<VersionPlace, Vec<Bounds>>,
+    /// Those that served here, until they are dropped here.
+    pub tables: BTreeSet<TableName>,
     /// Of live tables.
     pub replicas: BTreeMap<ReplicaPlace, SimReplica>,
 }
@@ -270,7 +272,7 @@ impl World {
         self.hosts[by.host].disk.copies.remove(place);
     }
 
-    pub fn activate(&mut self, by: Life, revision: u64, tables: BTreeMap<TableName, Serve>) {
+    pub fn activate(&mut self, by: Life, activating: Activating) {
         if let Some(process) = self.process(by) {
             process.is_activating = true;
         }
@@ -283,19 +285,32 @@ impl World {
             host.disk.remembered = Some((head.clone(), model.clone()));
         }
         let pause = self.dice.between(1, if is_slow { 3000 } else { 60 }) * MS;
-        self.after(pause, move |world| world.activated(by, revision, tables));
+        self.after(pause, move |world| world.activated(by, activating));
     }
 
-    fn activated(&mut self, by: Life, revision: u64, mut tables: BTreeMap<TableName, Serve>) {
+    fn activated(&mut self, by: Life, activating: Activating) {
         if self.hosts[by.host].paused {
-            return self.after(SECOND, move |world| world.activated(by, revision, tables));
+            return self.after(SECOND, move |world| world.activated(by, activating));
         }
+        let Activating {
+            revision,
+            mut tables,
+            dropped,
+        } = activating;
         let mut problems = BTreeMap::new();
-        if self.hosts[by.host].trouble.refuses_activation
-            && let Some(table) = tables.keys().next().cloned()
-        {
-            problems.insert(table, "it cannot be mapped".to_owned());
+        let host = &mut self.hosts[by.host];
+        if host.trouble.refuses_activation {
+            let table = tables.keys().next().cloned();
+            problems.extend(table.map(|table| (table, "it cannot be mapped".to_owned())));
         }
+        for table in dropped {
+            // A version of it is being brought.
+            match self.dice.chance(300) {
+                true => drop(problems.insert(table, "a push runs".to_owned())),
+                false => drop(host.disk.tables.remove(&table)),
+            }
+        }
+        host.disk.tables.extend(tables.keys().cloned());
         tables.retain(|table, _| !problems.contains_key(table));
         let Some(process) = self.process(by) else {
             return;

@@ -22,7 +22,7 @@ use crate::node::{FollowerEvent, NodeEvent};
 use crate::planning::propose;
 use crate::request::Request;
 
-const SEEDS: u64 = 320;
+const SEEDS: u64 = 200;
 /// The planted defect is found within so many seeds.
 const FOUND_WITHIN: u64 = 100;
 

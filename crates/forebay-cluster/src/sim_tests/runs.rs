@@ -7,7 +7,7 @@ use super::world::Wrong;
 use crate::bugs::Bug;
 
 /// How many runs each test run makes; `FOREBAY_TEST_SEEDS` asks for others.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 1000;
 
 #[test]
 fn the_same_seed_twice_is_the_same_run() {
@@ -52,6 +52,11 @@ fn a_stale_heartbeat_that_counts_is_found() {
 #[test]
 fn a_revert_that_forgets_a_node_is_found() {
     finds(Some(Bug::ForgetsANode), Wrong::default());
+}
+
+#[test]
+fn a_drop_that_is_not_tried_again_is_found() {
+    finds(Some(Bug::ForgetsADrop), Wrong::default());
 }
 
 #[test]

@@ -41,9 +41,7 @@ impl World {
             }
             FollowerAction::Prepare { place, ranges, .. } => self.prepare(by, place, ranges),
             FollowerAction::Forget { place } => self.forget(by, &place),
-            FollowerAction::Activate {
-                revision, tables, ..
-            } => self.activate(by, revision, tables),
+            FollowerAction::Activate(activating) => self.activate(by, activating),
             FollowerAction::Route => {}
             FollowerAction::Replicas(orders) => self.take_orders(by, *orders),
             // The catalog is never lost here.

@@ -291,7 +291,8 @@ impl World {
         };
         let mut node = Node::new(now, self.cluster, who, seed, self.settings.clone());
         let remembered = host.disk.remembered.as_ref();
-        node.remember(remembered.map_or(0, |(head, _)| head.revision));
+        let revision = remembered.map_or(0, |(head, _)| head.revision);
+        node.remember(revision, host.disk.tables.clone());
         host.process = Some(SimProcess::new(node, incarnation));
         self.checks.lives.insert(incarnation, host.life);
         self.restarted(at);

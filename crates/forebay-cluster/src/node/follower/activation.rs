@@ -9,7 +9,7 @@ use super::Follower;
 use crate::bugs::{Bug, is_planted};
 use crate::model::Model;
 use crate::node::copies::{CopyState, VersionPlace, kept, wanted};
-use crate::node::events::{FollowerAction, Serve};
+use crate::node::events::{Activating, FollowerAction, Serve};
 use crate::node::said::lacks;
 use crate::time::Now;
 
@@ -27,7 +27,7 @@ impl Follower {
         let kept: BTreeSet<VersionPlace> = kept(model).collect();
         // What still serves here stays until the activation that ends it, and what is about to
         // serve until that has come about.
-        let begun = self.activating.iter().flat_map(|(_, tables)| tables);
+        let begun = self.activating.iter().flat_map(|begun| &begun.tables);
         let active = self.active.iter().chain(begun);
         let active = active.map(|(table, serve)| (table.clone(), serve.version));
         let is_remade = |place: &VersionPlace| self.remade.contains(&place.0);
@@ -46,6 +46,23 @@ impl Follower {
         actions.extend(prepare.map(FollowerAction::from));
     }
 
+    /// Takes note of the tables of a model that are others than those of their names before.
+    pub(super) fn note_remade(&mut self, now: &Model) {
+        let Some((_, before)) = &self.known else {
+            return;
+        };
+        let is_another = |table: &TableName, made| match before.table(table) {
+            Some(known) => known.made != made,
+            // Dropped a while ago, and not yet here.
+            None => self.here.contains(table),
+        };
+        let others = now
+            .all_tables()
+            .filter(|(table, entry)| is_another(table, entry.made));
+        let others: Vec<TableName> = others.map(|(table, _)| table.clone()).collect();
+        self.remade.extend(others);
+    }
+
     /// Lets serve what the head says, as far as it is here.
     pub(super) fn activate(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
         let (Some((head, model)), Some(_)) = (&self.known, self.id) else {
@@ -55,7 +72,7 @@ impl Follower {
             return;
         }
         let mut target = BTreeMap::new();
-        self.remade.retain(|table| self.active.contains_key(table));
+        self.remade.retain(|table| self.here.contains(table));
         for (table, entry) in model.all_tables() {
             let Some(version) = entry.serving.filter(|_| !self.remade.contains(table)) else {
                 continue;
@@ -83,22 +100,36 @@ impl Follower {
             };
             target.insert(table.clone(), next);
         }
-        let is_serving = target == self.active && self.refused.is_empty();
+        let is_gone = |table: &&TableName| {
+            let entry = model.table(table);
+            entry.is_none_or(|entry| entry.live.is_some()) || self.remade.contains(*table)
+        };
+        // By what was remembered nothing is removed.
+        let here = match self.replicas.is_from_memory {
+            true => None,
+            false => Some(self.here.iter()),
+        };
+        let here = here.into_iter().flatten();
+        let dropped: BTreeSet<TableName> = here.filter(is_gone).cloned().collect();
+        let is_serving = target == self.active && dropped.is_empty() && self.refused.is_empty();
         if is_serving {
             if !lacks(model, &self.active) {
                 self.serves = self.serves.max(head.revision);
             }
         } else if target != self.tried || now.monotonic >= self.retry_at {
             self.tried.clone_from(&target);
-            let gone =
-                |table: &&TableName| model.table(table).is_none() || self.remade.contains(*table);
-            let dropped = self.active.keys().filter(gone).cloned().collect();
-            self.activating = Some((head.revision, target.clone()));
-            actions.push(FollowerAction::Activate {
+            debug_assert!(
+                dropped.iter().all(|table| !target.contains_key(table)),
+                "of {dropped:?}, which is to be dropped, some is to serve"
+            );
+            self.here.extend(target.keys().cloned());
+            let begun = Activating {
                 revision: head.revision,
                 tables: target,
                 dropped,
-            });
+            };
+            self.activating = Some(begun.clone());
+            actions.push(FollowerAction::Activate(begun));
         }
     }
 
@@ -109,20 +140,26 @@ impl Follower {
         problems: BTreeMap<TableName, String>,
         actions: &mut Vec<FollowerAction>,
     ) {
-        let Some((activating, mut tables)) = self.activating.take() else {
+        let begun = self.activating.take_if(|begun| begun.revision == revision);
+        let Some(Activating {
+            mut tables,
+            dropped,
+            ..
+        }) = begun
+        else {
             return;
         };
-        if activating != revision {
-            self.activating = Some((activating, tables));
-            return;
-        }
         debug_assert!(
             problems
                 .keys()
-                .all(|table| tables.contains_key(table) || self.active.contains_key(table)),
+                .all(|table| tables.contains_key(table) || dropped.contains(table)),
             "tables that were not to serve in revision {revision} do not: {problems:?}"
         );
         tables.retain(|table, _| !problems.contains_key(table));
+        let is_undone =
+            |table: &TableName| problems.contains_key(table) && !is_planted(Bug::ForgetsADrop);
+        self.here
+            .retain(|table| !dropped.contains(table) || is_undone(table));
         self.active = tables;
         self.refused = problems;
         self.retry_at = now.monotonic + self.timing().retry();
@@ -132,13 +169,4 @@ impl Follower {
         }
         actions.push(FollowerAction::Route);
     }
-}
-
-/// Tables of a model that are others than those of the same name in the one before.
-pub(super) fn remade(before: &Model, now: &Model) -> Vec<TableName> {
-    let others = now.all_tables().filter(|(name, entry)| {
-        let known = before.table(name);
-        known.is_some_and(|known| known.made != entry.made)
-    });
-    others.map(|(name, _)| name.clone()).collect()
 }

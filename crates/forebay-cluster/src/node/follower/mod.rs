@@ -15,7 +15,7 @@ use forebay_engine::TableName;
 
 use super::alarm::Alarm;
 use super::copies::{Copies, VersionPlace, Wanted, places_of};
-use super::events::{FollowerAction, FollowerEvent, Serve};
+use super::events::{Activating, FollowerAction, FollowerEvent, Serve};
 use super::said::{Said, is_news};
 use super::suspicions::{IsNews, Suspicions};
 use crate::ids::{ClusterId, HostPort, NodeId};
@@ -24,7 +24,6 @@ use crate::model::{Head, Model, Phase};
 use crate::reads::ReadsReport;
 use crate::reporting::Reporting;
 use crate::time::{Now, Timing};
-use activation::remade;
 use replicas::Replicas;
 
 /// Between two heartbeats for what replicas did, while a plan waits for them.
@@ -49,9 +48,11 @@ pub struct Follower {
     /// Tables that were dropped and made anew: what is here of them is of other tables, and goes
     /// before anything else of them comes.
     remade: BTreeSet<TableName>,
+    /// Tables of which versions lie here, whether or not one serves, until they are dropped here.
+    here: BTreeSet<TableName>,
     tries: BTreeMap<VersionPlace, u32>,
     active: BTreeMap<TableName, Serve>,
-    activating: Option<(u64, BTreeMap<TableName, Serve>)>,
+    activating: Option<Activating>,
     /// What was to serve last: the same is tried again after a pause only.
     tried: BTreeMap<TableName, Serve>,
     /// Tables that could not be let serve, and why.
@@ -97,6 +98,7 @@ impl Follower {
             wanted_of: None,
             copies: Copies::default(),
             remade: BTreeSet::new(),
+            here: BTreeSet::new(),
             tries: BTreeMap::new(),
             active: BTreeMap::new(),
             activating: None,
@@ -141,8 +143,9 @@ impl Follower {
     }
 
     /// Says which revision this node knew before it started.
-    pub fn remember(&mut self, revision: u64) {
+    pub fn remember(&mut self, revision: u64, here: BTreeSet<TableName>) {
         self.alarm.expect(revision);
+        self.here = here;
     }
 
     /// What is wrong with the catalog itself.
@@ -401,9 +404,7 @@ impl Follower {
             self.id = self.id.or(me.map(|node| node.id));
         }
         self.alarm.expect(head.revision);
-        if let Some((_, before)) = &self.known {
-            self.remade.extend(remade(before, &model));
-        }
+        self.note_remade(&model);
         self.replicas.is_from_memory = remembered;
         self.known = Some((head, model));
         actions.push(FollowerAction::Route);
