@@ -65,6 +65,7 @@ test-nightly: test-build ## Every test there is, for the night and before a rele
 	@$(MAKE) --no-print-directory test-large test-clients
 	@$(MAKE) --no-print-directory test-failovers test-kills RESULTS=target/nightly
 	@$(MAKE) --no-print-directory test-seeds SEEDS=$(NIGHTLY_SEEDS)
+	FOREBAY_TEST_ROUNDS=$(NIGHTLY_ROUNDS) cargo test --locked -p forebay-engine --test engine live::
 
 # Rounds, and busy processes beside them.
 N ?= 10
@@ -140,6 +141,8 @@ test-kills: ## 40 kills of nodes while plans of every kind are carried out, a qu
 # Of the replicas' simulator; the slower ones run fewer.
 SEEDS ?= 100000
 NIGHTLY_SEEDS ?= 20000
+# Of the engine's lives under faults.
+NIGHTLY_ROUNDS ?= 500
 SEED_RUNS := sim_tests::runs::all_holds_with_every_seed
 
 .PHONY: test-seeds

@@ -64,6 +64,7 @@ def zone_without_the_coordinator(made):
     return lost, [node for node in made.nodes if node.zone != zone]
 
 
+@pytest.mark.nightly
 def test_of_a_zone_one_node_is_killed_and_one_stands_still(table):
     made = table
     (killed, still), others = zone_without_the_coordinator(made)

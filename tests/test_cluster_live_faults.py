@@ -56,6 +56,7 @@ def falls_over(made, clients, struck, places):
     clients.resume()
 
 
+@pytest.mark.nightly
 def test_histories_hold_as_leaders_are_struck(made):
     with Clients(made.nodes, made.seed, KEYS) as clients:
         clients.resume()

@@ -145,7 +145,8 @@ def test_partitions_are_cut_and_moved_under_writes_into_them(skewed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "who", ["coordinator", "command", pytest.param("node", marks=pytest.mark.nightly)]
+    "who",
+    ["coordinator", *(pytest.param(who, marks=pytest.mark.nightly) for who in ("command", "node"))],
 )
 def test_what_dies_during_a_plan_loses_nothing(skewed, who):
     made = skewed

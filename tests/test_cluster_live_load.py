@@ -212,7 +212,7 @@ def repeated(*values):
     [
         ("coordinator", "adding"),
         ("node", "bringing"),
-        ("command", "bringing"),
+        repeated("command", "bringing"),
         repeated("coordinator", "bringing"),
         repeated("node", "adding"),
         repeated("command", "adding"),

@@ -217,7 +217,9 @@ def begins(made, table="t"):
     wait_for(is_some, "rows come")
 
 
-@pytest.mark.parametrize("order", ["sorted", "source"])
+@pytest.mark.parametrize(
+    "order", ["sorted", pytest.param("source", marks=pytest.mark.nightly)]
+)
 def test_nodes_that_die_one_after_the_other_lose_no_row(three, tmp_path, order):
     made = three
     path, values = source(tmp_path / "rows.parquet")

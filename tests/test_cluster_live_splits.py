@@ -134,6 +134,7 @@ def test_clients_are_answered_rightly_while_partitions_are_cut(made):
     clients.check(seed, held(made["n1"], KEYS))
 
 
+@pytest.mark.nightly
 def test_histories_hold_as_nodes_die_while_partitions_are_cut(made):
     seed, dice = dice_of_test()
     with Clients(made.nodes, seed, KEYS) as clients:
@@ -154,6 +155,7 @@ def test_histories_hold_as_nodes_die_while_partitions_are_cut(made):
     clients.check(seed, held(made["n1"], KEYS))
 
 
+@pytest.mark.nightly
 def test_histories_hold_over_a_bad_net_while_hashed_partitions_are_cut(weathered):
     made = weathered(3)
     with Clients(made.nodes, made.seed, KEYS) as clients:

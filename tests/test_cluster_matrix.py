@@ -177,9 +177,7 @@ def after_the_strike(made, fault, hit):
 # The worst of each fault, so that each moment is met; the simulator has all (sim_tests/matrix.rs).
 EACH_TIME = {
     ("store away", "preparing"),
-    ("damage", "verifying"),
     ("coordinator dead", "committing"),
-    ("operator", "committing"),
     ("node dead", "confirming"),
     ("node cut off", "reverting"),
 }

@@ -158,6 +158,7 @@ def test_what_a_dead_node_held_is_on_others_after_a_drain(holding):
     assert lost.name in holders(made) and second.name not in holders(made)
 
 
+@pytest.mark.nightly
 def test_what_a_node_held_that_stays_away_comes_to_others_by_itself(holding):
     made = holding(5, args=["--replace-after", "5s"])
     lost = next(node for node in made.nodes if node is not made.coordinator())

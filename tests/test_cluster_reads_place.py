@@ -103,6 +103,7 @@ def cut(made):
     return 5 * 16384 // PARTITIONS, 6 * 16384 // PARTITIONS - 1
 
 
+@pytest.mark.nightly
 def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
     others = holders(made, "other")
     first, last = cut(made)

@@ -303,6 +303,7 @@ NOT_IN_SPARK = [
 ]
 
 
+@pytest.mark.nightly
 def test_spark_reads_parquet_as_what_it_is(store, tmp_path):
     from pyspark.sql import SparkSession
 

@@ -127,7 +127,7 @@ fn flipped_bits_of_runs_never_give_a_wrong_value() {
     let runs = [files(&life, ".run"), files(&life, ".ext")].concat();
     assert!(runs.len() >= 3);
     assert!(read_all(&life.history, &life.disk.after_kill(), "before"));
-    for_seeds(300, |seed| {
+    for_seeds(150, |seed| {
         let mut dice = Dice(seed);
         let file = &runs[dice.below(runs.len() as u64) as usize];
         let disk = life.disk.after_kill();

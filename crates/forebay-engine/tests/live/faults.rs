@@ -148,7 +148,7 @@ fn fail_everywhere(seed: u64) {
 
 #[test]
 fn no_failed_call_loses_or_invents_a_write() {
-    for_seeds(24, fail_everywhere);
+    for_seeds(12, fail_everywhere);
 }
 
 fn words_of<T>(result: Result<T, LiveError>) -> String {

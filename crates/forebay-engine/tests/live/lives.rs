@@ -191,5 +191,5 @@ fn live(seed: u64) {
 
 #[test]
 fn tables_are_what_a_map_would_be_whatever_happens() {
-    for_seeds(300, live);
+    for_seeds(150, live);
 }

@@ -264,5 +264,5 @@ fn timed_life(seed: u64) {
 
 #[test]
 fn records_expire_when_a_map_says_whatever_happens() {
-    for_seeds(150, timed_life);
+    for_seeds(75, timed_life);
 }

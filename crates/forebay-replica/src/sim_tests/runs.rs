@@ -10,7 +10,7 @@ use super::{Outcome, run, run_on_engine, run_stale};
 use crate::bugs::Bug;
 
 /// How many runs each test run makes; `FOREBAY_TEST_SEEDS` asks for others.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 1000;
 
 #[test]
 fn the_same_seed_twice_is_the_same_run() {
