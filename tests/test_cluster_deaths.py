@@ -1,9 +1,6 @@
-"""Nodes die, stand still and come back: reads go on, pushes say what is, nobody serves old data."""
+"""The coordinator is killed, and all nodes end and start: reads go on, and nobody serves old data."""
 
 import json
-import shutil
-import signal
-import time
 
 import pyarrow as pa
 import pytest
@@ -37,11 +34,6 @@ def read_all(client):
     return {json.loads(row)["version"] for row in client.mget(NAMES)}
 
 
-def read_each(client):
-    """By a client that splits what it asks: the versions of single keys, one after the other."""
-    return {json.loads(client.get(NAMES[time.monotonic_ns() % KEYS]))["version"]}
-
-
 def versions_at(node):
     with node.through_gateway() as client:
         return read_all(client)
@@ -55,54 +47,6 @@ def serves(node, version):
         return False
     assert min(seen) >= version, f"{node.name} serves {seen}"
     return seen == {version}
-
-
-def zone_without_the_coordinator(made):
-    """Two nodes of one zone, and the three others."""
-    zone = "z1" if made.coordinator().zone != "z1" else "z2"
-    lost = [node for node in made.nodes if node.zone == zone]
-    return lost, [node for node in made.nodes if node.zone != zone]
-
-
-@pytest.mark.nightly
-def test_of_a_zone_one_node_is_killed_and_one_stands_still(table):
-    made = table
-    (killed, still), others = zone_without_the_coordinator(made)
-    names = sorted([killed.name, still.name])
-    plain = [Reading(node.through_gateway(), read_all) for node in others]
-    aware = Reading(others[0].cluster_client(socket_timeout=2), read_each)
-    killed.kill()
-    still.signal(signal.SIGSTOP)
-    # Clients are led past them, whether or not a push leaves them out.
-    ports = {port for node in (killed, still) for port in range(node.port, node.port + PORTS)}
-    for node in others:
-        told = lambda node=node: {port for row in node.slots() for port in row}  # noqa: E731
-        wait_for(lambda told=told: not told() & ports, f"{node.name} leaves them out")
-    pushed = made.push_version(2, code=6)
-    assert pushed["swapped"] is True and sorted(pushed["rollout"]["left_out"]) == names
-    status = made.status()
-    assert status["healthy"] is False
-    assert {name: states_of(status)[name] for name in names} == dict.fromkeys(names, "down")
-    for name in names:
-        assert any(name in problem for problem in status["problems"]), status["problems"]
-    for node in others:
-        assert versions_at(node) == {2}
-    # One goes on where it stood, the other has lost its disk, too.
-    still.signal(signal.SIGCONT)
-    shutil.rmtree(killed.cache)
-    killed.start().comes_up()
-    wait_for(lambda: serves(killed, 2), f"version 2 at {killed.name}")
-    wait_for(lambda: versions_at(still) == {2}, f"version 2 at {still.name}")
-    made.wait_up()
-    assert made.push_version(3)["rollout"]["left_out"] == []
-    for node in made.nodes:
-        assert versions_at(node) == {3}
-    for reader in [*plain, aware]:
-        reader.wait_for(3)
-        reader.end()
-        assert (reader.failed, reader.mixed) == ([], [])
-    for reader in plain:
-        assert reader.seen == [1, 2, 3]
 
 
 def test_the_coordinator_is_killed(table):

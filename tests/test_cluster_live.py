@@ -18,8 +18,7 @@ class Writers:
     """Threads that write keys of their own through gateways, and note what is acknowledged."""
 
     def __init__(self, nodes):
-        self.acknowledged, self.refused, self.errors = {}, [], []
-        self.longest_s = 0
+        self.acknowledged, self.refused = {}, []
         self.is_over = False
         self.threads = [threading.Thread(target=self.write, args=(node,)) for node in nodes]
 
@@ -29,13 +28,10 @@ class Writers:
             while not self.is_over:
                 time.sleep(PAUSE_S)
                 key, number = f"t:{node.name}-{number}", number + 1
-                begun = time.monotonic()
                 try:
                     client.set(key, key)
                     self.acknowledged[key] = time.monotonic()
-                    self.longest_s = max(self.longest_s, self.acknowledged[key] - begun)
                 except redis.RedisError as error:
-                    self.errors.append(str(error))
                     if "nothing was written" in str(error):
                         self.refused.append(key)
 
@@ -110,52 +106,6 @@ def test_no_acknowledged_write_is_lost_as_nodes_die_and_hang(made):
         assert lost(node, writers.acknowledged) == []
         # What was refused for certain does not appear.
         assert sorted(lost(node, writers.refused)) == sorted(writers.refused)
-
-
-def test_a_node_that_is_stopped_hands_its_partitions_over(made):
-    with Writers([made["n1"], made["n2"]]) as writers:
-        writers.resume()
-        made["n3"].stop()
-        writers.resume()
-        made["n3"].start().comes_up()
-        writers.resume()
-    assert writers.errors == []
-    print(f"the longest write took {writers.longest_s:.2f} s")
-    assert lost(made["n1"], writers.acknowledged) == []
-
-
-def test_writes_survive_the_end_of_all_nodes(made):
-    with made["n1"].through_gateway() as client:
-        assert client.mset({f"t:{i}": f"t:{i}" for i in range(200)})
-    for node in made.nodes:
-        node.kill()
-    made.start()
-
-    def is_back():
-        try:
-            return lost(made["n2"], [f"t:{i}" for i in range(200)]) == []
-        except redis.RedisError:
-            return False
-
-    wait_for(is_back, "all is there again")
-
-
-def test_without_a_majority_nothing_is_acknowledged(made):
-    made["n2"].kill()
-    made["n3"].kill()
-    with made["n1"].through_gateway() as client:
-        with pytest.raises(redis.RedisError, match="nothing was written|nobody knows whether"):
-            client.set("t:1", 1)
-    made["n2"].start().comes_up()
-
-    def takes_writes():
-        try:
-            with made["n1"].through_gateway() as client:
-                return client.set("t:1", 2)
-        except redis.RedisError:
-            return False
-
-    wait_for(takes_writes, "writes are taken again")
 
 
 def test_commands_of_the_store_know_live_tables(made, source):

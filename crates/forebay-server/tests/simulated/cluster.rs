@@ -30,6 +30,8 @@ const BEGIN_MS: u64 = 1_700_000_000_000;
 /// How long anything may take, by the simulated clock.
 const PATIENCE: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(50);
+/// Which node timeouts a seed draws from, in seconds.
+const NODE_TIMEOUTS_S: [u64; 3] = [3, 10, 20];
 
 /// One at a time: see [`IdleClock`].
 static ALONE: Mutex<()> = Mutex::new(());
@@ -41,6 +43,7 @@ pub struct SimCluster {
     /// The cluster's store, as commands have it.
     pub store: Store,
     pub world: SimWorld,
+    pub timing: Timing,
     pub seed: u64,
     _alone: MutexGuard<'static, ()>,
 }
@@ -89,7 +92,10 @@ impl SimCluster {
             name: "simulated".to_owned(),
             created_unix_ms: world.clock.unix_ms(),
         };
-        let created = Documented(&*catalog).create(&identity, Timing::default());
+        let drawn = NODE_TIMEOUTS_S[(seed % 3) as usize];
+        println!("the node timeout is {drawn} s");
+        let timing = Timing::new(Duration::from_secs(drawn)).expect("a timing");
+        let created = Documented(&*catalog).create(&identity, timing);
         created.expect("a catalog");
         made.give_to_cluster().expect("given");
         let client = ClusterClient::open(catalog, clock(), random()).expect("a client");
@@ -101,6 +107,7 @@ impl SimCluster {
             pointers,
             store,
             world,
+            timing,
             seed,
             _alone: alone,
         }

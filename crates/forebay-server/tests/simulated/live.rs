@@ -79,7 +79,7 @@ fn no_acknowledged_write_is_lost_as_nodes_die_and_are_cut_off() {
     writers.resume(&cluster);
     cluster.cut_off(3);
     writers.resume(&cluster);
-    cluster.sleep(Duration::from_secs(15));
+    cluster.sleep(cluster.timing.node_timeout() * 3 / 2);
     cluster.world.net.heal();
     writers.resume(&cluster);
     let written = writers.end();
@@ -184,7 +184,8 @@ fn nothing_is_lost_as_nodes_die_while_partitions_are_cut() {
         cluster.sleep(Duration::from_millis(dice.below(1500)));
         let struck = 1 + dice.below(3) as u8;
         cluster.node(struck).kill();
-        cluster.sleep(Duration::from_millis(dice.below(15_000)));
+        let most_away_ms = cluster.timing.node_timeout().as_millis() as u64 * 3 / 2;
+        cluster.sleep(Duration::from_millis(dice.below(most_away_ms)));
         cluster.node(struck).start();
         // Just after a death a partition may have no leader, and a cut of it is refused.
         let asked_again = |cluster: &SimCluster| {
