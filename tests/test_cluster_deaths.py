@@ -1,4 +1,4 @@
-"""The coordinator is killed, and all nodes end and start: reads go on, and nobody serves old data."""
+"""The coordinator is killed, all nodes end and start: reads go on, and nobody serves old data."""
 
 import json
 

@@ -26,6 +26,17 @@ START = {
 }
 
 
+def start(ray, directory):
+    """Ray gives a node of its own 30 s to come up, on a machine however busy: it is tried again."""
+    for tries_left in reversed(range(5)):
+        try:
+            return ray.init(_temp_dir=directory, **START)
+        except Exception as error:
+            if not tries_left or "timed out during startup" not in str(error):
+                raise
+            ray.shutdown()
+
+
 @contextmanager
 def running(s3_server, work):
     """Its workers find the S3 server by their environment."""
@@ -38,6 +49,6 @@ def running(s3_server, work):
         importlib.import_module("ray.data")
         # The paths of its sockets have to be short.
         with tempfile.TemporaryDirectory(prefix="ray") as directory:
-            ray.init(_temp_dir=directory, **START)
+            start(ray, directory)
             yield ray
             ray.shutdown()

@@ -276,14 +276,14 @@ def test_a_push_into_object_storage(ray, s3_server, tmp_path):
 INTERRUPTED = """
     import sys, time
     sys.path[:0] = {paths!r}
-    from ray_harness import START
+    from ray_harness import start
     import forebay.ray, ray.data
 
     def encode(*arguments):
         time.sleep(100)
 
     forebay.ray._encode = encode
-    ray.init(_temp_dir={directory!r}, **START)
+    start(ray, {directory!r})
     dataset = ray.data.range(10)
     told = lambda progress: print(progress.stage, flush=True)
     forebay.ray.push(dataset, "t", key="{{id}}", partitions=2, store={path!r}, progress=told)
@@ -303,7 +303,8 @@ def test_a_push_that_is_interrupted_leaves_nothing(path, birds, tmp_path):
             start_new_session=True,
         )
         try:
-            assert process.stdout.readline() == "encoding\n"
+            begun = process.stdout.readline()
+            assert begun == "encoding\n", process.communicate(timeout=30)[1]
             with pytest.raises(forebay.BusyError):
                 forebay.push(birds, "t", key="{id}", store=path)
             process.send_signal(signal.SIGINT)

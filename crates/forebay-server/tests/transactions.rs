@@ -181,9 +181,18 @@ fn a_swap_and_an_expiry_change_what_is_watched() {
     queue(&mut client, &["GET b:k"]);
     assert_eq!(client.ask("EXEC"), Reply::Null);
 
-    ok(&mut client, "SET ttl:k 1 PX 30");
-    ok(&mut client, "WATCH ttl:k");
-    SystemClock.sleep(Duration::from_millis(60));
+    // Until it was there when it came to be watched, on a machine however slow.
+    for life_ms in (6..).map(|power| 1 << power) {
+        ok(&mut client, &format!("SET ttl:k 1 PX {life_ms}"));
+        ok(&mut client, "WATCH ttl:k");
+        if client.text("GET ttl:k") == "1" {
+            break;
+        }
+        ok(&mut client, "UNWATCH");
+    }
+    while other.ask("GET ttl:k") != Reply::Null {
+        SystemClock.sleep(Duration::from_millis(10));
+    }
     queue(&mut client, &["SET ttl:k 2"]);
     assert_eq!(client.ask("EXEC"), Reply::Null);
     assert_eq!(client.ask("GET ttl:k"), Reply::Null);
