@@ -19,7 +19,8 @@ pub fn first_layout(
     lay_out(nodes, line, replicas, HEADS)
 }
 
-/// The same, of a layout for nodes that are alike: those of a zone are, and so are zones of as many nodes.
+/// The same, of a layout for nodes that are alike: those of a zone are, and so are zones of as
+/// many nodes.
 #[cfg(test)]
 pub fn first_layout(
     nodes: &[ListNode],

@@ -350,7 +350,8 @@ impl Versions for LocalVersions {
                     problems.insert(table.clone(), format!("version {version} is not open"));
                     next.insert(table, Next::Nothing);
                 }
-                // While a version is made or brought, a table is not dropped: it ends, and is dropped later.
+                // While a version is made or brought, a table is not dropped: it ends, and goes
+                // later.
                 Err(ActivateError::Refused(error))
                     if next.values().any(|next| *next == Next::Dropped) =>
                 {

@@ -291,24 +291,7 @@ impl Shell {
                     shell.turns.in_turn(&turn, forget);
                 });
             }
-            FollowerAction::Activate(activating) => {
-                self.background("forebay-activate", move |shell| {
-                    let Activating {
-                        revision,
-                        tables,
-                        dropped,
-                    } = activating;
-                    let problems = shell.parts.versions.activate(&tables, &dropped);
-                    for (table, problem) in &problems {
-                        match tables.contains_key(table) {
-                            true => warn!(%table, problem, "it does not serve here"),
-                            false => info!(%table, problem, "it is dropped here later"),
-                        }
-                    }
-                    let event = FollowerEvent::Activated { revision, problems };
-                    shell.tell(NodeEvent::Follower(event));
-                });
-            }
+            FollowerAction::Activate(activating) => self.activate(activating),
             FollowerAction::Route => self.route(),
             FollowerAction::Replicas(orders) => self.order_replicas(*orders),
             FollowerAction::CutOff(cut_off) => {
@@ -333,6 +316,25 @@ impl Shell {
                 }
             }
         }
+    }
+
+    fn activate(self: &Arc<Self>, activating: Activating) {
+        self.background("forebay-activate", move |shell| {
+            let Activating {
+                revision,
+                tables,
+                dropped,
+            } = activating;
+            let problems = shell.parts.versions.activate(&tables, &dropped);
+            for (table, problem) in &problems {
+                match tables.contains_key(table) {
+                    true => warn!(%table, problem, "it does not serve here"),
+                    false => info!(%table, problem, "it is dropped here later"),
+                }
+            }
+            let event = FollowerEvent::Activated { revision, problems };
+            shell.tell(NodeEvent::Follower(event));
+        });
     }
 
     /// The cluster as this node knows it.
