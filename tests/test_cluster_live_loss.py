@@ -173,10 +173,10 @@ def test_of_a_table_with_one_replica_whose_files_are_gone_only_a_drop_is_advised
     shown = store.run("cluster", "accept-loss", "s", code=2)
     assert "no replica is left to go on from" in shown.out and "forebay drop s" in shown.out
 
-    # Until each partition's replica has told that it has nothing, another answer is the right one.
+    # Until the replica of each partition has reported that it is empty, another answer is right.
     def refused():
-        told = store.refuse("cluster", "accept-loss", "s", "--yes")
-        return "nothing to go on from" in told and "drop the table" in told
+        message = store.refuse("cluster", "accept-loss", "s", "--yes")
+        return "nothing to go on from" in message and "drop the table" in message
 
     wait_for(refused, "all partitions are refused", step=0.5)
     store.run("drop", "s")

@@ -350,8 +350,8 @@ impl Versions for LocalVersions {
                     problems.insert(table.clone(), format!("version {version} is not open"));
                     next.insert(table, Next::Nothing);
                 }
-                // While a version is made or brought, a table is not dropped: it ends, and goes
-                // later.
+                // The engine drops no table while a version of it is copied. Such a table stops
+                // serving now, and the next activation drops it.
                 Err(ActivateError::Refused(error))
                     if next.values().any(|next| *next == Next::Dropped) =>
                 {

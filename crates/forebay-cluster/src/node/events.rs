@@ -77,9 +77,9 @@ pub enum FollowerEvent {
     Leave,
 }
 
-/// What is to serve by a head.
+/// The versions that a node has to serve by a head, and the tables that it has to drop.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Activating {
+pub struct Activation {
     pub revision: u64,
     pub tables: BTreeMap<TableName, Serve>,
     /// Tables that are none any more, or not of versions: what lies here of them goes.
@@ -113,7 +113,7 @@ pub enum FollowerAction {
         place: VersionPlace,
     },
     /// Let these versions serve, and no others, at one moment.
-    Activate(Activating),
+    Activate(Activation),
     /// The replicas of live tables that are to be here are others than before. The first time after
     /// a start it comes whatever they are.
     ///

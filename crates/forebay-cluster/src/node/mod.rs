@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use alarm::{Alarm, older};
 pub use copies::{Copies, VersionPlace};
-pub use events::{Activating, FollowerAction, FollowerEvent, Serve};
+pub use events::{Activation, FollowerAction, FollowerEvent, Serve};
 pub use follower::Follower;
 
 use forebay_engine::TableName;
@@ -108,8 +108,8 @@ impl Node {
     }
 
     /// Says which revision this node knew before it started.
-    pub fn remember(&mut self, revision: u64, here: BTreeSet<TableName>) {
-        self.follower.remember(revision, here);
+    pub fn remember(&mut self, revision: u64, cached: BTreeSet<TableName>) {
+        self.follower.remember(revision, cached);
     }
 
     /// What is wrong with the catalog itself.

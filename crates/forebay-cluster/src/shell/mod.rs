@@ -34,7 +34,7 @@ use crate::map::ClusterMap;
 use crate::message::{BeatReply, Introduction};
 use crate::model::{Identity, Model};
 use crate::node::{
-    Activating, FollowerAction, FollowerEvent, Node, NodeAction, NodeEvent, VersionPlace,
+    Activation, FollowerAction, FollowerEvent, Node, NodeAction, NodeEvent, VersionPlace,
 };
 use crate::status::Status;
 use crate::time::{Now, Timing};
@@ -318,9 +318,9 @@ impl Shell {
         }
     }
 
-    fn activate(self: &Arc<Self>, activating: Activating) {
+    fn activate(self: &Arc<Self>, activating: Activation) {
         self.background("forebay-activate", move |shell| {
-            let Activating {
+            let Activation {
                 revision,
                 tables,
                 dropped,

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::live::{LiveProcess, ReplicaPlace, SimReplica};
 use super::world::{Life, MS, Moment, SECOND, World};
 use crate::model::{Head, Model, Proof};
-use crate::node::{Activating, FollowerEvent, Node, NodeEvent, Serve, VersionPlace};
+use crate::node::{Activation, FollowerEvent, Node, NodeEvent, Serve, VersionPlace};
 use crate::version::{PartitionSummary, VersionSummary, ranges_answered};
 
 const PARTITIONS: u64 = 8;
@@ -272,7 +272,7 @@ impl World {
         self.hosts[by.host].disk.copies.remove(place);
     }
 
-    pub fn activate(&mut self, by: Life, activating: Activating) {
+    pub fn activate(&mut self, by: Life, activating: Activation) {
         if let Some(process) = self.process(by) {
             process.is_activating = true;
         }
@@ -288,11 +288,11 @@ impl World {
         self.after(pause, move |world| world.activated(by, activating));
     }
 
-    fn activated(&mut self, by: Life, activating: Activating) {
+    fn activated(&mut self, by: Life, activating: Activation) {
         if self.hosts[by.host].paused {
             return self.after(SECOND, move |world| world.activated(by, activating));
         }
-        let Activating {
+        let Activation {
             revision,
             mut tables,
             dropped,
@@ -304,7 +304,7 @@ impl World {
             problems.extend(table.map(|table| (table, "it cannot be mapped".to_owned())));
         }
         for table in dropped {
-            // A version of it is being brought.
+            // As while a version of it is copied.
             match self.dice.chance(300) {
                 true => drop(problems.insert(table, "a push runs".to_owned())),
                 false => drop(host.disk.tables.remove(&table)),

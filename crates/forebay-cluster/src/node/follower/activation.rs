@@ -9,7 +9,7 @@ use super::Follower;
 use crate::bugs::{Bug, is_planted};
 use crate::model::Model;
 use crate::node::copies::{CopyState, VersionPlace, kept, wanted};
-use crate::node::events::{Activating, FollowerAction, Serve};
+use crate::node::events::{Activation, FollowerAction, Serve};
 use crate::node::said::lacks;
 use crate::time::Now;
 
@@ -53,8 +53,8 @@ impl Follower {
         };
         let is_another = |table: &TableName, made| match before.table(table) {
             Some(known) => known.made != made,
-            // Dropped a while ago, and not yet here.
-            None => self.here.contains(table),
+            // It was dropped before, and its versions are still in the cache.
+            None => self.cached.contains(table),
         };
         let others = now
             .all_tables()
@@ -72,7 +72,7 @@ impl Follower {
             return;
         }
         let mut target = BTreeMap::new();
-        self.remade.retain(|table| self.here.contains(table));
+        self.remade.retain(|table| self.cached.contains(table));
         for (table, entry) in model.all_tables() {
             let Some(version) = entry.serving.filter(|_| !self.remade.contains(table)) else {
                 continue;
@@ -105,12 +105,12 @@ impl Follower {
             entry.is_none_or(|entry| entry.live.is_some()) || self.remade.contains(*table)
         };
         // By what was remembered nothing is removed.
-        let here = match self.replicas.is_from_memory {
+        let cached = match self.replicas.is_from_memory {
             true => None,
-            false => Some(self.here.iter()),
+            false => Some(self.cached.iter()),
         };
-        let here = here.into_iter().flatten();
-        let dropped: BTreeSet<TableName> = here.filter(is_gone).cloned().collect();
+        let cached = cached.into_iter().flatten();
+        let dropped: BTreeSet<TableName> = cached.filter(is_gone).cloned().collect();
         let is_serving = target == self.active && dropped.is_empty() && self.refused.is_empty();
         if is_serving {
             if !lacks(model, &self.active) {
@@ -122,8 +122,8 @@ impl Follower {
                 dropped.iter().all(|table| !target.contains_key(table)),
                 "of {dropped:?}, which is to be dropped, some is to serve"
             );
-            self.here.extend(target.keys().cloned());
-            let begun = Activating {
+            self.cached.extend(target.keys().cloned());
+            let begun = Activation {
                 revision: head.revision,
                 tables: target,
                 dropped,
@@ -141,7 +141,7 @@ impl Follower {
         actions: &mut Vec<FollowerAction>,
     ) {
         let begun = self.activating.take_if(|begun| begun.revision == revision);
-        let Some(Activating {
+        let Some(Activation {
             mut tables,
             dropped,
             ..
@@ -158,7 +158,7 @@ impl Follower {
         tables.retain(|table, _| !problems.contains_key(table));
         let is_undone =
             |table: &TableName| problems.contains_key(table) && !is_planted(Bug::ForgetsADrop);
-        self.here
+        self.cached
             .retain(|table| !dropped.contains(table) || is_undone(table));
         self.active = tables;
         self.refused = problems;

@@ -15,7 +15,7 @@ use forebay_engine::TableName;
 
 use super::alarm::Alarm;
 use super::copies::{Copies, VersionPlace, Wanted, places_of};
-use super::events::{Activating, FollowerAction, FollowerEvent, Serve};
+use super::events::{Activation, FollowerAction, FollowerEvent, Serve};
 use super::said::{Said, is_news};
 use super::suspicions::{IsNews, Suspicions};
 use crate::ids::{ClusterId, HostPort, NodeId};
@@ -48,11 +48,11 @@ pub struct Follower {
     /// Tables that were dropped and made anew: what is here of them is of other tables, and goes
     /// before anything else of them comes.
     remade: BTreeSet<TableName>,
-    /// Tables of which versions lie here, whether or not one serves, until they are dropped here.
-    here: BTreeSet<TableName>,
+    /// Tables with versions in the cache, serving or not, until they are dropped there.
+    cached: BTreeSet<TableName>,
     tries: BTreeMap<VersionPlace, u32>,
     active: BTreeMap<TableName, Serve>,
-    activating: Option<Activating>,
+    activating: Option<Activation>,
     /// What was to serve last: the same is tried again after a pause only.
     tried: BTreeMap<TableName, Serve>,
     /// Tables that could not be let serve, and why.
@@ -98,7 +98,7 @@ impl Follower {
             wanted_of: None,
             copies: Copies::default(),
             remade: BTreeSet::new(),
-            here: BTreeSet::new(),
+            cached: BTreeSet::new(),
             tries: BTreeMap::new(),
             active: BTreeMap::new(),
             activating: None,
@@ -143,9 +143,9 @@ impl Follower {
     }
 
     /// Says which revision this node knew before it started.
-    pub fn remember(&mut self, revision: u64, here: BTreeSet<TableName>) {
+    pub fn remember(&mut self, revision: u64, cached: BTreeSet<TableName>) {
         self.alarm.expect(revision);
-        self.here = here;
+        self.cached = cached;
     }
 
     /// What is wrong with the catalog itself.
