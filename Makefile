@@ -55,9 +55,9 @@ test: test-build ## Every test: Rust, the short run of the fuzz targets, the bin
 	scripts/suite
 
 .PHONY: test-fast
-test-fast: ## Unit tests and simulators of all crates: no servers, no Python
+test-fast: ## Unit tests and simulators of all crates, 100 seeds of each: no servers, no Python
 	@scripts/setup build
-	cargo test --workspace --locked --lib
+	FOREBAY_TEST_SEEDS=100 cargo test --workspace --locked --lib
 
 .PHONY: test-nightly
 test-nightly: test-build ## Every test there is, for the night and before a release: `make test` and those that it leaves out

@@ -403,7 +403,7 @@ class Reading(threading.Thread):
 
     def end(self):
         self.over.set()
-        self.join(30)
+        self.join(WAIT_S)
         assert not self.is_alive(), "a read that never ends"
         return self
 

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 import redis
-from harness import wait_for
+from harness import WAIT_S, wait_for
 from histories import FAILED, is_refused
 from measured import build, commit
 from redis.backoff import NoBackoff
@@ -109,7 +109,7 @@ class PythonWriters(Told):
     def end(self):
         self.is_over = True
         for thread in self.threads:
-            thread.join(30)
+            thread.join(WAIT_S)
 
 
 class Gateway:
@@ -169,7 +169,7 @@ class NodeWriters(Told):
 
     def end(self):
         self.process.stdin.close()
-        self.listener.join(30)
+        self.listener.join(WAIT_S)
         self.process.kill()
         self.process.wait()
 

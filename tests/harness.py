@@ -115,7 +115,7 @@ class Server:
         self.clients = []
 
     def _first_line(self):
-        readable, _, _ = select.select([self.process.stdout], [], [], 20)
+        readable, _, _ = select.select([self.process.stdout], [], [], WAIT_S)
         line = self.process.stdout.readline() if readable else b""
         if not line:
             self.process.kill()
@@ -124,7 +124,7 @@ class Server:
         return json.loads(line)
 
     def client(self, **options):
-        client = redis.Redis(port=self.port, socket_timeout=10, retry=None, **options)
+        client = redis.Redis(port=self.port, socket_timeout=30, retry=None, **options)
         self.clients.append(client)
         return client
 
@@ -138,7 +138,7 @@ class Server:
         if self.alive():
             self.process.send_signal(sign)
         try:
-            self.process.communicate(timeout=20)
+            self.process.communicate(timeout=WAIT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()

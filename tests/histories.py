@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import redis
-from harness import wait_for
+from harness import WAIT_S, wait_for
 from linear import Operation, show, violations
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException
@@ -148,7 +148,7 @@ class NodeRecorder:
 
     def end(self):
         self.process.stdin.close()
-        self.listener.join(30)
+        self.listener.join(WAIT_S)
         self.process.kill()
         self.process.wait()
 
@@ -189,7 +189,7 @@ class Clients:
         for one in self.all:
             one.is_over = True
         for one in self.all:
-            one.end() if isinstance(one, NodeRecorder) else one.join(30)
+            one.end() if isinstance(one, NodeRecorder) else one.join(WAIT_S)
 
     def answered(self):
         return sum(one.answered for one in self.all)

@@ -23,7 +23,7 @@ class Node(Server):
 
     def ask(self, path):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=10) as got:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=30) as got:
                 return got.status, got.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

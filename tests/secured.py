@@ -10,13 +10,14 @@ import urllib.request
 
 
 class Secured:
-    """Files in a directory: cert.pem, key.pem, users.json. The user `seer` may read all tables."""
+    """Files in a directory: cert.pem, key.pem, users.json, login. User `seer` may read all tables."""
 
     def __init__(self, directory, days=30):
         self.certificate, self.key = directory / "cert.pem", directory / "key.pem"
-        self.users = directory / "users.json"
+        self.users, self.login = directory / "users.json", directory / "login"
         self.make(days)
         self.password = "a password of the tests"
+        self.login.write_text(f"seer:{self.password}\n")
         digest = hashlib.sha256(self.password.encode()).hexdigest()
         user = {"name": "seer", "password_sha256": digest, "verbs": ["read"]}
         blind = {**user, "name": "blind", "tables": ["nothing"]}
@@ -26,11 +27,16 @@ class Secured:
         words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
         words += ["-nodes", "-days", str(days), "-subj", "/CN=localhost"]
         words += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+        words += ["-addext", "basicConstraints=critical,CA:FALSE"]
         words += ["-keyout", self.key, "-out", self.certificate]
         subprocess.run(words, check=True, capture_output=True)
 
     def words(self):
         return ["--tls-cert", self.certificate, "--tls-key", self.key, "--users", self.users]
+
+    def asks(self):
+        """What a command needs to ask nodes."""
+        return ["--login", self.login, "--tls-ca", self.certificate]
 
     def context(self):
         return ssl.create_default_context(cafile=str(self.certificate))
@@ -44,7 +50,7 @@ class Secured:
         if host:
             request.add_header("Host", host)
         try:
-            with urllib.request.urlopen(request, timeout=10, context=self.context()) as got:
+            with urllib.request.urlopen(request, timeout=30, context=self.context()) as got:
                 return got.status, got.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -55,3 +61,12 @@ class Secured:
         status, text = self.ask(url, user)
         assert status == 200, (status, text)
         return text
+
+
+def certificate(directory, name, *more):
+    """A certificate for this machine and its key."""
+    cert, key = directory / f"{name}.pem", directory / f"{name}.key"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    words += ["-nodes", "-days", "3", "-subj", f"/CN={name}", "-keyout", key, "-out", cert]
+    subprocess.run([*words, *more], check=True, capture_output=True)
+    return cert, key

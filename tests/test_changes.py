@@ -233,7 +233,7 @@ def test_numbers_through_every_door(counters, tmp_path):
         assert client.get("counters:12") == b"120"
         assert client.getrange("counters:12", 0, 1) == b"12"
         url = f"http://127.0.0.1:{server.http}/v1/tables/counters/rows/12"
-        with urllib.request.urlopen(url, timeout=10) as reply:
+        with urllib.request.urlopen(url, timeout=30) as reply:
             assert reply.read() == b"120"
     exported = tmp_path / "counters.parquet"
     counters.run("export", "counters", "--to", exported)

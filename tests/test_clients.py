@@ -144,7 +144,7 @@ def test_a_value_of_megabytes(store, tmp_path):
 
 def test_http(served):
     def fetch(path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{served.http}{path}", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{served.http}{path}", timeout=30) as reply:
             return reply.status, reply.read().decode()
 
     assert fetch("/health")[0] == 200 and fetch("/ready")[0] == 200

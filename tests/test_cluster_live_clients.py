@@ -121,7 +121,7 @@ def test_http_says_that_a_live_table_has_no_versions(two):
         headers = {"Authorization": "Bearer a token of the tests"}
         try:
             request = urllib.request.Request(url, body, headers)
-            return urllib.request.urlopen(request, timeout=10).status, ""
+            return urllib.request.urlopen(request, timeout=30).status, ""
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import redis
 from data import write
-from harness import wait_for
+from harness import WAIT_S, wait_for
 from histories import FAILED, is_refused
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
@@ -68,7 +68,7 @@ class Writer(threading.Thread):
 
     def end(self):
         self.is_over = True
-        self.join(30)
+        self.join(WAIT_S)
         self.client.close()
         return self
 

@@ -7,13 +7,13 @@ import hashlib
 import json
 import os
 import random
-import subprocess
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 import redis
 from harness import wait_for
+from secured import certificate
 from test_cluster_live_load import answered, get_all, loads, staged
 
 SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
@@ -309,15 +309,6 @@ def test_a_store_without_a_cluster_takes_no_rows(store, tmp_path):
     store.run("create", "t", *LIVE)
     told = store.refuse(*words("t", path), code=2)
     assert "t is no live table of one" in told
-
-
-def certificate(directory, name, *more):
-    """A certificate for this machine and its key."""
-    cert, key = directory / f"{name}.pem", directory / f"{name}.key"
-    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    words += ["-nodes", "-days", "3", "-subj", f"/CN={name}", "-keyout", key, "-out", cert]
-    subprocess.run([*words, *more], check=True, capture_output=True)
-    return cert, key
 
 
 def restart(made, *args):

@@ -6,7 +6,7 @@ import threading
 import pytest
 import redis
 from beside_redis import dice_of_test
-from harness import wait_for
+from harness import WAIT_S, wait_for
 from histories import Clients, gateway, held
 from redis.crc import key_slot
 
@@ -70,7 +70,7 @@ class Walker(threading.Thread):
 
     def end(self):
         self.is_over = True
-        self.join(30)
+        self.join(WAIT_S)
         assert self.wrong == []
         assert self.walks > self.refused, (self.walks, self.refused)
 

@@ -3,7 +3,7 @@
 import pytest
 from cluster import Cluster, ClusterNode
 from data import people, write
-from harness import Store
+from harness import WAIT_S, Store
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_two_nodes_of_one_name(made):
     other = ClusterNode(made.store, made.directory, first.name, "z2")
     other.start()
     try:
-        out, _ = other.process.communicate(timeout=30)
+        out, _ = other.process.communicate(timeout=WAIT_S)
     finally:
         other.kill()
         other.guard.close()

@@ -10,7 +10,7 @@ import time
 import pytest
 import redis
 from data import people, person, write
-from harness import wait_for
+from harness import WAIT_S, wait_for
 from redis.cluster import LoadBalancingStrategy
 from secured import Secured
 
@@ -55,7 +55,7 @@ class Readers:
     def end(self):
         self.over.set()
         for thread in self.threads:
-            thread.join(30)
+            thread.join(WAIT_S)
         assert self.failed == []
 
 

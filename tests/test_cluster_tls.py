@@ -36,9 +36,9 @@ def test_nodes_that_are_not_on_loopback(over_a_network, tmp_path):
             assert rows == [person(i) for i in range(COUNT)], node.name
     peer = made.nodes[0].peer
     # Neither a plain connection nor one without a certificate gets an answer.
-    with socket.create_connection(("127.0.0.1", peer), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", peer), timeout=30) as plain:
         plain.sendall(b"*1\r\n$4\r\nPING\r\n")
         assert b"PONG" not in plain.recv(200)
-    stranger = redis.Redis(port=peer, ssl=True, ssl_cert_reqs="none", retry=None, socket_timeout=10)
+    stranger = redis.Redis(port=peer, ssl=True, ssl_cert_reqs="none", retry=None, socket_timeout=30)
     with pytest.raises(redis.exceptions.ConnectionError):
         stranger.ping()

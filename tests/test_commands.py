@@ -39,6 +39,7 @@ def test_push_ends_with_one_object(store, source):
         "swapped",
         "store_created",
         "gate",
+        "statistics",
         "warnings",
     ]
     assert pushed["table"] == "people" and pushed["version"] == 1 and pushed["rows"] == 1000
@@ -190,6 +191,8 @@ def test_diff_says_the_same_as_text_and_as_json(store, tmp_path):
         "t version 1 to 2: 0 added, 0 removed, 2 changed, 0 unchanged, by what both versions have",
         *(change["text"] for change in schema["changes"]),
         "column n changed in 2 rows",
+        "values of n: mean 1.5 -> 1.75, std 0.5 -> 0.75, "
+        "median 2 -> 2.5, 95% 2 -> 2.5, max 2 -> 2.5",
         '~ "1": n 1 -> 1.0',
         '~ "2": n 2 -> 2.5',
     ]
@@ -355,7 +358,7 @@ def test_what_is_done_is_done_whether_it_can_be_told_or_not(store, source, tmp_p
     push = ("push", "t", source(), "--key", "{id}")
     assert closed(*push) == ""
     assert "t version 2" in full(*push)
-    held = closed(*push, "--gate", "rows<-1%", code=3)
+    held = closed(*push, "--gate", "rows>1%", code=3)
     assert "the gate holds version 3" in held, "why is told, as to whoever wants quiet"
     assert [v["version"] for v in store.json("versions", "t")] == [1, 2, 3]
     assert closed("rollback", "t") == ""

@@ -127,7 +127,7 @@ def test_a_server_whose_pointer_is_damaged_is_not_ready(table):
 
     def ready(server):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.http}/ready", timeout=10) as r:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.http}/ready", timeout=30) as r:
                 return r.status, json.load(r)["problems"]
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)["problems"]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from cluster import PORTS, free_block
 from data import people, write
-from harness import BINARY, Failed, Store, wait_for
+from harness import BINARY, WAIT_S, Failed, Store, wait_for
 from secured import Secured
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -209,13 +209,18 @@ def test_the_pods_of_the_manifest_make_a_cluster(store, secured, start, tmp_path
                 lambda: secured.ask(pod.url(asked["path"]), host=host)[0] == 200,  # noqa: B023
                 lambda: pod.log.read_text(),  # noqa: B023,
             )
-    up = lambda: [node["state"] for node in store.json("cluster", "status")["nodes"]]  # noqa: E731
-    wait_for(lambda: up() == ["up"] * 3, lambda: f"up: {up()}")
-    nodes = store.json("cluster", "status")["nodes"]
-    assert [(node["name"], node["zone"]) for node in nodes] == [
+
+    def nodes():
+        return store.json("cluster", "status", *secured.asks())["nodes"]
+
+    def states():
+        return [node["state"] for node in nodes()]
+
+    wait_for(lambda: states() == ["up"] * 3, lambda: f"states: {states()}")
+    assert [(node["name"], node["zone"]) for node in nodes()] == [
         (f"forebay-{i}", f"eu-{i}") for i in range(3)
     ]
-    assert {node["listen"] for node in nodes} == {f"localhost:{pod.ports['7379']}" for pod in pods}
+    assert {node["listen"] for node in nodes()} == {f"localhost:{pod.ports['7379']}" for pod in pods}
     source = write(people(300), tmp_path / "people.parquet")
     pushed = store.push("people", source, args=["--replicas", "1", "--partitions", "6"])
     assert pushed["rollout"]["left_out"] == []
@@ -229,14 +234,14 @@ def test_the_pods_of_the_manifest_make_a_cluster(store, secured, start, tmp_path
     grace = manifest("StatefulSet")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     sleeps = int(one["lifecycle"]["preStop"]["exec"]["command"][1])
     assert pods[0].stop(grace - sleeps) == 0
-    wait_for(lambda: up().count("left") == 1, lambda: f"left: {up()}")
+    wait_for(lambda: states().count("left") == 1, lambda: f"states: {states()}")
 
 
 def test_a_pod_without_a_zone_does_not_start(store, secured, start, tmp_path):
     store.run(*container("Job")["args"])
     words, environment = pod_words("forebay-0", "", secured, tmp_path)
     pod = start(words, {**environment, "FOREBAY_STORE": str(store.path)})
-    assert pod.process.wait(30) == 2
+    assert pod.process.wait(WAIT_S) == 2
     assert "zone" in pod.log.read_text()
 
 

@@ -449,7 +449,7 @@ def test_nan_and_infinities_have_one_form_everywhere(store, tmp_path):
         assert client.lrange("lists:0", 0, -1) == texts
         assert json.loads(client.get("lists:0")) == shown
         url = f"http://127.0.0.1:{server.http}/v1/tables/rows/rows/1"
-        with urllib.request.urlopen(url, timeout=10) as reply:
+        with urllib.request.urlopen(url, timeout=30) as reply:
             assert json.load(reply) == rows[1]
     exported(store, "rows", tmp_path / "out.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]

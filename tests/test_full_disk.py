@@ -44,7 +44,7 @@ def post(server, path, body):
     url = f"http://127.0.0.1:{server.http}{path}"
     request = urllib.request.Request(url, json.dumps(body).encode(), method="POST")
     request.add_header("Authorization", f"Bearer {TOKEN}")
-    with urllib.request.urlopen(request, timeout=10) as reply:
+    with urllib.request.urlopen(request, timeout=30) as reply:
         return json.loads(reply.read())
 
 

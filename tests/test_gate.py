@@ -263,3 +263,57 @@ def test_a_limit_of_the_schema_that_means_nothing_is_refused(store, push, limit)
     push(prices())
     refused = store.refuse("push", "prices", "x.parquet", "--key", "{id}", "--gate", limit, code=2)
     assert limit in refused and "column-gone=report" in refused
+
+
+def scored(scale=1.0):
+    """Two hundred rows with a score from 10 on."""
+    scores = [scale * (10 + i / 10) for i in range(200)]
+    names = [f"name {i:03}" for i in range(200)]
+    return prices(
+        id=pa.array(range(200), pa.int64()), n=pa.array(scores), note=names, price=None, tags=None,
+        sizes=None,
+    )  # fmt: skip
+
+
+def test_values_of_another_scale_are_held_and_shown(push, store):
+    first = push(scored())
+    of_n = next(column for column in first["statistics"] if column["column"] == "n")
+    assert (of_n["of"], of_n["values"], of_n["min"], of_n["distinct"]) == ("number", 200, 10, 200)
+    assert of_n["quantiles"]["p50"] == 20
+    held = push(scored(1000), code=3)
+    assert not held["swapped"]
+    wrong = {finding["limit"]: finding["seen"] for finding in held["gate"] if not finding["passed"]}
+    assert set(wrong) == {"shift<20%", "std<200%"}
+    assert "median from 20 to 20000" in wrong["shift<20%"]
+    pairs = json.loads(store.run("diff", "prices", 1, 2, "--json").out)["values"]
+    of_n = next(pair for pair in pairs if pair["column"] == "n")
+    assert (of_n["before"]["mean"], of_n["after"]["mean"]) == (19.95, 19950)
+    assert "values of n: mean 19.95 -> 19950" in store.run("diff", "prices", 1, 2).out
+
+
+def test_a_dry_run_shows_values_and_judges_them(push, store):
+    push(scored())
+    tried = push(scored(1.5), "--dry-run", "--gate", "mean(n)<20%", code=3)
+    held = [finding["limit"] for finding in tried["gate"] if not finding["passed"]]
+    assert held == ["shift<20%", "mean(n)<20%"]
+    assert [column["column"] for column in tried["statistics"]] == ["id", "n", "note"]
+    push(scored(1.5), "--gate", "mean(n)<60%", "--gate", "shift(n)<200%")
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ("nulls(nte)<1%", "did you mean"),
+        ("mean(note)<1%", "length(COLUMN)"),
+        ("length(n)<1%", "mean(COLUMN)"),
+    ],
+)
+def test_limits_for_no_column_are_refused_before_anything_is_built(push, store, limit, says, more):
+    push(scored())
+    path = write(scored(), store.path.parent / "again.parquet")
+    words = ["push", "prices", path, "--key", "{id}", "--gate", limit, *more]
+    done = store.run(*words, code=1)
+    assert limit in done.err
+    assert says in done.err
+    assert len(json.loads(store.run("versions", "prices", "--json").out)) == 1

@@ -30,7 +30,7 @@ def get(server, table, key):
     """The row of a key over HTTP; None when absent."""
     path = f"v1/tables/{table}/rows/{urllib.parse.quote(key, safe='')}"
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.http}/{path}", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http}/{path}", timeout=30) as reply:
             return json.loads(reply.read())
     except urllib.error.HTTPError as error:
         assert error.code == 404, error.read()

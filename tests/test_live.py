@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from harness import is_served, refused, wait_for
+from harness import WAIT_S, is_served, refused, wait_for
 
 DURABILITIES = ["sync", "20ms", "os"]
 
@@ -401,7 +401,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(store, durability):
         threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
         for thread in threads:
             thread.start()
-        assert stop.wait(60)
+        assert stop.wait(WAIT_S)
         server.process.send_signal(signal.SIGKILL)
         for thread in threads:
             thread.join()

@@ -55,7 +55,7 @@ def test_versions_of_format_1_are_read_checked_and_built_upon(old, tmp_path):
     assert done["onto"] == 1
     assert len(rows(old, "hashed")) == 8
     new, before = (formats(old, "hashed", f"versions/{n}.manifest") for n in (2, 1))
-    assert (new["forebay_manifest"], before["forebay_manifest"]) == (2, 1)
+    assert (new["forebay_manifest"], before["forebay_manifest"]) == (3, 1)
     assert [part["id"] for part in new["partitions"]] == [0, 1, 2]
     lowers = [part["lower"] for part in before["partitions"]]
     assert [part["bounds"]["lower"] for part in new["partitions"]] == lowers

@@ -32,7 +32,7 @@ class LimitedServer(Server):
 
 def connect(server):
     """A connection, and what the server says unasked: nothing when it was let in."""
-    client = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=30)
     client.sendall(b"PING\r\n")
     return client, client.recv(100)
 

@@ -130,7 +130,8 @@ def test_a_version_is_in_memory_before_it_serves(remote, node, tmp_path):
     again = node()
     pointer = again.cache / "tables/wide/current"
     wait_for(pointer.exists, "the pointer")
+    # But for a few pages: a kernel may take some back at any time.
     for path in again.runs("wide"):
-        assert resident_bytes(path) >= path.stat().st_size, path
+        assert resident_bytes(path) > path.stat().st_size - MIB, path
     wait_for(lambda: again.value("wide:3", "id") == "3", "the table")
     assert again.stop() == 0

@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 import redis
-from harness import wait_for
+from harness import WAIT_S, wait_for
 
 TOKEN = "a token of more than sixteen characters"
 
@@ -31,7 +31,7 @@ def post(server, path, body, token=None):
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with urllib.request.urlopen(request, timeout=30) as reply:
             return reply.status, json.loads(reply.read())
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
@@ -122,4 +122,4 @@ def test_a_standard_output_that_is_full_does_not_end_it(two, tmp_path):
             assert client.hget("people:1", "v1") == "2"
     finally:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(WAIT_S) == 0

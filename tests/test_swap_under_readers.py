@@ -5,7 +5,7 @@ import threading
 
 import pyarrow as pa
 from data import write
-from harness import wait_for
+from harness import WAIT_S, wait_for
 
 KEYS = 200
 
@@ -83,7 +83,7 @@ def test_pushes_swaps_and_rollbacks_under_readers(store, tmp_path):
         all_see("5")
         for reader in readers:
             reader.over.set()
-            reader.join(20)
+            reader.join(WAIT_S)
         assert [reader.wrong for reader in readers] == [[], [], []]
         for reader in readers:
             assert reader.seen == ["1", "2", "3", "4", "5", "4", "3", "5"]

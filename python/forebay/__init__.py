@@ -46,6 +46,7 @@ from ._results import (
     Verified,
     VersionInfo,
 )
+from ._statistics import ColumnStatistics
 from ._store import Batch, Scan, Store, Table, open
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "BadRow",
     "Batch",
     "BusyError",
+    "ColumnStatistics",
     "Compacted",
     "Connection",
     "DamagedError",

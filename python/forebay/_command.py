@@ -7,15 +7,21 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from numbers import Integral, Real
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 from ._data import Data, Input
 from ._errors import Error, UsageError
 from ._forebay import command as call
 from ._progress import Drawing, ProgressOption, drawing
+from ._text import at_home
 
 Path = str | PathLike[str]
+_PATHS = frozenset(
+    {"store", "work_dir", "columns_from", "boundaries", "bad_rows", "plan"}
+    | {"login", "tls_ca", "tls_cert", "tls_key"}
+)
+"""Options that are paths, or may be, where they are text."""
 Boundaries = Path | Sequence[str | bytes | int]
 """Where partitions begin: keys or slots, or the name of a file of them, or its JSON text."""
 
@@ -34,10 +40,12 @@ def words(options: Mapping[str, Any]) -> list[str]:
                 out.append(f"{flag}={_milliseconds(value.total_seconds())}")
             case Real() if name == "ttl":
                 out.append(f"{flag}={_milliseconds(float(value))}")
+            case str() if name in _PATHS:
+                out.append(f"{flag}={at_home(value)}")
             case str() | Real():
                 out.append(f"{flag}={value}")
             case PathLike():
-                out.append(f"{flag}={fspath(value)}")  # pyright: ignore[reportUnknownArgumentType]
+                out.append(f"{flag}={at_home(value)}")  # pyright: ignore[reportUnknownArgumentType]
             case Mapping():
                 items: Any = value.items()  # pyright: ignore[reportUnknownVariableType]
                 out += [f"{flag}={key}:{kind}" for key, kind in items]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any, Protocol, cast, runtime_checkable
 
 from ._errors import DataError
 from ._iterated import Iterated
 from ._lake import lake
 from ._objects import of_columns, of_frame, of_rows
+from ._text import at_home
 
 
 @runtime_checkable
@@ -206,11 +207,11 @@ def _class(data: Any) -> str:
 
 def _paths(data: Any) -> list[str] | None:
     if isinstance(data, str | PathLike):
-        return [fspath(data)]
+        return [at_home(cast("str | PathLike[str]", data))]
     if isinstance(data, list | tuple) and data:
         items = cast(Sequence[Any], data)
         if all(isinstance(item, str | PathLike) for item in items):
-            return [fspath(item) for item in items]
+            return [at_home(item) for item in items]
     return None
 
 

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from ._command import boundaries_word, words
 from ._errors import UsageError
-from ._forebay import DistributedLoad, DistributedPush
-from ._load import LoadResult
+from ._forebay import DistributedLoad, DistributedPush, not_stored
+from ._load import LoadResult, log_messages
 from ._load import outcome as load_outcome
 from ._options import PushOptions, TaskLoadOptions
 from ._progress import Drawing
@@ -61,7 +61,7 @@ def drive(
     finally:
         if draws is not None:
             draws.close()
-    return outcome(held, text, messages)
+    return outcome(held, text, [*not_stored(job.schema), *messages])
 
 
 def drive_load(
@@ -84,4 +84,5 @@ def drive_load(
     finally:
         if draws is not None:
             draws.close()
+    log_messages(table, not_stored(job.schema))
     return load_outcome(text)

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ._python_words import told
-from ._results import Applied, BadRow, Finding, Lossy, findings, losses
+from ._results import (
+    Applied,
+    BadRow,
+    Finding,
+    Lossy,
+    findings,
+    losses,
+)
+from ._statistics import ColumnStatistics, statistics
 from ._text import between, count, html_table, size
 
 
@@ -35,6 +43,7 @@ class DryRun:
     - `duplicates`: rows among those read that share a key with another
     - `compared_with`: the version that serves; None where there is none
     - `gate`: what the gate would see (`Finding`)
+    - `statistics`: what was counted of each column in the rows read (`ColumnStatistics`)
     - `disk_needed`, `disk_free`: bytes on the store's device; None where they are not known
     - `push_seconds`: how long the push would take, without waiting for the device
     - `seconds`: how long this took
@@ -71,6 +80,7 @@ class DryRun:
     duplicates: int
     compared_with: int | None
     gate: tuple[Finding, ...]
+    statistics: tuple[ColumnStatistics, ...]
     disk_needed: int | None
     disk_free: int | None
     push_seconds: float | None
@@ -149,6 +159,7 @@ def dry_run_result(text: str, messages: Sequence[str]) -> DryRun:
         onto=answer.get("onto"),
         applied=applied,
         gate=findings(answer["gate"]),
+        statistics=statistics(answer["statistics"]),
         bad_rows=tuple(
             BadRow(**{**row, "reason": told(row["reason"])}) for row in answer["bad_rows"]
         ),

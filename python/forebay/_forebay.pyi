@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Self, TypeVar, overload
 
+import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
+import polars as pl
+
 from ._progress import Drawing
 
 _Key = str | bytes | int
@@ -42,6 +45,9 @@ def command(
     and what else there was to say. With `data`, an object with an Arrow stream or a batch, a push
     or a load takes its rows from there; `rows` is how many there are, where that is known.
     """
+
+def not_stored(schema: object) -> list[str]:
+    """Says which categories, extension types and metadata of a schema are not stored."""
 
 class RawStore:
     """The native part of `forebay.Store`, of which the package's users need not know."""
@@ -198,8 +204,9 @@ class RawTable:
 
         `keys` are those of `get_many`. `columns` is a list of names (list[str]): those that the
         table has then, in that order, by default all that a scan has. All of a row is null where
-        its key is absent. With `binary` (bool) a column of keys is bytes, not text. No object of
-        Python is made for a value, so that this is the fastest way to many.
+        its key is absent; its `to_pandas` makes `Int64` and the like of whole numbers among nulls,
+        not floats. With `binary` (bool) a column of keys is bytes, not text. No object of Python is
+        made for a value, so that this is the fastest way to many.
 
         Raises `UsageError` for a column that is not there and, without `binary`, for keys that
         are not UTF-8; TypeError for what holds no keys.
@@ -381,7 +388,7 @@ class Scan:
 
     @property
     def schema(self) -> Any:
-        """Its columns as a `pyarrow.Schema`. Raises `UsageError` where pyarrow is not installed.
+        """Its columns as a `pyarrow.Schema`.
 
         >>> scan.schema.names
         ['id', 'name']
@@ -390,24 +397,24 @@ class Scan:
     def to_arrow(self) -> Any:
         """All of it as a `pyarrow.Table`.
 
-        Raises `UsageError` where pyarrow is not installed and, without `binary`, for keys that
-        are not UTF-8; `DamagedError` for what is damaged.
+        Raises `UsageError`, without `binary`, for keys that are not UTF-8; `DamagedError` for what
+        is damaged.
 
         >>> scan.to_arrow().to_pydict()
         {'id': ['b'], 'name': ['Bob']}
         """
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pd.DataFrame:
         """All of it as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
 
-        Whole numbers among nulls are of pandas' own types, as `Int64`: as floats they would be
-        rounded.
+        Whole numbers and truth values among nulls are of pandas' own types, as `Int64` and
+        `boolean`: as floats numbers would be rounded.
 
         >>> scan.to_pandas()["name"].tolist()
         ['Bob']
         """
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.DataFrame:
         """All of it as a `polars.DataFrame`; raises what `to_arrow` raises, of polars.
 
         >>> scan.to_polars()["name"].to_list()

@@ -1,34 +1,42 @@
-"""Data frames of pandas, of tables of pyarrow, in which no number is another one."""
+"""Data frames of pandas, of tables of pyarrow, in which no value is another one."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
 
 
-def of_pandas(table: Any) -> Any:
-    """A `pandas.DataFrame` of a table of pyarrow.
+def for_pandas(table: Any) -> Any:
+    """The same table of pyarrow, whose metadata tell pandas the types of columns with nulls.
 
-    pyarrow makes floats of whole numbers among nulls, which rounds those beyond 2**53. Here such
-    columns are of pandas' own types with nulls, `Int64` and its like, and lists with nulls within
-    have Python's numbers.
+    pyarrow makes floats of whole numbers among nulls, which rounds those beyond 2**53, and objects
+    of truth values. Of this table its `to_pandas` makes pandas' own types with nulls, `Int64` and
+    its like and `boolean`, as it does of a data frame that had them.
     """
     pa: Any = importlib.import_module("pyarrow")
-    pd: Any = importlib.import_module("pandas")
-    nullable = {
-        getattr(pa, f"{prefix}int{bits}")(): getattr(pd, f"{name}Int{bits}Dtype")()
-        for prefix, name in (("", ""), ("u", "U"))
-        for bits in (8, 16, 32, 64)
-    }
-    whole = [
-        place
-        for place, column in enumerate(table.columns)
-        if column.null_count > 0 and column.type in nullable
+    names: dict[Any, str] = {pa.bool_(): "boolean"}
+    for bits in (8, 16, 32, 64):
+        names[getattr(pa, f"int{bits}")()] = f"Int{bits}"
+        names[getattr(pa, f"uint{bits}")()] = f"UInt{bits}"
+    columns = [
+        {
+            **{"name": name, "field_name": name, "metadata": None},
+            **{"pandas_type": str(column.type), "numpy_type": names[column.type]},
+        }
+        for name, column in zip(table.column_names, table.columns, strict=True)
+        if column.null_count > 0 and column.type in names
     ]
-    others = sorted({*range(table.num_columns)} - {*whole})
-    frame = table.select(others).to_pandas(integer_object_nulls=True)
-    if not whole:
-        return frame
-    frame = pd.concat([frame, table.select(whole).to_pandas(types_mapper=nullable.get)], axis=1)
-    place_of = {column: place for place, column in enumerate([*others, *whole])}
-    return frame.iloc[:, [place_of[column] for column in range(table.num_columns)]]
+    if not columns:
+        return table
+    metadata = json.dumps({"columns": columns, "index_columns": [], "column_indexes": []})
+    return table.replace_schema_metadata({"pandas": metadata})
+
+
+def of_pandas(table: Any) -> pd.DataFrame:
+    """A data frame of a table of pyarrow: `for_pandas`, with Python's numbers in lists with nulls
+    within."""
+    return for_pandas(table).to_pandas(integer_object_nulls=True)

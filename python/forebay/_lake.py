@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 from importlib.util import find_spec
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from ._errors import UsageError
+from ._text import at_home
 
 _BUCKETS = ("s3://", "s3a://", "gs://", "az://")
 
@@ -28,7 +29,7 @@ def lake(data: Any) -> Lake | None:
     """The rows of a table or scan of these packages, or of the table that a path names; None for
     anything else."""
     if isinstance(data, str | PathLike):
-        return _at(fspath(cast("str | PathLike[str]", data)))
+        return _at(at_home(cast("str | PathLike[str]", data)))
     package, kind = type(data).__module__.split(".")[0], type(data).__name__
     if package == "deltalake" and kind == "DeltaTable":
         return _delta(data)

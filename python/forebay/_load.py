@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Unpack
 
 from ._command import run_with
 from ._data import Data
 from ._options import LoadOptions
+from ._python_words import told
 from ._results import Applied, Lossy, losses
 from ._taking import takes
 from ._text import count, html_table, size
+
+_log = logging.getLogger("forebay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +123,22 @@ def load(data: Data, table: str, *, key: str, **options: Unpack[LoadOptions]) ->
     if isinstance(index, Mapping):
         given["index"] = [f"{name}={template}" for name, template in index.items()]
     progress = given.pop("progress", None)
-    _, text, _ = run_with("load", table, data, given, progress)
+    _, text, messages = run_with("load", table, data, given, progress)
+    log_messages(table, messages)
     return outcome(text)
+
+
+def log_messages(table: str, messages: Iterable[str]) -> None:
+    """Logs what else there was to say of a load."""
+    for message in messages:
+        _log.info("load into %s: %s", table, told(message))
 
 
 def outcome(text: str) -> LoadResult:
     """What the extension module tells of a load."""
-    return _of(json.loads(text))
+    result = _of(json.loads(text))
+    _log.info("%s", result)
+    return result
 
 
 def _of(answer: dict[str, Any]) -> LoadResult:

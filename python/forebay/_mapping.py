@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, ItemsView, Iterator, KeysView, Sequence, ValuesView
 from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ._errors import Error, UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
+    import polars as pl
 
 _NOT_UTF8 = re.compile(r"the text of the key '(.*)' is not UTF-8")
 
@@ -82,8 +86,7 @@ class Mapped:
     def schema(self) -> Any:
         """The columns of a scan as a `pyarrow.Schema`.
 
-        The key is one of its own unless the columns of its template are there. Raises `UsageError`
-        where pyarrow is not installed.
+        The key is one of its own unless the columns of its template are there.
 
         >>> people.schema.names, clicks.schema.names
         (['id', 'name', 'age'], ['key', 'value'])
@@ -93,8 +96,8 @@ class Mapped:
     def to_arrow(self) -> Any:
         """All records as a `pyarrow.Table`, in the table's order: `scan` with its columns.
 
-        Raises `UsageError` where pyarrow is not installed, and for keys that are not UTF-8
-        (`scan(binary=True)` has them as bytes); `DamagedError` for what is damaged.
+        Raises `UsageError` for keys that are not UTF-8 (`scan(binary=True)` has them as bytes);
+        `DamagedError` for what is damaged.
 
         >>> people.to_arrow()["name"].to_pylist()
         ['Ada', 'Bob', 'Cyd']
@@ -102,11 +105,11 @@ class Mapped:
         with _keys_told():
             return cast(Any, self).scan().to_arrow()
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pd.DataFrame:
         """All records as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
 
-        Whole numbers among nulls are of pandas' own types, as `Int64`: as floats they would be
-        rounded.
+        Whole numbers and truth values among nulls are of pandas' own types, as `Int64` and
+        `boolean`: as floats numbers would be rounded.
 
         >>> people.to_pandas()["age"].tolist()
         [36, 41, 19]
@@ -114,7 +117,7 @@ class Mapped:
         with _keys_told():
             return cast(Any, self).scan().to_pandas()
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.DataFrame:
         """All records as a `polars.DataFrame`; raises what `to_arrow` raises, of polars.
 
         >>> people.to_polars()["age"].max()

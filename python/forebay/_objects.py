@@ -57,19 +57,25 @@ def of_frame(frame: Any) -> Any:
     """A table of pyarrow of a data frame of pandas."""
     pa: Any = importlib.import_module("pyarrow")
     infer: Any = importlib.import_module("pandas.api.types").infer_dtype
+    frame = frame.copy(deep=False)
     names = [str(name) for name in frame.columns]
     for name, times in Counter(names).items():
         if times > 1:
             raise DataError(f"pandas.DataFrame: {times} columns have the name '{name}'")
     columns = [(name, frame.iloc[:, place]) for place, name in enumerate(names)]
-    for name, column in columns + _index(frame.index):
+    for place, (name, column) in enumerate(columns + _index(frame.index)):
         _check_pandas(name, column)
         # Of a category its values.
         values = getattr(column.dtype, "categories", column)
         if _is_of_objects(values) and infer(values, skipna=True) not in _PLAIN:
             _check(name, values)
+            if place < len(names) and any(_is_deep(value) for value in values):
+                frame.isetitem(place, column.map(_as_lists))
+    # Without being asked pyarrow drops an index that is a range, which it is by chance alone: 1, 2,
+    # 3 is one, and 1, 2, 5 is none. One with a name was meant as a column.
+    has_name = any(name is not None for name in frame.index.names)
     try:
-        return pa.table(frame)
+        return pa.Table.from_pandas(frame, preserve_index=True if has_name else None)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         words = "; ".join(str(word) for word in error.args)
         raise DataError(f"pandas.DataFrame: {words}") from None
@@ -103,9 +109,13 @@ def _array(pa: Any, name: str, values: Any) -> Any:
     categories = getattr(getattr(values, "dtype", None), "categories", None)
     if _is_of_objects(categories):
         _check(name, cast("Iterable[Any]", categories))
+    if _is_deep(values):
+        return _lists(pa, name, values)
     if isinstance(values, list | tuple) or _is_of_objects(values):
         values = cast("Sequence[Any]", values)
         _check(name, values)
+        if any(_is_deep(value) for value in values):
+            values = [_as_lists(value) for value in values]
     elif isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise TypeError(f"the column '{name}' is {type(values).__name__}, and has to be a list")
     try:
@@ -114,6 +124,31 @@ def _array(pa: Any, name: str, values: Any) -> Any:
         return _large(pa, name, values)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise DataError(f"column '{name}': {error}") from None
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether it is an array of NumPy of two dimensions or more, which pyarrow does not take."""
+    is_array = hasattr(value, "reshape") and hasattr(value, "dtype")
+    # A matrix has two whatever is done with it.
+    return is_array and value.ndim > 1 and value.reshape(-1).ndim == 1
+
+
+def _lists(pa: Any, name: str, values: Any) -> Any:
+    """The first dimension of an array as rows, the others as lists of a fixed size."""
+    made = _array(pa, name, values.reshape(-1))
+    if 0 not in values.shape[1:]:
+        for size in reversed(values.shape[1:]):
+            made = pa.FixedSizeListArray.from_arrays(made, size)
+        return made
+    kind = made.type
+    for size in reversed(values.shape[1:]):
+        kind = pa.list_(kind, size)
+    return pa.array(values.tolist(), kind)
+
+
+def _as_lists(value: Any) -> Any:
+    """A value of a column; an array of several dimensions as a list of arrays."""
+    return [_as_lists(part) for part in value] if _is_deep(value) else value
 
 
 def _large(pa: Any, name: str, values: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack, overload
@@ -14,8 +15,11 @@ from ._errors import GateHeld
 from ._options import PushOptions
 from ._python_words import told
 from ._results import Applied, Finding, Lossy, findings, losses
+from ._statistics import ColumnStatistics, statistics
 from ._taking import takes
 from ._text import between, count, html_table, size
+
+_log = logging.getLogger("forebay")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -35,6 +39,7 @@ class PushResult:
       (`Applied`); else None
     - `gate`: what the gate saw beside the version that served (`Finding`); empty where there was
       none
+    - `statistics`: what was counted of each column (`ColumnStatistics`); empty with `onto`
     - `left_out`: in a cluster, the nodes that were down, which take the version when they are back
     - `undone`: in a cluster, why the version serves nowhere after all; else None
     - `messages`: what else there was to say
@@ -58,6 +63,7 @@ class PushResult:
     onto: int | None
     applied: Applied | None
     gate: tuple[Finding, ...]
+    statistics: tuple[ColumnStatistics, ...]
     left_out: tuple[str, ...]
     undone: str | None
     messages: tuple[str, ...]
@@ -131,6 +137,7 @@ def _result(answer: dict[str, Any], messages: Sequence[str]) -> PushResult:
         onto=onto,
         applied=applied,
         gate=findings(answer["gate"]),
+        statistics=statistics(answer["statistics"]),
         left_out=tuple(rollout.get("left_out", ())),
         undone=answer.get("undone"),
         messages=tuple(told(message) for message in messages),
@@ -139,7 +146,15 @@ def _result(answer: dict[str, Any], messages: Sequence[str]) -> PushResult:
 
 def outcome(held: bool, text: str, messages: Sequence[str]) -> PushResult:
     """What the extension module tells of a push; `GateHeld` is raised."""
-    result = _result(json.loads(text), messages)
+    answer = json.loads(text)
+    result = _result(answer, messages)
+    # One of the messages of a push that made the store says so: its path may be a wrong one.
+    level = logging.WARNING if answer.get("store_created") else logging.INFO
+    for message in result.messages:
+        _log.log(level, "push to %s: %s", result.table, message)
+    if result.undone is not None:
+        _log.warning("push to %s: %s", result.table, result.undone)
+    _log.info("%s", result)
     if held:
         raise GateHeld(result.messages[-1] if messages else str(result), result)
     return result

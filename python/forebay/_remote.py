@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from numbers import Real
@@ -11,9 +12,10 @@ from typing import Any, NamedTuple, Self, cast
 from ._batch import pair
 from ._errors import MissingError, UsageError
 from ._forebay import column_names, key_bytes, scan_limit
+from ._frames import for_pandas
 from ._mapping import Mapped
 from ._remote_reads import Range, Reader
-from ._remote_scan import RemoteScan, imported
+from ._remote_scan import RemoteScan
 from ._remote_values import Key, milliseconds
 from ._servers import Servers
 from ._wire import Command, Place
@@ -231,7 +233,8 @@ class RemoteTable(Mapped):
 
         `keys` are those of `get_many`. `columns` is a list of names (list[str]): those that the
         table has then, in that order, by default all that a scan has. All of a row is null where
-        its key is absent. With `binary` (bool) a column of keys is bytes, not text.
+        its key is absent; its `to_pandas` makes `Int64` and the like of whole numbers among nulls,
+        not floats. With `binary` (bool) a column of keys is bytes, not text.
 
         Raises `UsageError` for a column that is not there and, without `binary`, for keys that are
         not UTF-8; TypeError for what holds no keys.
@@ -242,7 +245,8 @@ class RemoteTable(Mapped):
         wire_keys = self._reader.wire_keys(keys)
         columns = None if columns is None else column_names(columns)
         schema, batches = self._reader.batches(wire_keys, columns, binary)
-        return imported("pyarrow").Table.from_batches(batches, schema)
+        arrow: Any = importlib.import_module("pyarrow")
+        return for_pandas(arrow.Table.from_batches(batches, schema))
 
     def get(self, key: Key, default: Any = None) -> Any:
         """The value of a key, or `default` where the key is absent.

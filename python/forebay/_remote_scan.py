@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._errors import UsageError
 from ._frames import of_pandas
 from ._remote_reads import Range, Reader
 from ._remote_values import Layout, Shape, key_text
+
+if TYPE_CHECKING:
+    import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
+    import polars as pl
 
 
 def imported(package: str) -> Any:
@@ -48,8 +52,7 @@ class RemoteScan:
     def reader(self) -> Any:
         """A `pyarrow.RecordBatchReader`, whose batches come from the servers one by one.
 
-        Raises `UsageError` where pyarrow is not installed; its batches raise what `to_arrow`
-        raises.
+        Its batches raise what `to_arrow` raises.
 
         >>> scan.reader().read_next_batch().num_rows
         1
@@ -58,14 +61,15 @@ class RemoteScan:
         layout = self._layout(shape)
         pages = self._reader.pages(shape, self._span)
         batches = (layout.batch(page) for page in pages)
-        return imported("pyarrow").RecordBatchReader.from_batches(layout.schema, batches)
+        arrow: Any = importlib.import_module("pyarrow")
+        return arrow.RecordBatchReader.from_batches(layout.schema, batches)
 
     def _layout(self, shape: Shape) -> Layout:
         return Layout(shape, self._binary, self._names)
 
     @property
     def schema(self) -> Any:
-        """Its columns as a `pyarrow.Schema`. Raises `UsageError` where pyarrow is not installed.
+        """Its columns as a `pyarrow.Schema`.
 
         >>> scan.schema.names
         ['id', 'name', 'age']
@@ -82,11 +86,11 @@ class RemoteScan:
         """
         return self.reader().read_all()
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pd.DataFrame:
         """All of it as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
 
-        Whole numbers among nulls are of pandas' own types, as `Int64`: as floats they would be
-        rounded.
+        Whole numbers and truth values among nulls are of pandas' own types, as `Int64` and
+        `boolean`: as floats numbers would be rounded.
 
         >>> scan.to_pandas()["name"].tolist()
         ['Cyd']
@@ -94,7 +98,7 @@ class RemoteScan:
         imported("pandas")
         return of_pandas(self.to_arrow())
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.DataFrame:
         """All of it as a `polars.DataFrame`; raises what `to_arrow` raises, of polars.
 
         >>> scan.to_polars()["name"].to_list()

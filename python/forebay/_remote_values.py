@@ -94,7 +94,7 @@ class Shape:
         name, details = name_of(told["value"])
         self.kind = "number" if self.number else name
         self._columns: list[dict[str, Any]] = told["columns"]
-        self._item: Any = details.get("item")
+        self._list = self._list_kind(details) if name == "list" else None
         self._python = self._decoder(Types(for_arrow=False))
 
     def decode(self, value: bytes | None) -> Any:
@@ -112,7 +112,7 @@ class Shape:
             row = types.row(self._columns, only)
             return lambda value: row(parsed(value))
         if self.kind == "list":
-            items = types.decoder({"list": {"item": {"kind": self._item}}})
+            items = types.decoder(self._list)
             return lambda value: items(parsed(value))
         if self.number == "i64":
             return int
@@ -162,7 +162,7 @@ class Shape:
         else:
             kind: Any = {"number": {"i64": "int64", "f64": "float64"}.get(self.number or "")}
             kind |= {"bytes": "binary"}
-            kind |= {"list": {"list": {"item": self._items_column()}}}
+            kind |= {"list": self._list}
             columns = [{"name": "value", "kind": kind[self.kind], "nullable": False}]
             with_key = True
         found = [Column(column, is_key=False) for column in columns]
@@ -173,8 +173,12 @@ class Shape:
             found.insert(0, Column({"name": name, **key}, is_key=True))
         return found if only is None else _named(found, only)
 
-    def _items_column(self) -> dict[str, Any]:
-        return {"name": "item", "kind": self._item, "nullable": True}
+    def _list_kind(self, details: dict[str, Any]) -> dict[str, Any]:
+        """The type of the lists that are values; that of their column says whether all have one
+        length."""
+        (column,) = [one for one in self._columns if one["name"] == details["column"]]
+        item = {"name": "item", "kind": details["item"], "nullable": True}
+        return {"list": {"item": item, "length": name_of(column["kind"])[1].get("length")}}
 
     def arrow_decoder(self, columns: Sequence[str]) -> Decode:
         return self._decoder(Types(for_arrow=True), columns)
@@ -215,11 +219,7 @@ class Layout:
         only: Sequence[str] | None = None,
         looked_up: bool = False,
     ) -> None:
-        try:
-            self._pa: Any = importlib.import_module("pyarrow")
-        except ImportError:
-            message = "pyarrow makes the record batches of a table: pip install 'forebay[redis]'"
-            raise UsageError(message) from None
+        self._pa: Any = importlib.import_module("pyarrow")
         self._columns = shape.columns_of_scan(binary, only)
         self._rows = shape.kind == "row"
         self._binary, self._how = binary, "look up" if looked_up else "scan"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from ._statistics import Sides, sides
 from ._text import between, count, html_table, plain_table, size
 
 T = TypeVar("T")
@@ -342,6 +343,8 @@ class Diff:
     - `columns_added`, `columns_removed`, `columns_retyped`: names of columns
     - `schema_changes`: what became of the columns, of what a value is, of the key and of the order,
       in words
+    - `statistics`: for each column what was counted of its values in both versions, as a pair of
+      `ColumnStatistics`; None where nothing was
     - `differences`: the first `Difference` of each kind, as many as `limit` said
 
     >>> import pyarrow as pa
@@ -366,6 +369,7 @@ class Diff:
     columns_removed: list[str]
     columns_retyped: list[str]
     schema_changes: list[str]
+    statistics: dict[str, Sides]
     differences: list[Difference]
 
     @property
@@ -420,6 +424,7 @@ def diff_of(answer: dict[str, Any]) -> Diff:
         columns_removed=schema["removed"],
         columns_retyped=schema["retyped"],
         schema_changes=[change["text"] for change in schema["changes"]],
+        statistics=sides(answer["values"]),
         differences=[
             Difference(
                 key=str(sample["key"]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import importlib
+import logging
 import os
 import random
 import threading
@@ -18,6 +19,8 @@ from typing import Any, NamedTuple
 
 from ._errors import Error, MissingError, NotWrittenError, UncertainError
 from ._wire import Address, Broken, Command, Place, Unreached, Wire, failure, uncertain
+
+_log = logging.getLogger("forebay")
 
 # Of a write that is not made yet.
 _LEFT: Any = object()
@@ -98,10 +101,14 @@ class Servers:
                 addresses, key=lambda one: self._suspects.get(one, -_SUSPECT_S) + _SUSPECT_S > now
             )
 
-    def _suspect(self, address: Address) -> None:
+    def _suspect(self, address: Address, problem: object) -> None:
+        now = time.monotonic()
         with self._lock:
-            self._suspects[address] = time.monotonic()
+            before = self._suspects.get(address, -_SUSPECT_S)
+            self._suspects[address] = now
             self._routes.clear()
+        if before + _SUSPECT_S < now:
+            _log.warning("a server does not answer, and is asked last: %s", problem)
 
     def forget(self, table: str) -> None:
         """Has the routes of a table be asked for again."""
@@ -115,7 +122,7 @@ class Servers:
             try:
                 (reply,) = self.wire.exchange(address, [command])
             except (Unreached, Broken) as error:
-                self._suspect(address)
+                self._suspect(address, error)
                 problem = problem or error
                 continue
             if not self.wire.is_error(reply):
@@ -133,8 +140,8 @@ class Servers:
         for address in self._everybody():
             try:
                 return self.classes_at(address)
-            except (Unreached, Broken):
-                self._suspect(address)
+            except (Unreached, Broken) as error:
+                self._suspect(address, error)
         raise Unreached("no server answered")
 
     def classes_at(self, address: Address) -> list[Class] | None:
@@ -203,7 +210,7 @@ class Servers:
             try:
                 replies = self.wire.exchange(address, commands)
             except (Unreached, Broken) as error:
-                self._suspect(address)
+                self._suspect(address, error)
                 problem = error
                 continue
             passing = [reply for reply in replies if self.wire.is_passing(reply)]
@@ -252,14 +259,14 @@ class Servers:
         for address, places in groups.items():
             try:
                 got = self.wire.exchange(address, [commands[place][1] for place in places])
-            except Unreached:
-                self._suspect(address)
+            except Unreached as error:
+                self._suspect(address, error)
                 raise
             except Broken as error:
-                self._suspect(address)
+                self._suspect(address, error)
                 raise uncertain(error) from None
-            if any(self.wire.is_cut_off(reply) for reply in got):
-                self._suspect(address)
+            if cut_off := [reply for reply in got if self.wire.is_cut_off(reply)]:
+                self._suspect(address, f"{address}: {cut_off[0]}")
             refused |= self._take(commands, places, got, replies)
         targets = {place: self.wire.target(reply) for place, reply in refused.items()}
         return targets, next(iter(refused.values()), None)

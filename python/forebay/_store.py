@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from os import fspath
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, cast, overload
 
@@ -34,7 +33,7 @@ from ._results import (
     version_info,
 )
 from ._taking import takes
-from ._text import between, html_table
+from ._text import at_home, between, html_table
 from ._unopened import Unopened
 
 # Threads do not come along: what was open is the parent's.
@@ -46,10 +45,10 @@ __all__ = ["Batch", "Scan", "Store", "Table", "open"]
 def open(store: Path, *, create: bool = False, memory_bytes: int | None = None) -> Store:
     """Opens a store, to be read and written in this process; gives a `Store`.
 
-    `store` is a directory (str or path), or the URL (str) of one in object storage, which has batch
-    tables alone. With `create` (bool) one is made where there is none. `memory_bytes` (int) is what
-    its live tables may use for what is not written yet, by default a quarter of the machine's
-    memory.
+    `store` is a directory (str or path; `~` is the home), or the URL (str) of one in object
+    storage, which has batch tables alone. With `create` (bool) one is made where there is none.
+    `memory_bytes` (int) is what its live tables may use for what is not written yet, by default a
+    quarter of the machine's memory.
 
     Raises `MissingError` where there is no store, and `UsageError` for a URL that is none.
 
@@ -61,7 +60,7 @@ def open(store: Path, *, create: bool = False, memory_bytes: int | None = None) 
         ...
     forebay.MissingError: there is no forebay store at nowhere: push a table to create one, ...
     """
-    return Store(fspath(store), create, memory_bytes)
+    return Store(at_home(store), create, memory_bytes)
 
 
 class Store(RawStore):

@@ -1,9 +1,16 @@
-"""Numbers as people read them, and tables as notebooks show them."""
+"""Numbers as people read them, tables as notebooks show them, paths as people write them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from os import PathLike, fspath
+from os.path import expanduser
+
+
+def at_home(path: str | PathLike[str]) -> str:
+    """A path or a URL as text; a `~` that it begins with is the user's home, as in a shell."""
+    return expanduser(fspath(path))
 
 
 def count(n: int, noun: str = "") -> str:

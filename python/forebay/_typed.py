@@ -186,11 +186,11 @@ class Types:
             "date32": (date_units, _values.date),
             "date64": (
                 lambda text: timestamp_units(text, 3),
-                lambda units: _values.timestamp(units, 1000, False),
+                lambda units: _values.timestamp(units, 1000, None),
             ),
             "timestamp": (
                 lambda text: timestamp_units(text, digits),
-                lambda units: _values.timestamp(units, 10**digits, "zone" in details),
+                lambda units: _values.timestamp(units, 10**digits, details.get("zone")),
             ),
             "time": (
                 lambda text: clock_units(match(_TIME_RE, text, "time"), digits),

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal as dec
+import functools
+import re
 import struct
 from typing import Any, cast
+from zoneinfo import ZoneInfo
 
 from ._errors import UsageError
 
@@ -42,9 +45,32 @@ def _span(units: int, per_second: int) -> dt.timedelta:
     return dt.timedelta(microseconds=units * (1_000_000 // per_second))
 
 
-def timestamp(units: int, per_second: int, zoned: bool) -> dt.datetime:
+_OFFSET_RE = re.compile(r"([+-])(\d\d):?(\d\d)")
+
+
+@functools.lru_cache
+def _zone(name: str) -> dt.tzinfo:
+    """A time zone by its name in Arrow: one of the database of time zones, or an offset."""
+    if name == "UTC":
+        return dt.UTC
+    if found := _OFFSET_RE.fullmatch(name):
+        offset = dt.timedelta(hours=int(found[2]), minutes=int(found[3]))
+        return dt.timezone(-offset if found[1] == "-" else offset)
     try:
-        return (_EPOCH_UTC if zoned else _EPOCH) + _span(units, per_second)
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError):
+        raise UsageError(
+            f"this machine does not know the time zone '{name}': pip install tzdata, or use "
+            "to_arrow()"
+        ) from None
+
+
+def timestamp(units: int, per_second: int, zone: str | None) -> dt.datetime:
+    """A time in its column's zone, which is None where the column has none."""
+    try:
+        if zone is None:
+            return _EPOCH + _span(units, per_second)
+        return (_EPOCH_UTC + _span(units, per_second)).astimezone(_zone(zone))
     except OverflowError:
         raise UsageError(_BEYOND) from None
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::ffi_stream::RecordBatchStreamReader;
-use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_pyarrow::FromPyArrow;
 use forebay::command_line::embed::{self, CommandError, Outcome};
 use forebay_load::sources::Batches;
@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use crate::errors::{of_anyhow, usage};
 use crate::listener::Listener;
+use crate::not_stored::not_stored;
 
 /// Runs a command, given as its words. Gives whether the gate held the swap, the result as JSON,
 /// and what else there was to say. With `data`, an object with an Arrow stream or a batch, a push
@@ -25,15 +26,18 @@ pub fn command(
     rows: Option<u64>,
     listener: Option<Py<PyAny>>,
 ) -> PyResult<(bool, String, Vec<String>)> {
+    let mut messages = Vec::new();
     let batches = match &data {
         None => None,
         Some(data) if data.hasattr("__arrow_c_stream__")? => {
             let reader = RecordBatchStreamReader::from_pyarrow_bound(data)?;
+            messages = not_stored(&reader.schema());
             Some(Batches::new(name, rows, reader))
         }
         Some(data) => {
             let batch = RecordBatch::from_pyarrow_bound(data)?;
             let (rows, schema) = (batch.num_rows() as u64, batch.schema());
+            messages = not_stored(&schema);
             let reader = RecordBatchIterator::new([Ok(batch)], schema);
             Some(Batches::new(name, Some(rows), reader))
         }
@@ -44,7 +48,8 @@ pub fn command(
     let raised = listener.end();
     match (result, raised) {
         (Ok((outcome, text)), None) => {
-            Ok((outcome == Outcome::Held, text, listener.take_messages()))
+            messages.extend(listener.take_messages());
+            Ok((outcome == Outcome::Held, text, messages))
         }
         // It was done before it could be stopped; whoever asked for that hears of it all the same.
         (_, Some(raised)) => Err(raised),

@@ -12,6 +12,7 @@ mod expiry;
 mod forks;
 mod keys;
 mod listener;
+mod not_stored;
 mod opened;
 mod operations;
 mod pack;
@@ -33,6 +34,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(forks::is_forked, module)?)?;
     module.add_function(wrap_pyfunction!(keys::key_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(keys::all_key_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(not_stored::not_stored_of, module)?)?;
     module.add_function(wrap_pyfunction!(store::open_url, module)?)?;
     module.add_class::<store::RawStore>()?;
     module.add_class::<table::RawTable>()?;

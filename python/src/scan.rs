@@ -167,7 +167,7 @@ impl RawScan {
 
 #[pymethods]
 impl RawScan {
-    /// Its columns as a `pyarrow.Schema`. Raises `UsageError` where pyarrow is not installed.
+    /// Its columns as a `pyarrow.Schema`.
     ///
     /// >>> scan.schema.names
     /// ['id', 'name']
@@ -178,8 +178,8 @@ impl RawScan {
 
     /// All of it as a `pyarrow.Table`.
     ///
-    /// Raises `UsageError` where pyarrow is not installed and, without `binary`, for keys that
-    /// are not UTF-8; `DamagedError` for what is damaged.
+    /// Raises `UsageError`, without `binary`, for keys that are not UTF-8; `DamagedError` for what
+    /// is damaged.
     ///
     /// >>> scan.to_arrow().to_pydict()
     /// {'id': ['b'], 'name': ['Bob']}
@@ -189,8 +189,8 @@ impl RawScan {
 
     /// All of it as a `pandas.DataFrame`, made by pyarrow; raises what `to_arrow` raises.
     ///
-    /// Whole numbers among nulls are of pandas' own types, as `Int64`: as floats they would be
-    /// rounded.
+    /// Whole numbers and truth values among nulls are of pandas' own types, as `Int64` and
+    /// `boolean`: as floats numbers would be rounded.
     ///
     /// >>> scan.to_pandas()["name"].tolist()
     /// ['Bob']

@@ -257,8 +257,9 @@ impl RawTable {
     ///
     /// `keys` are those of `get_many`. `columns` is a list of names (list[str]): those that the
     /// table has then, in that order, by default all that a scan has. All of a row is null where
-    /// its key is absent. With `binary` (bool) a column of keys is bytes, not text. No object of
-    /// Python is made for a value, so that this is the fastest way to many.
+    /// its key is absent; its `to_pandas` makes `Int64` and the like of whole numbers among nulls,
+    /// not floats. With `binary` (bool) a column of keys is bytes, not text. No object of Python is
+    /// made for a value, so that this is the fastest way to many.
     ///
     /// Raises `UsageError` for a column that is not there and, without `binary`, for keys that
     /// are not UTF-8; TypeError for what holds no keys.
@@ -295,7 +296,9 @@ impl RawTable {
         })?;
         let reader = RecordBatchIterator::new(batches.into_iter().map(Ok), schema);
         let reader: Box<dyn RecordBatchReader + Send> = Box::new(reader);
-        reader.into_pyarrow(py)?.call_method0("read_all")
+        let table = reader.into_pyarrow(py)?.call_method0("read_all")?;
+        let frames = py.import("forebay._frames")?;
+        frames.getattr("for_pandas")?.call1((table,))
     }
 
     /// How many records there are now (int); `len(table)` is the same.

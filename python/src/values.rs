@@ -6,7 +6,7 @@
 use forebay_engine::ValueKind;
 use forebay_run::number::Number;
 use forebay_run::row::{
-    Datum, ListView, RowError, RowView, TimeUnit, f16_to_f32, write_decimal, write_decimal256,
+    Datum, Kind, ListView, RowError, RowView, TimeUnit, f16_to_f32, write_decimal, write_decimal256,
 };
 use pyo3::BoundObject;
 use pyo3::prelude::*;
@@ -23,7 +23,7 @@ pub fn to_python<'py>(py: Python<'py>, shape: &Shape, value: &[u8]) -> PyResult<
     }
     match &shape.kind {
         ValueKind::Row => row(py, RowView::new(&shape.schema, value).map_err(read)?),
-        ValueKind::List { item, .. } => list(py, &ListView::new(item, value).map_err(read)?),
+        ValueKind::List { item, .. } => list(py, item, &ListView::new(item, value).map_err(read)?),
         ValueKind::Bytes { .. } | ValueKind::Number { .. } => {
             Ok(PyBytes::new(py, value).into_any())
         }
@@ -78,15 +78,16 @@ fn row_of<'py>(
     for index in fields {
         let value = row.datum(index).map_err(|error| unreadable(py, &error))?;
         let column = &row.schema().columns()[index];
-        dict.set_item(&column.name, datum(py, &value)?)?;
+        dict.set_item(&column.name, datum(py, &column.kind, &value)?)?;
     }
     Ok(dict.into_any())
 }
 
-fn list<'py>(py: Python<'py>, list: &ListView<'_>) -> PyResult<Bound<'py, PyAny>> {
+fn list<'py>(py: Python<'py>, kind: &Kind, list: &ListView<'_>) -> PyResult<Bound<'py, PyAny>> {
     let out = PyList::empty(py);
     for item in list.items() {
-        out.append(datum(py, &item.map_err(|error| unreadable(py, &error))?)?)?;
+        let item = item.map_err(|error| unreadable(py, &error))?;
+        out.append(datum(py, kind, &item)?)?;
     }
     Ok(out.into_any())
 }
@@ -101,14 +102,15 @@ fn pairs<'py>(py: Python<'py>, entries: &ListView<'_>) -> PyResult<Bound<'py, Py
         };
         let side = |index| -> PyResult<Bound<'py, PyAny>> {
             let value = entry.datum(index).map_err(|error| unreadable(py, &error))?;
-            datum(py, &value)
+            datum(py, &entry.schema().columns()[index].kind, &value)
         };
         out.append(PyTuple::new(py, [side(0)?, side(1)?])?)?;
     }
     Ok(out.into_any())
 }
 
-fn datum<'py>(py: Python<'py>, value: &Datum<'_>) -> PyResult<Bound<'py, PyAny>> {
+/// A value of a column or of items of that kind.
+fn datum<'py>(py: Python<'py>, kind: &Kind, value: &Datum<'_>) -> PyResult<Bound<'py, PyAny>> {
     let make = |function: &str| py.import("forebay._values")?.getattr(function);
     match value {
         Datum::Null => Ok(py.None().into_bound(py)),
@@ -120,7 +122,10 @@ fn datum<'py>(py: Python<'py>, value: &Datum<'_>) -> PyResult<Bound<'py, PyAny>>
         Datum::Float64(value) => object(py, *value),
         Datum::Text(text) => object(py, *text),
         Datum::Bytes(bytes) => Ok(PyBytes::new(py, bytes).into_any()),
-        Datum::List(items) => list(py, items),
+        Datum::List(items) => match kind {
+            Kind::List { item, .. } => list(py, &item.kind, items),
+            _ => Err(unreadable(py, &"a list where its type says none")),
+        },
         Datum::Map(entries) => pairs(py, entries),
         Datum::Row(fields) => row(py, *fields),
         Datum::Decimal { value, scale } => {
@@ -134,10 +139,14 @@ fn datum<'py>(py: Python<'py>, value: &Datum<'_>) -> PyResult<Bound<'py, PyAny>>
             make("decimal")?.call1((String::from_utf8_lossy(&text),))
         }
         Datum::Date(days) => make("date")?.call1((*days,)),
-        Datum::Date64(ms) => make("timestamp")?.call1((*ms, 1000, false)),
+        Datum::Date64(ms) => make("timestamp")?.call1((*ms, 1000, py.None())),
         Datum::Time { value, unit } => make("time")?.call1((*value, per_second(*unit))),
-        Datum::Timestamp { value, unit, zoned } => {
-            make("timestamp")?.call1((*value, per_second(*unit), *zoned))
+        Datum::Timestamp { value, unit, .. } => {
+            let zone = match kind {
+                Kind::Timestamp { zone, .. } => zone.as_deref(),
+                _ => None,
+            };
+            make("timestamp")?.call1((*value, per_second(*unit), zone))
         }
         Datum::Duration { value, unit } => make("duration")?.call1((*value, per_second(*unit))),
         Datum::Interval {

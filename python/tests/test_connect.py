@@ -436,3 +436,28 @@ class Relay:
 
     def __exit__(self, *_):
         self._listener.close()
+
+
+def test_a_table_that_was_just_made_is_found_by_the_next_command(files, server, connection):
+    """The server looks for new tables five times a second."""
+    made = iter(range(100))
+
+    def new() -> str:
+        name = f"made-{next(made)}"
+        files.run("create", name, "--delta", "i64")
+        return name
+
+    client = server.client()
+    assert connection[new()].get("a") is None
+    assert client.execute_command("KV.DELTA", f"{new()}:a", 1) == b"OK"
+    assert client.get(f"{new()}:a") is None
+    assert client.incr(f"{new()}:a", 2) == 2
+    both = new()
+    assert client.pipeline().incr(f"{both}:a").incr(f"{both}:a").execute() == [1, 2]
+    with forebay.open(files.path) as store:
+        name = f"made-{next(made)}"
+        store.create(name, delta="i64").close()
+        connection[name].delta("a", 5)
+        assert connection[name]["a"] == 5
+    with pytest.raises(forebay.MissingError):
+        connection["made-never"]

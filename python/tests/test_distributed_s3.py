@@ -144,11 +144,11 @@ def test_what_dead_tasks_left_is_given_up(wide, remote, proxy, tmp_path):
     def hold(exchange):
         if exchange.part and exchange.part[1] == 2:
             stuck.set()
-            go.wait(60)
+            go.wait(90)
 
     proxy.before = hold
     dies = start(distributed, first, tmp_path / "dies", proxy.url)
-    assert stuck.wait(60)
+    assert stuck.wait(90)
     dies.kill()
     go.set()
     dies.communicate()

@@ -85,3 +85,23 @@ def test_its_problem_is_in_words_of_python(path):
     tried = forebay.push(pa.table({"id": [1, None]}), "t", key="{id}", store=path, dry_run="all")
     assert 'leave such rows out by bad_rows="skip"' in tried.problem
     assert "--" not in str(tried)
+
+
+def test_statistics_are_those_of_the_push_and_of_the_difference(path):
+    def prices(scale):
+        return pa.table({"id": range(200), "price": [scale * (10 + i / 10) for i in range(200)]})
+
+    tried = forebay.push(prices(1), "t", key="{id}", store=path, dry_run=True)
+    done = forebay.push(prices(1), "t", key="{id}", store=path)
+    assert tried.statistics == done.statistics
+    price = done.statistics[1]
+    assert (price.column, price.of, price.mean, price.distinct) == ("price", "number", 19.95, 200)
+    assert list(price.quantiles)[:3] == ["p1", "p5", "p10"]
+    with pytest.raises(forebay.GateHeld) as held:
+        forebay.push(prices(1000), "t", key="{id}", store=path)
+    wrong = {finding.limit for finding in held.value.result.gate if not finding.passed}
+    assert wrong == {"shift<20%", "std<200%"}
+    before, after = forebay.open(path)["t"].diff(1, 2).statistics["price"]
+    assert (before.mean, after.mean) == (19.95, 19950)
+    with pytest.raises(forebay.UsageError, match="did you mean 'price'"):
+        forebay.push(prices(1), "t", key="{id}", store=path, gate="mean(prise)<20%")

@@ -255,7 +255,7 @@ def test_two_tasks_write_one_partition(sparks, remote):
             partition = exchange.path.rpartition("/")[2].split("-")[1]
             if not held:
                 held.append(partition)
-                again.wait(60)
+                again.wait(90)
             elif partition == held[0]:
                 again.set()
 
@@ -278,5 +278,5 @@ def test_a_worker_is_killed(sparks, path):
         forebay.spark.push(
             df, "t", key="{id}", order="ordered", partitions=6, store=path, duplicates="first"
         )
-    assert worker.wait(20) == -signal.SIGKILL
+    assert worker.wait(90) == -signal.SIGKILL
     check(path, count=400_000)

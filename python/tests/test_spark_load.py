@@ -234,7 +234,7 @@ def test_a_second_load_waits_for_nobody_and_what_a_dead_one_left_goes(spark, liv
 
     def held(*words):
         begun.set()
-        assert go.wait(60)
+        assert go.wait(90)
         return real(*words)
 
     first = threading.Thread(
@@ -243,11 +243,11 @@ def test_a_second_load_waits_for_nobody_and_what_a_dead_one_left_goes(spark, liv
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forebay.spark._Job, "reports", held)
         first.start()
-        assert begun.wait(60)
+        assert begun.wait(90)
         with pytest.raises(forebay.BusyError, match="another load of table busy is under way"):
             load(live_cluster, numbers(spark, 0, 10, "second"), table)
         go.set()
-        first.join(60)
+        first.join(90)
     assert live_cluster.all_of(table) == wanted(0, 1000)
     # As a task leaves it whose driver died.
     left = os.path.join(live_cluster.path, "tables", table, "runs", "load-00001-left.run")

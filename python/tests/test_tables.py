@@ -5,6 +5,7 @@ import decimal
 import random
 import threading
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import pyarrow as pa
@@ -111,7 +112,7 @@ def test_every_type_comes_back_as_pythons(path):
     forebay.push(data, "t", key="{id}", store=path)
     with forebay.open(path) as store:
         got = store["t"][1]
-        assert got == row and got["zoned"].tzinfo == dt.UTC
+        assert got == row and got["zoned"].tzinfo == ZoneInfo("Europe/Berlin")
         assert list(got) == list(types)
         assert pa.table(store["t"].scan())["moment"].to_pylist() == [moment]
 

@@ -93,7 +93,7 @@ class Client:
         """What it tells; None when it ended without a word."""
         with contextlib.suppress(OSError):
             self.process.stdin.close()
-        self.listener.join(60)
+        self.listener.join(90)
         self.kill()
         last = self.lines[-1] if self.lines else ""
         return json.loads(last) if last.startswith("{") else None

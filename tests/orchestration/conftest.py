@@ -32,7 +32,8 @@ def example(folder):
 
 
 def write_people(path, count):
-    pq.write_table(pa.table({"id": range(count), "score": [id / 7 for id in range(count)]}), path)
+    scores = [id % 7 / 7 for id in range(count)]
+    pq.write_table(pa.table({"id": range(count), "score": scores}), path)
 
 
 def run(*words, store=None, **options):
@@ -77,11 +78,11 @@ class Holder:
 
         self.thread = threading.Thread(target=push)
         self.thread.start()
-        assert begun.wait(60)
+        assert begun.wait(90)
 
     def end(self):
         self.batches.put(None)
-        self.thread.join(60)
+        self.thread.join(90)
 
     def __enter__(self):
         return self

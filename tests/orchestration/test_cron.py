@@ -99,7 +99,7 @@ def test_another_push_is_waited_for(job, store):
         running = job.start()
         job.wait_for("next try in 0.1 s")
         holder.end()
-        assert running.communicate(timeout=60) == ("", None)
+        assert running.communicate(timeout=90) == ("", None)
     assert running.returncode == 0
     assert len(serving(store)) == 1 and serving(store) != [1]
 

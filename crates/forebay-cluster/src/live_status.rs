@@ -24,7 +24,7 @@ pub struct LiveStatus {
     pub partitions: usize,
     /// No leader was heard of yet.
     pub unfounded: Partitions,
-    /// No leader was heard of for some seconds.
+    /// No leader was heard of for some seconds, or none yet by this coordinator.
     pub without_leader: Partitions,
     /// Fewer than a majority of their voters are on nodes that are up, and have what they had.
     pub without_majority: Partitions,
@@ -108,7 +108,7 @@ impl LiveStatus {
                     status.halves.add(table, group);
                 } else if group.term == 0 {
                     status.unfounded.add(table, group);
-                } else if now.since(looked.led()) >= LEADERLESS {
+                } else if !looked.is_led(now) {
                     status.without_leader.add(table, group);
                 }
                 if let Some(lost) = LostPartition::of(model, heard.groups, table, group) {
@@ -130,8 +130,8 @@ impl LiveStatus {
         (status.partitions > 0).then_some(status)
     }
 
-    /// What is wrong, and what to do.
-    pub fn problems(&self) -> Vec<String> {
+    /// What is neither read nor written, and what to do.
+    pub fn down(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut problem = |partitions: &Partitions, words: &str| {
             if partitions.count > 0 {
@@ -150,12 +150,19 @@ impl LiveStatus {
         };
         problem(
             &only_unled,
-            "no leader is known for some seconds, and nothing is written: look at the network between the nodes that have it",
+            "no leader is known, and nothing is written: wait; if that lasts, look at the network between the nodes \
+             that have it",
         );
         problem(
             &self.unfounded,
             "the replicas have not elected a leader yet: if that lasts, look at the logs of the nodes that are to have it",
         );
+        problems
+    }
+
+    /// What is wrong, and what to do.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = self.down();
         for (table, status) in &self.tables {
             status.problems(table, &mut problems);
         }
@@ -253,20 +260,22 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// When a leader was heard of last; nobody hears of one before it is the coordinator.
-    fn led(&self) -> Duration {
-        let heard = self.so_far.groups.led(self.group.group);
-        let leading = self.so_far.groups.leading(self.group.group);
+    /// Whether a leader was heard of lately. A coordinator that has just begun has heard of none.
+    fn is_led(&self, now: Now) -> bool {
+        let groups = self.so_far.groups;
+        let Some(heard) = groups.led(self.group.group) else {
+            return false;
+        };
+        let leading = groups.leading(self.group.group);
         let node = leading.and_then(|leading| self.so_far.nodes.get(&leading.node));
-        let since = self.so_far.took_over;
-        let at = node.map_or(since, |node| node.at);
-        heard.unwrap_or(since).max(since).max(at)
+        let at = node.map_or(heard, |node| heard.max(node.at));
+        now.since(at) < LEADERLESS
     }
 
     fn count(&self, status: &mut LiveTableStatus, now: Now) {
         let groups = self.so_far.groups;
         let leading = groups.leading(self.group.group);
-        let is_led = self.group.term > 0 && now.since(self.led()) < LEADERLESS;
+        let is_led = self.group.term > 0 && self.is_led(now);
         status.partitions += 1;
         status.led += usize::from(is_led && leading.is_some());
         for peer in &self.group.peers {

@@ -30,6 +30,8 @@ pub struct Timing {
 pub struct TimingError;
 
 impl Timing {
+    /// See [`Self::heartbeat`].
+    const LONGEST_POLLED_MS: u64 = 20_000;
     pub const SHORTEST: Duration = Duration::from_millis(200);
     pub const LONGEST: Duration = Duration::from_secs(600);
 
@@ -51,14 +53,15 @@ impl Timing {
         Duration::from_millis(self.node_timeout_ms)
     }
 
-    /// Between two heartbeats of a node without news: a tenth.
+    /// Between two heartbeats of a node without news: a tenth, and 2 s at most. This and all times
+    /// after which a node only looks or asks again are as of a node timeout of 20 s at most.
     pub const fn heartbeat(self) -> Duration {
-        self.per_mille(100)
+        self.polled(100)
     }
 
     /// A heartbeat without an answer for so long is lost: three tenths.
     pub const fn heartbeat_lost(self) -> Duration {
-        self.per_mille(300)
+        self.polled(300)
     }
 
     /// How much longer than the node timeout a commit waits for a node that is down: once more.
@@ -78,7 +81,7 @@ impl Timing {
 
     /// Between two looks of a node that wants the lease: a quarter.
     pub const fn lease_look(self) -> Duration {
-        self.per_mille(250)
+        self.polled(250)
     }
 
     /// After a commit every participant has to serve the new versions within this time: the node
@@ -89,22 +92,22 @@ impl Timing {
 
     /// Between two reads of the head by a node that the coordinator answers: the node timeout.
     pub const fn head_look(self) -> Duration {
-        self.per_mille(1000)
+        self.polled(1000)
     }
 
     /// The same for a node that no coordinator answers: a fifth.
     pub const fn head_look_alone(self) -> Duration {
-        self.per_mille(200)
+        self.polled(200)
     }
 
     /// Between two tries after a failure of the catalog or of this node: a tenth.
     pub const fn retry(self) -> Duration {
-        self.per_mille(100)
+        self.polled(100)
     }
 
     /// For how long a node passes over one that did not answer it: a half.
     pub const fn suspicion(self) -> Duration {
-        self.per_mille(500)
+        self.polled(500)
     }
 
     /// A coordinator that hears fewer than half of the nodes for so long lets others take the
@@ -115,7 +118,7 @@ impl Timing {
 
     /// Between two tries of a node to be let in: a half.
     pub const fn join_retry(self) -> Duration {
-        self.per_mille(500)
+        self.polled(500)
     }
 
     /// A node that hears of no catalog serves what it served before, after so long: three times.
@@ -153,6 +156,18 @@ impl Timing {
     pub fn tick(self) -> Duration {
         self.per_mille(5)
             .clamp(Duration::from_millis(20), Duration::from_millis(50))
+    }
+
+    /// Of times after which a node only looks or asks again: as of [`Self::LONGEST_POLLED_MS`] at
+    /// most, so that nodes soon hear of a node timeout that was shortened.
+    const fn polled(self, share: u64) -> Duration {
+        let is_longer = self.node_timeout_ms > Self::LONGEST_POLLED_MS;
+        let node_timeout_ms = if is_longer {
+            Self::LONGEST_POLLED_MS
+        } else {
+            self.node_timeout_ms
+        };
+        Duration::from_micros(node_timeout_ms * share)
     }
 
     const fn per_mille(self, share: u64) -> Duration {
@@ -210,6 +225,17 @@ mod tests {
         }
         assert_eq!(long.tick(), Duration::from_millis(50));
         assert_eq!(short.tick(), Duration::from_millis(20));
+    }
+
+    #[test]
+    fn nodes_look_and_ask_often_whatever_the_node_timeout() {
+        let (longest, limit) = (Timing::LONGEST, Duration::from_secs(20));
+        let (longest, limit) = (Timing::new(longest).unwrap(), Timing::new(limit).unwrap());
+        assert_eq!(longest.heartbeat(), Duration::from_secs(2));
+        for time in [Timing::heartbeat_lost, Timing::lease_look, Timing::retry] {
+            assert_eq!(time(longest), time(limit));
+        }
+        assert_eq!(longest.coordinator_lease(), Timing::LONGEST);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use forebay_io::advice;
 use forebay_run::RunError;
 use thiserror::Error;
 
@@ -14,7 +15,7 @@ use crate::seal::DocumentError;
 /// so.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}{}", path.display(), advice(source))]
     Io {
         action: &'static str,
         path: PathBuf,
@@ -283,5 +284,30 @@ impl<T> At<T> for io::Result<T> {
             path: path.to_path_buf(),
             source,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_cannot_be_written_to_is_said_with_what_to_do() {
+        use io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem, TimedOut};
+        for (kind, step) in [
+            (PermissionDenied, "give the user of this process the right"),
+            (ReadOnlyFilesystem, "mount the file system for writing"),
+            (NotADirectory, "a file stands where a directory has to be"),
+            (TimedOut, ""),
+        ] {
+            let error = StoreError::Io {
+                action: "lock",
+                path: PathBuf::from("store/tables/t/push.lock"),
+                source: kind.into(),
+            };
+            let text = error.to_string();
+            assert!(text.contains("push.lock") && text.contains(step), "{text}");
+            assert_eq!(text.contains("name another directory"), !step.is_empty());
+        }
     }
 }

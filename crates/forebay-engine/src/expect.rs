@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use forebay_io::{Random, side_by_side};
 
+use crate::column_profile::{ColumnStats, profile_pairs};
 use crate::compare::Comparer;
 use crate::drawn_pages::{AT_ONCE, Advance};
 use crate::error::ReadError;
@@ -41,6 +42,8 @@ pub struct Expected<'a> {
     pub is_exact: bool,
     /// Of some of its columns, the share of nulls.
     pub nulls: Vec<(String, f64)>,
+    /// What was counted of its columns.
+    pub stats: &'a [ColumnStats],
     /// Some of the rows, drawn at random: their keys, each once.
     pub sample: &'a [(Vec<u8>, Becomes)],
     /// Whether it has a key, where all its keys are known.
@@ -90,6 +93,7 @@ pub fn compare_expected(
         new: Share::default(),
         changed: Share::default(),
         nulls: null_shares(old, &expected.nulls),
+        profiles: profile_pairs(&old.stats, expected.stats, &new.key),
         schema: SchemaChange::between(old, new),
     };
     let tally = look_up(before, expected, advance)?;

@@ -13,6 +13,7 @@ mod activate;
 mod batch;
 mod bound;
 mod cleanup;
+mod column_profile;
 mod committed;
 mod compact;
 mod compare;
@@ -60,6 +61,9 @@ mod walk;
 
 pub use activate::{ActivateError, Next};
 pub use bound::Bound;
+pub use column_profile::{
+    ColumnProfile, ColumnStats, Measured, ProfilePair, QUANTILE_PERCENTS, ValueRange,
+};
 pub use committed::Committed;
 pub use compact::{Compacted, Counting, MAX_RUNS, due};
 pub use compare::ColumnChange;
@@ -73,8 +77,8 @@ pub use install::{Install, VersionFile};
 pub use key_text::{from_hex, show_key, to_hex, write_hex};
 pub use layout::STORE_FILE;
 pub use manifest::{
-    ColumnStats, MANIFEST_FORMAT, Manifest, ManifestDraft, OperationCounts, Partition, RunRef,
-    Totals, Ttl, ValueKind,
+    MANIFEST_FORMAT, Manifest, ManifestDraft, OperationCounts, Partition, RunRef, Totals, Ttl,
+    ValueKind,
 };
 pub use name::{MAX_NAME_BYTES, NameError, RunId, TableName};
 pub use partition::{Bounds, Held, MAX_PARTITIONS, PartitionId, PartitionRange};
@@ -86,7 +90,7 @@ pub use push::{NewRun, Push, PushOptions, Ticket};
 pub use random_place::RandomPlace;
 pub use reads::PartitionReads;
 pub use release::Released;
-pub use sample::{Comparison, NullShare, Share, compare_sampled};
+pub use sample::{Comparison, NullShare, Share, compare_sampled, profiles_of};
 pub use scan::VersionScan;
 pub use schema_change::{Alteration, Altered, SchemaChange};
 pub use seal::{DocumentError, seal, seal_text, unseal};

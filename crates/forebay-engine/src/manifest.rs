@@ -14,19 +14,23 @@ use forebay_run::row::{Kind, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::bound::Bound;
+use crate::column_profile::ColumnStats;
 use crate::name::{RunId, TableName};
 use crate::partition::{
     Bounds, Held, PartitionId, PartitionRange, check_apart, check_whole, numbered,
 };
 use crate::route::Router;
-use crate::seal::{DocumentError, seal, unseal_upgrading};
-use crate::upgrade::name_partitions;
+use crate::seal::{DocumentError, Upgrade, seal, unseal_upgrading};
+use crate::upgrade::{as_it_is, name_partitions};
 
-/// The format number of manifests that this program writes. It reads the one before, too.
-pub const MANIFEST_FORMAT: u64 = 2;
+/// The format number of manifests that this program writes. It reads the ones before, too.
+pub const MANIFEST_FORMAT: u64 = 3;
+
+/// From formats 1 and 2, each to the next one.
+const UPGRADES: [Upgrade; 2] = [name_partitions, as_it_is];
 
 /// A version of a table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     pub(crate) forebay_manifest: u64,
@@ -53,7 +57,7 @@ pub struct Manifest {
     pub partitions: Vec<Partition>,
     /// The sum over the partitions.
     pub totals: Totals,
-    /// How many nulls each column has, where that was counted.
+    /// What was counted of each column, where that was.
     #[serde(default)]
     pub stats: Vec<ColumnStats>,
     /// What the version was made from, for people to read.
@@ -130,14 +134,6 @@ pub struct Totals {
     pub content: ContentSum,
 }
 
-/// Nulls of one column.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ColumnStats {
-    pub column: String,
-    pub nulls: u64,
-}
-
 /// What a push says of its version; the rest of the [`Manifest`] follows from the push itself and
 /// the sums.
 #[derive(Debug, Clone)]
@@ -156,7 +152,7 @@ pub struct ManifestDraft {
 
 impl ManifestDraft {
     /// What a version says that has the rows of `base`, or goes on with them, in these partitions.
-    /// Nulls are not counted then.
+    /// Columns are not counted then.
     pub fn like(base: &Manifest, partitions: Vec<Partition>, source: String) -> Self {
         Self {
             order: base.order,
@@ -386,7 +382,7 @@ impl Manifest {
     /// number returned with it is its checksum, which tells it from any other manifest.
     pub fn parse(bytes: &[u8]) -> Result<(Self, u64), DocumentError> {
         let field = "forebay_manifest";
-        let unsealed = unseal_upgrading::<Self>(bytes, field, MANIFEST_FORMAT, &[name_partitions])?;
+        let unsealed = unseal_upgrading::<Self>(bytes, field, MANIFEST_FORMAT, &UPGRADES)?;
         let checked = unsealed.document.check();
         checked.map_err(DocumentError::Inconsistent)?;
         Ok((unsealed.document, unsealed.sum))
@@ -450,9 +446,23 @@ impl Manifest {
             .iter()
             .find(|stats| stats.nulls > self.totals.rows)
         {
-            Some(ColumnStats { column, nulls }) => Err(format!(
+            Some(ColumnStats { column, nulls, .. }) => Err(format!(
                 "column {column:?} has {nulls} nulls in {} rows",
                 self.totals.rows
+            )),
+            None => self.check_profiles(),
+        }
+    }
+
+    fn check_profiles(&self) -> Result<(), String> {
+        let wrong = self.stats.iter().find(|stats| {
+            let values = stats.values.as_ref();
+            values.is_some_and(|values| !values.check())
+        });
+        match wrong {
+            Some(stats) => Err(format!(
+                "column {:?} counts more values of a kind than values",
+                stats.column
             )),
             None => Ok(()),
         }

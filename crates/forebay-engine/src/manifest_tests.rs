@@ -4,6 +4,7 @@ use forebay_run::row::Column;
 use proptest::prelude::*;
 
 use super::*;
+use crate::column_profile::{ColumnProfile, Measured, QUANTILE_PERCENTS, ValueRange};
 
 fn run(id: &str, records: u64) -> RunRef {
     let summary = RunSummary {
@@ -34,10 +35,32 @@ fn manifest(partitions: Vec<Partition>, order: Order) -> Manifest {
         stats: vec![ColumnStats {
             column: "a".to_owned(),
             nulls: 1,
+            values: Some(profile()),
         }],
         source: "test".to_owned(),
     };
     Manifest::from_draft(draft, TableName::new("t").expect("a name"), 7, 1)
+}
+
+fn profile() -> ColumnProfile {
+    ColumnProfile {
+        of: Measured::Number,
+        values: 29,
+        zeros: 1,
+        negative: 0,
+        nan: 0,
+        infinite: 0,
+        range: Some(ValueRange {
+            min: 0.0,
+            max: 100.5,
+            mean: Some(50.0),
+            std: Some(25.0),
+            quantiles: QUANTILE_PERCENTS.map(f64::from),
+        }),
+        looked_at: 29,
+        common: Some(0.25),
+        distinct: Some(7),
+    }
 }
 
 fn hashed() -> Manifest {
@@ -100,6 +123,9 @@ fn whatever_does_not_add_up_is_refused() {
             m.partitions[1].runs[0].id = m.partitions[0].runs[0].id.clone()
         }),
         ("nulls", |m| m.stats[0].nulls = 31),
+        ("zeros", |m| {
+            m.stats[0].values.as_mut().unwrap().zeros = 30;
+        }),
         ("stats twice", |m| m.stats.push(m.stats[0].clone())),
         ("version", |m| m.version = 0),
     ];
@@ -116,10 +142,10 @@ fn whatever_does_not_add_up_is_refused() {
 #[test]
 fn unknown_formats_fields_and_paths_are_refused() {
     let mut newer = hashed();
-    newer.forebay_manifest = 3;
+    newer.forebay_manifest = 4;
     assert_eq!(
         round_trip(&newer),
-        Err(DocumentError::Format { found: 3, known: 2 })
+        Err(DocumentError::Format { found: 4, known: 3 })
     );
 
     let text = serde_json::to_value(hashed()).expect("json");
@@ -220,6 +246,27 @@ fn format_1_is_read_as_partitions_side_by_side() {
             assert!(Manifest::parse(&bytes).is_err(), "{bad}");
         }
     }
+}
+
+#[test]
+fn figures_are_read_as_they_were_written() {
+    let mut manifest = hashed();
+    let range = manifest.stats[0].values.as_mut().unwrap().range.as_mut();
+    let range = range.unwrap();
+    (range.min, range.max) = (-f64::MAX, f64::MAX);
+    (range.mean, range.std) = (Some(9.409340012568248e18), None);
+    range.quantiles = std::array::from_fn(|at| (at as f64 + 0.1).powi(at as i32 * 9 - 90));
+    assert_eq!(round_trip(&manifest), Ok(manifest));
+}
+
+#[test]
+fn format_2_is_read_as_one_that_counts_nothing_but_nulls() {
+    let mut manifest = hashed();
+    manifest.stats[0].values = None;
+    let mut old = serde_json::to_value(&manifest).expect("json");
+    old["forebay_manifest"] = 2.into();
+    let (bytes, sum) = seal(&old).expect("sealed");
+    assert_eq!(Manifest::parse(&bytes), Ok((manifest, sum)));
 }
 
 proptest! {

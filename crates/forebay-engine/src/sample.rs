@@ -13,6 +13,7 @@ use forebay_io::{Random, side_by_side};
 use forebay_run::run::Run;
 use forebay_run::scan::Cursor;
 
+use crate::column_profile::{ProfilePair, profile_pairs};
 use crate::compare::Comparer;
 use crate::drawn_pages::{Advance, draw, stretches};
 use crate::error::ReadError;
@@ -60,6 +61,8 @@ pub struct Comparison {
     /// Keys in both whose values differ in a column that both have.
     pub changed: Share,
     pub nulls: Vec<NullShare>,
+    /// What was counted of the values of columns.
+    pub profiles: Vec<ProfilePair>,
     pub schema: SchemaChange,
 }
 
@@ -107,6 +110,7 @@ pub fn compare_sampled(
         new: Share::default(),
         changed: Share::default(),
         nulls: null_shares(old, new),
+        profiles: profiles_of(old, new),
         schema: SchemaChange::between(old, new),
     };
     let look = Look {
@@ -349,6 +353,11 @@ impl KeysSeen {
         comparison.changed = share(both, changed.min(both));
         comparison.new = share(both.saturating_add(added), added);
     }
+}
+
+/// The profiles of the columns of two versions, of those columns of which one has one.
+pub fn profiles_of(before: &Manifest, after: &Manifest) -> Vec<ProfilePair> {
+    profile_pairs(&before.stats, &after.stats, &after.key)
 }
 
 fn null_shares(old: &Manifest, new: &Manifest) -> Vec<NullShare> {

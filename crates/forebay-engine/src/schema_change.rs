@@ -9,6 +9,7 @@
 use std::fmt;
 
 use forebay_run::Order;
+use forebay_run::error::{named_column, without_controls};
 use forebay_run::number::Number;
 use forebay_run::row::{Column, Kind, Schema};
 
@@ -85,8 +86,9 @@ impl Altered {
 
 impl fmt::Display for Alteration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (column, before, after) = (text(&self.column), text(&self.before), text(&self.after));
+        let text = |text: &Option<String>| without_controls(text.as_deref().unwrap_or_default());
+        let (before, after) = (text(&self.before), text(&self.after));
+        let column = named_column(self.column.as_deref().unwrap_or_default());
         match self.what {
             Altered::ColumnGone => write!(f, "column {column} is gone ({before})"),
             Altered::ColumnNew => write!(f, "column {column} is new ({after})"),

@@ -99,6 +99,7 @@ fn push_rows(
     manifest.stats = vec![ColumnStats {
         column: "price".to_owned(),
         nulls,
+        values: None,
     }];
     push.commit(manifest).unwrap()
 }
@@ -200,6 +201,7 @@ fn what_is_expected_of_rows_that_are_all_known_is_what_is_seen_of_their_version(
         bytes: after.manifest().bytes(),
         is_exact: true,
         nulls: Vec::new(),
+        stats: &[],
         sample: &sample,
         has: Some(&has),
         goes_on: false,
@@ -260,6 +262,7 @@ fn changes_on_top_of_what_serves_are_scaled_to_all_that_come() {
         bytes: 7,
         is_exact: true,
         nulls: Vec::new(),
+        stats: &[],
         sample: &sample,
         has: None,
         goes_on: true,

@@ -127,6 +127,22 @@ pub fn is_out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
+/// What to do about an error of the system that waiting does not help; behind its words.
+pub fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; give the user of this process the right to it, or name another directory"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; mount the file system for writing, or name another directory"
+        }
+        io::ErrorKind::NotADirectory => {
+            "; a file stands where a directory has to be: move it away, or name another directory"
+        }
+        _ => "",
+    }
+}
+
 /// Whether the device could not give, or take, the bytes.
 pub fn is_bad_device(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EIO)

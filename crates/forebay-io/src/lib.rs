@@ -29,7 +29,7 @@ mod throttle;
 
 pub use clock::{Clock, SystemClock, Waiting, within};
 pub use disk::{
-    Disk, Lock, LogFile, ReadFile, WriteFile, dir_of, is_bad_device, is_out_of_files,
+    Disk, Lock, LogFile, ReadFile, WriteFile, advice, dir_of, is_bad_device, is_out_of_files,
     is_out_of_space, may_pass, out_of_files, put_file, replace_file,
 };
 pub use give_way::{avoid_large_pages, give_way, limit_behind, processor_quota};

@@ -6,6 +6,7 @@
 //! that serves; `push` is all of it together, `distributed` a push that tasks of another engine
 //! build, and `load` the same into live tables.
 
+pub(crate) mod column_profile;
 pub mod convert;
 pub mod distributed;
 pub mod encode;

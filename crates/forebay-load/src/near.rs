@@ -1,4 +1,7 @@
-//! Names that a mistyped one may have been meant for.
+//! Names as messages have them: those that a mistyped one may have been meant for, and names in
+//! options that somebody may copy.
+
+use forebay_run::error::named_column;
 
 /// The candidate that is most like `name`, where one is like it at all: letters left out, added,
 /// changed or swapped in about a third of the name, or another case.
@@ -25,6 +28,25 @@ pub(crate) fn hint<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>
     }
 }
 
+/// Whether an option can hold the name: none takes an empty one, and line ends break the message.
+pub(crate) fn is_word(name: &str) -> bool {
+    !name.is_empty() && !name.contains(char::is_control)
+}
+
+/// Names on one line.
+pub(crate) fn listed<'c>(names: impl IntoIterator<Item = &'c str>) -> String {
+    let names: Vec<String> = names.into_iter().map(named_column).collect();
+    names.join(", ")
+}
+
+/// `--column 'NAME:TYPE'`, as a shell takes it; without the name where no option can hold it.
+pub(crate) fn column_option(name: &str, data_type: &str) -> String {
+    match is_word(name) {
+        true => format!("--column '{}:{data_type}'", name.replace('\'', r"'\''")),
+        false => format!("--column 'NAME:{data_type}' once the column has another name"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,5 +62,15 @@ mod tests {
         assert_eq!((near(""), near("i")), (None, None));
         assert_eq!(hint("pirce", ["price"]), "; did you mean 'price'?");
         assert_eq!(hint("x", ["price"]), "");
+    }
+
+    #[test]
+    fn names_stay_on_their_line_and_options_hold_them() {
+        assert_eq!(listed(["a", "", "b\nc"]), r"a, '', b\nc");
+        assert_eq!(column_option("it's", "text"), r"--column 'it'\''s:text'");
+        for name in ["", "b\nc", "\0"] {
+            let option = column_option(name, "text");
+            assert!(option.starts_with("--column 'NAME:text' once"), "{option}");
+        }
     }
 }

@@ -7,14 +7,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
 use object_store::multipart::MultipartStore;
-use object_store::path::Path as Key;
-use object_store::{BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt, RetryConfig};
+use object_store::{BackoffConfig, ClientOptions, Error, ObjectStore, RetryConfig};
 
 use crate::address::{Address, Kind};
 use crate::environment;
@@ -49,28 +47,6 @@ pub fn website(url: &str, patience: Patience) -> io::Result<Arc<dyn ObjectStore>
     let builder = HttpBuilder::new().with_url(url).with_client_options(client);
     let store = builder.with_retry(patience.retry()).build().map_err(said)?;
     Ok(Arc::new(store))
-}
-
-/// What a web server says at a path, asked once.
-pub fn page(url: &str, path: &str, within: Duration) -> io::Result<Bytes> {
-    install_cryptography();
-    let client = ClientOptions::new()
-        .with_allow_http(true)
-        .with_connect_timeout(within)
-        .with_timeout(within);
-    let retry = RetryConfig {
-        max_retries: 0,
-        ..Patience::Little.retry()
-    };
-    let builder = HttpBuilder::new().with_url(url).with_client_options(client);
-    let store = builder.with_retry(retry).build().map_err(said)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let found = store.get(&Key::from(path)).await.map_err(said)?;
-        found.bytes().await.map_err(said)
-    })
 }
 
 pub(crate) fn connect(address: &Address, patience: Patience) -> io::Result<Arc<dyn Backend>> {

@@ -31,7 +31,7 @@ mod telling;
 mod upload;
 
 pub use address::{Address, AddressError, is_remote};
-pub use backend::{Patience, bucket, page, website};
+pub use backend::{Patience, bucket, website};
 pub use disk::{Joined, RemoteDisk};
 pub use documents::StoreMemory;
 pub use object_store::UpdateVersion;

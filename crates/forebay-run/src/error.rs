@@ -3,13 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use forebay_io::advice;
+
 use crate::operation::OperandError;
 
 /// An error of reading or writing a run; each names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The system refused an operation.
-    #[error("{}: cannot {what}: {source}", path.display())]
+    #[error("{}: cannot {what}: {source}{}", path.display(), advice(source))]
     Io {
         path: PathBuf,
         what: &'static str,
@@ -92,6 +94,14 @@ pub fn named_key(key: &[u8]) -> String {
         return format!("0x{}", digits.collect::<String>());
     };
     without_controls(text)
+}
+
+/// A column as messages name it, on one line; `''` where its name is empty.
+pub fn named_column(name: &str) -> String {
+    match name.is_empty() {
+        true => "''".to_owned(),
+        false => without_controls(name),
+    }
 }
 
 /// A text in which control characters are written out, so that it stays on its line and says

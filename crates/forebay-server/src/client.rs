@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
+use crate::cluster::PeerIdentity;
 use crate::port::Port;
 
 /// What others see of a connection. Times are milliseconds on the server's coarse clock.
@@ -34,6 +35,8 @@ pub struct Client {
     /// Set once, when it is dropped for the memory that it holds: how much that was.
     dropped_bytes: OnceLock<usize>,
     task: OnceLock<AbortHandle>,
+    /// The node that it is of, on the port for other nodes, once that is known.
+    pub node: Mutex<Option<PeerIdentity>>,
     pub details: Mutex<Details>,
 }
 
@@ -70,6 +73,7 @@ impl Client {
             held_bytes: AtomicUsize::new(0),
             dropped_bytes: OnceLock::new(),
             task: OnceLock::new(),
+            node: Mutex::default(),
             details: Mutex::default(),
         }
     }

@@ -93,6 +93,11 @@ impl CollectedGets {
         view.gets(&input[self.table.clone()], &keys[..self.keys.len()], reply)
     }
 
+    /// The table of all of them.
+    pub fn table<'i>(&self, input: &'i [u8]) -> &'i [u8] {
+        &input[self.table.clone()]
+    }
+
     /// Those from `index` on.
     pub fn owned(&self, input: &[u8], index: usize) -> OwnedGets {
         let keys = self.keys[index..].iter();

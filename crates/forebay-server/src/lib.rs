@@ -16,6 +16,7 @@ mod behind;
 mod certificate_end;
 mod client;
 mod cluster;
+mod coming;
 mod command;
 mod commits;
 mod config;

@@ -99,6 +99,16 @@ impl LiveTables {
             && std::str::from_utf8(name).is_ok_and(|name| problems.contains_key(name))
     }
 
+    /// Whether there is a table of that name that the next look opens.
+    pub fn is_coming(&self, store: &Store, name: &[u8]) -> bool {
+        let name = std::str::from_utf8(name).ok().map(TableName::new);
+        let Some(Ok(name)) = name else { return false };
+        !self.is_given
+            && !self.problems.load().contains_key(&name)
+            && store.is_live(&name).unwrap_or(false)
+            && !store.is_to_be_given_up(&name).unwrap_or(true)
+    }
+
     /// Changes what is known of tables that are not open. REQUIRES: one thread at a time does.
     fn change_problems(&self, change: impl FnOnce(&mut BTreeMap<TableName, Problem>)) {
         let mut problems = BTreeMap::clone(&self.problems.load());

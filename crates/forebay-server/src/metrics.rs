@@ -41,17 +41,20 @@ pub enum Drop {
     Idle,
     AuthDeadline,
     Killed,
+    /// It was of a node that is none of the cluster's any more.
+    Removed,
     Shutdown,
 }
 
 impl Drop {
-    pub const ALL: [Drop; 7] = [
+    pub const ALL: [Drop; 8] = [
         Drop::Protocol,
         Drop::SlowReader,
         Drop::ReplyMemory,
         Drop::Idle,
         Drop::AuthDeadline,
         Drop::Killed,
+        Drop::Removed,
         Drop::Shutdown,
     ];
 
@@ -63,6 +66,7 @@ impl Drop {
             Drop::Idle => "idle",
             Drop::AuthDeadline => "auth_deadline",
             Drop::Killed => "killed",
+            Drop::Removed => "removed",
             Drop::Shutdown => "shutdown",
         }
     }

@@ -6,6 +6,8 @@
 //! out what is to be waited for, and [`Pipeline::resume`] takes what came of it and goes on. So it
 //! does before replies to writes that are not durable yet.
 
+mod records;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +17,7 @@ use forebay_engine::TableName;
 use forebay_engine::live::LiveError;
 
 use crate::client::Client;
+use crate::coming::{self, Coming};
 use crate::command::{COMMANDS, KeyNames, Run, live_error};
 use crate::commits::Commits;
 use crate::config::HIGH_WATER;
@@ -27,7 +30,6 @@ use crate::reply_memory::Charge;
 use crate::resp::{Parser, ProtocolError, Reply};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
-use crate::slow_log::{self, SlowEntry};
 use crate::table_view::TableView;
 use crate::users::User;
 use crate::wait::{Wait, Waited};
@@ -68,8 +70,9 @@ pub struct Pipeline {
     gets: CollectedGets,
     pub reply: Reply,
     /// What the commands of another node see, where they are for certain versions.
-    pinned: Option<TableView>,
+    pub pinned: Option<TableView>,
     waiting: Option<Waiting>,
+    coming: Coming,
     /// What was written and is not durable yet, and where its replies lie: they are not to be sent
     /// before it is.
     commits: Commits,
@@ -105,6 +108,7 @@ impl Pipeline {
             reply: Reply::charged(false, charge),
             pinned: None,
             waiting: None,
+            coming: Coming::default(),
             commits: Commits::default(),
             unacknowledged: Vec::new(),
             table: None,
@@ -255,6 +259,14 @@ impl Pipeline {
         self.pause(delay)
     }
 
+    /// Takes back what was answered to a command whose table is about to be open.
+    #[cold]
+    fn try_again(&mut self, reply_start: usize) -> Next {
+        self.reply.truncate(reply_start);
+        self.rewind();
+        self.after_waits(self.pause(coming::PAUSE))
+    }
+
     fn pause(&self, time: Duration) -> Next {
         let pause = self.shared.store.clock().wait(time);
         Next::Wait(Wait::event(async {
@@ -366,8 +378,15 @@ impl Pipeline {
             decided: None,
             has_leave: false,
         };
+        let reply_start = self.reply.len();
         let gets = self.gets.answer(&self.input, &view, &mut self.reply);
         let (answered, not_here) = (gets.answered, gets.not_here);
+        if gets.table.is_none() {
+            let names = std::iter::once(self.gets.table(&self.input));
+            if self.coming.waits(shared, tables, names) {
+                return Some(self.try_again(reply_start));
+            }
+        }
         self.note_command(GET);
         let since = *now;
         *now = self.shared.store.clock().monotonic();
@@ -458,6 +477,10 @@ impl Pipeline {
                 return None;
             }
         };
+        let (is_queued, command) = (self.session.queued.is_some(), &COMMANDS[place]);
+        if is_queued && (self.coming).waits(&self.shared, tables, coming::named(command, args)) {
+            return Some(self.try_again(reply_start));
+        }
         let mut dispatch = Dispatch {
             shared: &self.shared,
             tables,
@@ -466,6 +489,12 @@ impl Pipeline {
             commits: &mut self.commits,
         };
         let ran = dispatch.run(place, args);
+        if matches!(ran.outcome, Outcome::Failed | Outcome::NotHere) && !is_queued {
+            let args = self.parser.args(&self.input[self.at..end]);
+            if (self.coming).waits(&self.shared, tables, coming::named(command, args)) {
+                return Some(self.try_again(reply_start));
+            }
+        }
         self.note_command(place);
         let since = *now;
         if let (Some(task), Some(user)) = (ran.task, self.session.user.clone()) {
@@ -527,74 +556,5 @@ impl Pipeline {
             (_, Replies::Off) => self.reply.truncate(reply_start),
             _ => {}
         }
-    }
-
-    fn note_command(&mut self, place: usize) {
-        if self.last_command != place {
-            self.last_command = place;
-            self.session.client.details.lock().last_command = COMMANDS[place].name;
-        }
-    }
-
-    /// Notes the command that lies there in the input, if it took long; of GETs that were looked up
-    /// together the first.
-    #[inline]
-    fn note_slow(&self, commands: Range<usize>, time: Duration) {
-        if self.shared.slow_log.is_slow(time) {
-            self.note_in_slow_log(commands, time);
-        }
-    }
-
-    #[cold]
-    fn note_in_slow_log(&self, commands: Range<usize>, time: Duration) {
-        let (mut parser, commands) = (Parser::default(), &self.input[commands]);
-        let limits = self.session.limits(&self.shared);
-        let Ok(Some(len)) = parser.advance(commands, &limits) else {
-            return;
-        };
-        let client = &self.session.client;
-        let details = client.details.lock().clone();
-        self.shared.slow_log.note(SlowEntry {
-            id: 0,
-            unix_s: self.shared.store.clock().unix_ms() / 1000,
-            time,
-            args: slow_log::kept(&parser.args(&commands[..len])),
-            address: client.address,
-            client_name: details.name,
-            user: details.user,
-        });
-    }
-
-    /// Counts commands of one kind that were answered, some of them with an error, each after
-    /// `time`.
-    #[inline]
-    fn record(
-        &mut self,
-        place: usize,
-        table: Option<&TableName>,
-        time: Duration,
-        (answered, failed): (usize, usize),
-    ) {
-        let metrics = self.metrics_of(table);
-        metrics.record(place, time, answered as u64);
-        (0..failed).for_each(|_| metrics.count_error(place));
-    }
-
-    #[inline]
-    fn metrics_of(&mut self, table: Option<&TableName>) -> &TableMetrics {
-        let Some(table) = table else {
-            return &self.no_table;
-        };
-        if self.table.as_ref().is_none_or(|(name, _)| name != table) {
-            let metrics = self
-                .shared
-                .metrics
-                .worker(self.worker)
-                .table(table.as_str());
-            self.table = Some((table.clone(), metrics));
-        }
-        self.table
-            .as_ref()
-            .map_or(&self.no_table, |(_, metrics)| metrics)
     }
 }

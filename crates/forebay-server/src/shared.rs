@@ -191,6 +191,11 @@ impl Shared {
             || self.cluster.as_ref().is_some_and(is_elsewhere)
     }
 
+    /// Whether there is a live table of that name in the store that is not open yet.
+    pub fn is_coming(&self, name: &[u8]) -> bool {
+        self.live.is_coming(&self.store, name)
+    }
+
     /// Tells where the default table is none of the store's: a name may be misspelt, or the table
     /// be made later.
     pub fn warn_of_default_table(&self) {

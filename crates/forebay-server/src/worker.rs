@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, error, warn};
 
 use crate::client::Client;
-use crate::cluster::PeerConnection;
+use crate::cluster::{PeerConnection, PeerIdentity, pin_of};
 use crate::connection::Connection;
 use crate::metrics::Drop as Reason;
 use crate::port::Port;
@@ -155,6 +155,8 @@ impl Worker {
         let idle = client.idle.load(Ordering::Relaxed);
         let reason = if client.killed.load(Ordering::Relaxed) {
             Reason::Killed
+        } else if self.is_of_removed_node(client) {
+            Reason::Removed
         } else if !client.admitted.load(Ordering::Relaxed)
             && past(client.connected_ms, limits.auth_time)
         {
@@ -189,6 +191,11 @@ impl Worker {
         client.end();
     }
 
+    fn is_of_removed_node(&self, client: &Client) -> bool {
+        let cluster = self.shared.cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.is_of_removed_node(client))
+    }
+
     fn abandon(&self, served: &[Arc<Client>]) {
         for client in served {
             self.shared.metrics.count_drop(Reason::Shutdown);
@@ -218,6 +225,12 @@ async fn serve(
                 accepted = tls.accept(stream) => accepted?,
                 () = late => return Err(std::io::ErrorKind::TimedOut.into()),
             };
+            let shown = stream.get_ref().1.peer_certificates();
+            if let Some(shown) = shown.and_then(<[_]>::first)
+                && client.port == Port::Peer
+            {
+                *client.node.lock() = Some(PeerIdentity::Certificate(pin_of(shown)));
+            }
             serve_stream(stream, shared, worker, client).await
         }
         None => serve_stream(stream, shared, worker, client).await,

@@ -10,7 +10,7 @@ use crate::common::cluster::{
 use crate::common::{self, Reply, encode, spawn};
 use bytes::Bytes;
 use forebay_cluster::model::{Layout, LayoutName, Model};
-use forebay_cluster::{HostPort, Peers};
+use forebay_cluster::{HostPort, NodeId, Peers};
 use forebay_engine::{Bound, TableName};
 use forebay_io::sim::{Over, SimNet};
 use forebay_io::{Clock, Listener, Net, SystemClock};
@@ -270,6 +270,37 @@ fn a_node_that_comes_back_is_trusted_again() {
     cluster.restart(2);
     assert_eq!(client.ask(&format!("GET {wire}")), wanted);
     assert_eq!(cluster.member(1).told_of(), (vec![2], vec![2]));
+}
+
+/// Without certificates a node is what it says that it is.
+#[test]
+fn a_node_that_was_removed_is_refused_and_its_connections_end() {
+    let cluster = InOneProcess::new();
+    let get = encode(&[b"GET", key_in("few", 0).as_bytes()]);
+    let forwarded = |revision: &[u8]| {
+        let mut peer = cluster.client(1, PEER);
+        let head: [&[u8]; 4] = [b"fb.forward", b"1", b"7", revision];
+        let of_node_2: [&[u8]; 5] = [b"2", b"default", b"2", b"", &get];
+        peer.send(&encode(&[&head[..], &of_node_2].concat()));
+        (peer.try_read(), peer)
+    };
+    let (reply, mut before) = forwarded(b"5");
+    assert!(matches!(reply, Ok(Reply::Bulk(_))));
+    cluster
+        .member(1)
+        .change(|model| model.remove_node(NodeId(2)));
+    assert!(before.try_read().is_err(), "it is not ended");
+    let (reply, _) = forwarded(b"7");
+    assert!(
+        matches!(reply, Ok(Reply::Bulk(_))),
+        "by a newer map it is a node"
+    );
+    match forwarded(b"6").0 {
+        Ok(Reply::Error(text)) => assert!(text.contains("node 2 was removed"), "{text}"),
+        // The connection was ended first.
+        Err(_) => {}
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

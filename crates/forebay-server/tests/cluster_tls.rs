@@ -7,7 +7,7 @@ use crate::common::cluster::{GATEWAY, InOneProcess, LISTEN, PEER, at, host, key_
 use crate::common::{self, Reply};
 use bytes::Bytes;
 use forebay_cluster::{HostPort, Peers};
-use forebay_io::SystemClock;
+use forebay_io::{Clock as _, SystemClock};
 use forebay_server::{ClusterConfig, PeerClient, PeerTls, Pin, PinnedPeers, ServerConfig, pin_of};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -86,6 +86,33 @@ fn who_shows_another_certificate_or_none_is_not_let_in() {
     // Nor does a node that is pinned talk to one that is not.
     let nobody = PinnedPeers::new(pins(&[&stranger]));
     assert!(ask(Some(&tls(&nodes[0], &nobody))).is_err());
+}
+
+#[test]
+fn connections_of_a_node_that_was_removed_are_ended() {
+    let nodes = [made(), made(), made()];
+    let peers = PinnedPeers::new(pins(&[&nodes[0], &nodes[1], &nodes[2]]));
+    let cluster = cluster(&nodes, &peers);
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.expect("a runtime");
+    let client = |own: &Own| {
+        let net = Arc::new(cluster.net.clone());
+        let tls = tls(own, &peers);
+        PeerClient::start(net, Arc::new(SystemClock), Some(&tls)).expect("started")
+    };
+    let ask = |client: &PeerClient| {
+        let peer = HostPort::new(&host(2), PEER);
+        runtime.block_on(client.ask(&peer, Bytes::from("hello"), Duration::from_secs(5)))
+    };
+    let (member, removed) = (client(&nodes[0]), client(&nodes[2]));
+    assert!(ask(&member).is_ok() && ask(&removed).is_ok());
+    peers.set(pins(&[&nodes[0], &nodes[1]]));
+    // Within a tenth of a second by the server's clock.
+    let until = SystemClock.monotonic() + Duration::from_secs(60);
+    while ask(&removed).is_ok() {
+        assert!(SystemClock.monotonic() < until, "it is served on");
+    }
+    assert!(ask(&member).is_ok());
 }
 
 #[test]

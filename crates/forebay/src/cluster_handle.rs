@@ -1,21 +1,15 @@
 //! What a command holds of the cluster of its store, and tells of its rollouts.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use forebay_cluster::HostPort;
 use forebay_cluster::catalog::CatalogError;
 use forebay_cluster::client::{ClusterPointers, UnderWay, Watcher};
 use forebay_cluster::model::{LoadStage, Phase, Rebalance, Rollout, TableLoad, Wish};
 use forebay_cluster::status::{PlanStatus, Status};
 use forebay_engine::StoreError;
 use forebay_load::progress::{Progress, Unit};
-use forebay_objects::page;
 
 use crate::human;
-
-/// How long a node is waited for that is told of a request: it would find it by itself.
-const NUDGE: Duration = Duration::from_millis(300);
 
 /// What draws the progress of a command.
 pub type Drawing = Arc<Box<dyn Progress + Send>>;
@@ -225,19 +219,4 @@ impl ToldSteps {
         drawing.advance(now.saturating_sub(*come));
         *come = now.max(*come);
     }
-}
-
-/// How the cluster is, as a node tells it that reaches the coordinator: what one node knows by
-/// itself may be old.
-pub fn told_by(node: &HostPort) -> Option<Status> {
-    let bytes = page(&format!("http://{node}"), "v1/cluster", NUDGE).ok()?;
-    let status: Option<Status> = serde_json::from_slice(&bytes).ok();
-    status.filter(Status::is_whole)
-}
-
-/// Tells a node's HTTP port that there are requests. Whatever comes of it: the coordinator finds
-/// them.
-pub fn nudge(node: &HostPort) {
-    // It answers with TLS where it has it; then the coordinator hears of them a little later.
-    _ = page(&format!("http://{node}"), "v1/cluster/nudge", NUDGE);
 }

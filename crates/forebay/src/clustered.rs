@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use anyhow::Context as _;
+use forebay_cluster::HostPort;
 use forebay_cluster::catalog::{Catalog, CatalogError, DirectoryCatalog, ObjectCatalog};
 use forebay_cluster::client::{ClusterClient, ClusterPointers, RolloutWish};
 use forebay_engine::live::LiveError;
@@ -10,7 +11,7 @@ use forebay_engine::{StoreError, TableName};
 use forebay_objects::{Address, Objects, Patience};
 
 use crate::cluster_handle::{
-    Drawing, is_in_cluster, is_no_cluster, is_no_store, nudge, store_error, told_by, watcher,
+    Drawing, is_in_cluster, is_no_cluster, is_no_store, store_error, watcher,
 };
 use crate::context::Context;
 
@@ -51,7 +52,9 @@ impl Context {
             }
             client => client?,
         };
-        let client = client.nudging(Arc::new(nudge)).asking(Arc::new(told_by));
+        let (nudged, asked) = (self.node_pages()?, self.node_pages()?);
+        let client = client.nudging(Arc::new(move |node: &HostPort| nudged.nudge(node)));
+        let client = client.asking(Arc::new(move |node: &HostPort| asked.status(node)));
         let client = client.watched_by(watcher(&self.clustered.drawing));
         let pointers = Arc::new(ClusterPointers::new(client));
         *opened = Some(Arc::clone(&pointers));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context as _, bail};
 use forebay_engine::live::{Budget, Checkpoint, LiveError, LiveTable};
@@ -18,7 +18,9 @@ use tracing::warn;
 use crate::cluster_handle::{Clustered, is_in_cluster};
 use crate::exit::{Outcome, is_closed_pipe};
 use crate::global::Global;
+use crate::login::{LoginArgs, NodeLogin};
 use crate::memory;
+use crate::node_pages::NodePages;
 use crate::output::Output;
 use crate::progress;
 use crate::target::Target;
@@ -44,6 +46,7 @@ pub struct Context {
     store: String,
     sink: Sink,
     work_dir: Option<PathBuf>,
+    login: OnceLock<LoginArgs>,
     pub(crate) clustered: Clustered,
     /// Of --store in object storage.
     memory: StoreMemory,
@@ -92,6 +95,7 @@ impl Context {
             random: Arc::new(SystemRandom),
             store: global.store.clone(),
             work_dir: global.work_dir.clone(),
+            login: OnceLock::new(),
             clustered: Clustered::default(),
             memory: StoreMemory::default(),
             sink: Sink::Stdout,
@@ -133,6 +137,22 @@ impl Context {
             Sink::Stdout => progress::for_output(self.output),
             Sink::Memory { listener, .. } => Box::new(Arc::clone(listener)),
         }
+    }
+
+    /// Takes who the command is to nodes, before any is asked.
+    pub fn log_in(&self, login: &LoginArgs) {
+        self.login.get_or_init(|| login.clone());
+    }
+
+    /// Who the command is to nodes.
+    pub fn login(&self) -> anyhow::Result<NodeLogin> {
+        let login = self.login.get();
+        login.map_or_else(|| Ok(NodeLogin::default()), |login| login.read(&*self.disk))
+    }
+
+    /// What asks the nodes of a cluster by HTTP.
+    pub fn node_pages(&self) -> anyhow::Result<NodePages> {
+        Ok(NodePages::new(self.login()?))
     }
 
     /// What --store says.

@@ -142,6 +142,7 @@ fn of_push(error: &PushError) -> ErrorKind {
             | SourceError::Terminal,
         )
         | PushError::NoKey
+        | PushError::Gate(_)
         | PushError::DeltaOfRows
         | PushError::AppendToNested { .. }
         | PushError::Boundaries(_)

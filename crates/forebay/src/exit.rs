@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use forebay_cluster::status::Health;
 use forebay_objects::OpenError;
 use forebay_run::error::without_controls;
 use serde_json::json;
@@ -24,6 +25,8 @@ pub enum Outcome {
     Unaccepted,
     /// A dry run that was done and has told of a push that would fail.
     WouldFail,
+    /// The state of a cluster was asked for by a monitor.
+    Checked(Health),
 }
 
 const FAILED: u8 = 1;
@@ -42,29 +45,45 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Unaccepted) => return ExitCode::from(WRONG),
         Ok(Outcome::Held) => return ExitCode::from(HELD),
         Ok(Outcome::WouldFail) => return ExitCode::from(FAILED),
+        Ok(Outcome::Checked(health)) => return ExitCode::from(checked(health)),
         Err(error) => error,
     };
     if is_closed_pipe(&error) {
         return ExitCode::from(FAILED);
     }
-    let kind = ErrorKind::of(&error);
-    if output.json {
-        let event = json!({"event": "error", "kind": kind.name(), "text": words(&error)});
-        tell!("{event}");
-    } else {
-        let words = words(&error);
-        let lines: Vec<String> = words.split('\n').map(without_controls).collect();
-        tell!("forebay: {}", lines.join("\n"));
-    }
+    report_error(output, &error);
     if is_wrong_line(&error) {
         return ExitCode::from(WRONG);
     }
-    ExitCode::from(match kind {
+    ExitCode::from(match ErrorKind::of(&error) {
         ErrorKind::Busy | ErrorKind::InUse => BUSY,
         ErrorKind::NotRolledOut => UNDONE,
         ErrorKind::GaveWay => HELD,
         _ => FAILED,
     })
+}
+
+/// As plug-ins of monitors have it.
+fn checked(health: Health) -> u8 {
+    match health {
+        Health::Well => 0,
+        Health::Degraded => 1,
+        Health::Down => 2,
+        Health::NotKnown => 3,
+    }
+}
+
+/// Prints what went wrong.
+pub fn report_error(output: Output, error: &anyhow::Error) {
+    let kind = ErrorKind::of(error);
+    if output.json {
+        let event = json!({"event": "error", "kind": kind.name(), "text": words(error)});
+        tell!("{event}");
+    } else {
+        let words = words(error);
+        let lines: Vec<String> = words.split('\n').map(without_controls).collect();
+        tell!("forebay: {}", lines.join("\n"));
+    }
 }
 
 /// Whether the command line is wrong. A store's URL and what the environment says of it are a part

@@ -78,10 +78,12 @@ mod key;
 #[warn(missing_docs)]
 mod library;
 mod log;
+mod login;
 #[cfg(test)]
 mod malformed;
 mod memory;
 mod node_key;
+mod node_pages;
 mod output;
 mod progress;
 mod pulling;

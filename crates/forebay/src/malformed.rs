@@ -123,27 +123,28 @@ fn a_malformed_option_is_named_and_nothing_is_done() {
 #[test]
 fn messages_of_malformed_options_say_what_to_do() {
     let dir = directory();
-    let told = |line: &str, wanted: &str| {
+    let says = |line: &str, wanted: &str| {
         let message = refused(dir.path(), line);
         assert!(message.contains(wanted), "{line}: {message}");
         message
     };
-    told(
+    says("cluster set", "--node-timeout");
+    says(
         "push t a --key {id} --rate 0",
         "leave the option out to have no limit",
     );
-    told(
+    says(
         "pull t --to d --rate 0",
         "leave the option out to have no limit",
     );
-    let risen = told(
+    let risen = says(
         "create t --order ordered --boundary b --boundary a",
         "have to rise",
     );
     assert!(risen.contains("--boundary"), "{risen}");
     let twice = "create t --value row --column a:int64 --column a:text";
-    let twice = told(twice, "two columns are named 'a'");
+    let twice = says(twice, "two columns are named 'a'");
     assert!(!twice.contains("NAME:TYPE"), "{twice}");
-    let item = told("create t --value list --item nope", "'nope'");
+    let item = says("create t --value list --item nope", "'nope'");
     assert!(!item.contains("item:nope"), "{item}");
 }

@@ -3,6 +3,7 @@
 Nobody runs this. `make lint` checks it, and fails where a line marked as wrong is found right.
 """
 
+import pandas  # pyright: ignore[reportMissingTypeStubs]
 from pyspark.sql import DataFrame
 from ray.data import Dataset
 
@@ -21,6 +22,7 @@ pushed: PushResult = forebay.push(rows, "t", key="{id}")
 tried: DryRun = forebay.push(rows, "t", key="{id}", dry_run="all")
 again: PushResult = table.push({"id": [1]})
 loaded: LoadResult = table.load(iter([rows]), key="{id}", as_="update")
+frame: pandas.DataFrame = table.to_pandas()
 forebay.push("rows.parquet", "t", key="{id}", column={"id": "int64"}, gate=["rows>-5%"])
 
 # No such option.
@@ -44,6 +46,14 @@ store.push(rows, "t", duplicates="many")  # type: ignore[call-overload] # pyrigh
 table.load(rows, key="{id}", as_="delete")  # type: ignore[arg-type] # pyright: ignore
 store.create("t", delta="bits")  # type: ignore[call-overload] # pyright: ignore
 forebay.push(7, "t", key="{id}")  # type: ignore[call-overload] # pyright: ignore
+
+# Frames have types. mypy knows none of pandas', which comes without stubs.
+height: int = table.to_polars().height
+text: str = table.to_polars()  # type: ignore[assignment] # pyright: ignore
+text = table.scan().to_polars()  # type: ignore[assignment] # pyright: ignore
+text = forebay.connect("localhost")["t"].to_polars()  # type: ignore[assignment] # pyright: ignore
+text = table.to_pandas()  # pyright: ignore
+text = table.scan().to_pandas()  # pyright: ignore
 
 
 def of_clusters(frame: DataFrame, dataset: Dataset) -> None:

@@ -3,6 +3,7 @@
 use std::io;
 
 use bytes::Bytes;
+use forebay_io::advice;
 use thiserror::Error;
 
 use super::{Catalog, SeenTag, Written};
@@ -19,7 +20,7 @@ pub const RESTORE: &str =
 /// Why a catalog cannot be read or written.
 #[derive(Debug, Error)]
 pub enum CatalogError {
-    #[error("the catalog cannot be reached: {name}: {source}")]
+    #[error("the catalog cannot be reached: {name}: {source}{}", advice(source))]
     Io { name: String, source: io::Error },
     #[error(transparent)]
     Model(#[from] ModelError),

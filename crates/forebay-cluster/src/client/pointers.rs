@@ -7,7 +7,7 @@ use forebay_engine::{Pointer, PointerMove, Pointers, StoreError, Swapped, TableN
 use parking_lot::Mutex;
 
 use super::{ClientError, ClusterClient, Ended};
-use crate::model::{Phase, Rollout, RolloutOptions};
+use crate::model::{Aim, Phase, Rollout, RolloutOptions, RolloutTable};
 use crate::request::{Request, SwapTo};
 
 /// How a command wants its versions rolled out.
@@ -144,10 +144,15 @@ impl ClusterPointers {
                 format!("{to} was taken back everywhere: {reason}"),
                 false,
             )),
-            _ => Err(failed(
-                format!("{to} serves nowhere: {reason}"),
-                rollout.gave_way,
-            )),
+            _ => {
+                // Another command may have let the version of a rollback serve.
+                let is_rollback = |part: &RolloutTable| part.aim == Aim::Rollback;
+                let what = match rollout.tables.values().any(is_rollback) {
+                    true => "was not let serve by this command",
+                    false => "serves nowhere",
+                };
+                Err(failed(format!("{to} {what}: {reason}"), rollout.gave_way))
+            }
         };
         self.rollouts.lock().push(rollout);
         outcome
@@ -190,13 +195,14 @@ impl Pointers for ClusterPointers {
 }
 
 impl ClusterPointers {
-    /// That the catalog has none is as good: a drop that was cut short goes on then.
+    /// If the catalog has no such table, this succeeds: a drop that was cut short goes on then. A
+    /// table whose first version is being rolled out is in the catalog, and the drop is refused.
     fn drop_table(&self, table: &TableName) -> Result<Swapped, StoreError> {
-        let from = self.read(table)?.and_then(|pointer| pointer.serving);
+        let Some(pointer) = self.read(table)? else {
+            return Ok(Swapped { from: None, to: 0 });
+        };
+        let from = pointer.serving;
         let swapped = Swapped { from, to: 0 };
-        if from.is_none() {
-            return Ok(swapped);
-        }
         let request = Request::Drop {
             table: table.clone(),
         };

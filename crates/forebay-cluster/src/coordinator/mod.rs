@@ -131,13 +131,12 @@ enum Summary {
     Failed(String),
 }
 
-/// What a coordinator has heard of nodes and groups, and since when it is one.
+/// What a coordinator has heard of nodes and groups.
 #[derive(Debug, Clone, Copy)]
 pub struct HeardSoFar<'a> {
     pub nodes: &'a BTreeMap<NodeId, Heard>,
     pub groups: &'a GroupWatch,
     pub reads: &'a ReadsHeard,
-    pub took_over: Duration,
 }
 
 /// What a step works on: a copy of the model, and what is known besides.
@@ -249,7 +248,6 @@ impl Coordinator {
             nodes: &self.heard,
             groups: &self.groups,
             reads: &self.reads,
-            took_over: self.took_over,
         }
     }
 
@@ -426,9 +424,10 @@ impl Coordinator {
         }
     }
 
+    /// A listing may come after one that was begun later: it takes no request away. Only an answer
+    /// does.
     fn take_requests(&mut self, found: BTreeMap<RequestId, Request>) {
-        // Answered ones are gone there, or will be soon.
-        self.requests = found;
+        self.requests.extend(found);
     }
 
     /// Decides what can be decided, and begins to write it.

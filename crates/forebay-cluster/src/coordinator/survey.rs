@@ -23,7 +23,6 @@ impl Step<'_> {
             nodes: self.heard,
             groups: self.groups,
             reads: self.reads,
-            took_over: self.took_over,
         };
         let status = LiveStatus::of(&self.model, heard, self.now);
         serde_json::to_value(status).map_err(|error| error.to_string())

@@ -195,11 +195,39 @@ fn the_format_is_raised_when_all_nodes_speak_it() {
     assert_eq!((head.forebay_head, outcome), (NEWEST_FORMAT, Outcome::Done));
 }
 
+/// It was begun before the request came, and its answer comes late.
+#[test]
+fn an_older_listing_takes_no_request_away() {
+    let mut led = Led::new(vec![node("n1", FORMATS)]);
+    let requests = |names: &[&str]| {
+        let drop = Request::Drop {
+            table: "words".parse().unwrap(),
+        };
+        let named = names.iter().map(|name| RequestId((*name).to_owned()));
+        CoordinatorEvent::Requests(named.map(|id| (id, drop.clone())).collect())
+    };
+    let actions = led.coordinator.handle(NOW, requests(&["first"]));
+    let stamp = actions.iter().find_map(|action| match action {
+        CoordinatorAction::Commit { head, .. } => Some(head.stamp),
+        _ => None,
+    });
+    // While that is written nothing else is decided.
+    led.coordinator.handle(NOW, requests(&["first", "second"]));
+    led.coordinator.handle(NOW, requests(&["first"]));
+    led.handle(CoordinatorEvent::Wrote {
+        stamp: stamp.unwrap(),
+        outcome: CommitOutcome::Done(SeenTag("written".to_owned())),
+    });
+    let (_, model) = led.coordinator.standing().unwrap();
+    let second = RequestId("second".to_owned());
+    assert!(model.work.answers.contains_key(&second));
+}
+
 #[test]
 fn live_tables_want_a_catalog_that_has_them() {
     let mut led = Led::new(vec![node("n1", [1, 3])]);
     let make = Request::MakeLive {
-        table: forebay_engine::TableName::new("carts").unwrap(),
+        table: "carts".parse().unwrap(),
         live: Box::new(LiveEntry {
             options: LiveDraft::hashed().options,
             replication: Replication::Leader,

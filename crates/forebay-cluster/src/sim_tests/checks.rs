@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_engine::TableName;
 
 use super::engine::expected_proof;
+use super::inserts::check_cuts;
 use super::world::{Life, Moment, SECOND, World};
 use crate::ids::{NodeId, NodeName};
 use crate::message::{Beat, Readiness};
@@ -341,6 +342,9 @@ impl World {
             if was != Some(rollout.phase) {
                 self.moved_on(was, rollout);
             }
+        }
+        if let Some(problem) = check_cuts(&old, &new) {
+            self.fail(problem);
         }
         self.dropped(&new);
         self.compare(&new, head.revision);

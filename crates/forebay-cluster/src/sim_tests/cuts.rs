@@ -99,7 +99,11 @@ impl World {
         };
         match self.dice.chance(by_copy) {
             true => drop(self.checks.missed.insert(place)),
-            false => drop(self.hosts[host].disk.replicas.insert(place, replica)),
+            false => {
+                self.hosts[host].disk.replicas.insert(place, replica);
+                // Its peer may have been given up meanwhile.
+                self.remove_unordered(host);
+            }
         }
     }
 

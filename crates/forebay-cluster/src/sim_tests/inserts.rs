@@ -100,20 +100,22 @@ fn moved(
     changes
 }
 
-/// A plan that is done has cut its table wherever it was to, unless that was dropped.
-pub fn is_uncut(model: &Model, plan: &MovePlan) -> Option<String> {
-    let splits = plan.batches.iter().flat_map(|batch| &batch.splits);
-    for split in splits {
-        let Some(groups) = model.groups.get(&split.table) else {
-            continue;
-        };
-        let mut all = groups.all();
-        if !all.any(|group| group.bounds.lower == split.at) {
-            let (table, at) = (&split.table, &split.at);
-            return Some(format!("a plan is done, and {table} is not cut at {at}"));
-        }
-    }
-    None
+/// A batch that is done has cut its table wherever it was to, unless that was dropped.
+pub fn check_cuts(before: &Model, after: &Model) -> Option<String> {
+    let moving = after.work.rebalances.last()?;
+    let known = before.work.rebalances.last();
+    let known = known.filter(|known| known.request == moving.request);
+    let (plan, done) = match known {
+        Some(known) => (before.plan.as_ref()?, known.done),
+        None => (after.plan.as_ref()?, 0),
+    };
+    let splits = plan.batches.get(done..moving.done)?.iter();
+    let mut splits = splits.flat_map(|batch| &batch.splits);
+    splits.find_map(|SplitChange { table, at }| {
+        let mut all = after.groups.get(table)?.all();
+        let is_cut = all.any(|group| group.bounds.lower == *at);
+        (!is_cut).then(|| format!("a batch is done, and {table} is not cut at {at}"))
+    })
 }
 
 #[cfg(test)]

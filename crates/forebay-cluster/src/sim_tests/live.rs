@@ -14,7 +14,7 @@ use forebay_replica::{
 };
 
 use super::placed::traffic_of;
-use super::world::{Life, MS, SECOND, World};
+use super::world::{Life, MS, SECOND, SimHost, World};
 use crate::live::{ReplicaOrder, ReplicaOrders};
 use crate::node::FollowerEvent;
 use crate::reports::{GroupReport, Lead, ReplicaProblem, Stranded};
@@ -53,6 +53,8 @@ pub struct LiveProcess {
     /// The runs of loads that are here.
     pub runs: BTreeSet<(ReplicaPlace, u64)>,
     is_from_memory: bool,
+    /// The revision that ordered them.
+    ordered_in: Option<u64>,
     /// Groups that it believes to lead: the term, the members, and since when without a majority.
     leads: BTreeMap<GroupId, Belief>,
 }
@@ -105,29 +107,41 @@ impl World {
             return self.fail(format!("{place:?} is to go, and is ordered"));
         }
         self.note_head(by, !replicas.is_empty());
-        let disk = &self.hosts[by.host].disk;
-        let mut unwanted: Vec<ReplicaPlace> = disk.replicas.keys().copied().collect();
-        let is_inherited = |place: &ReplicaPlace| {
-            let mut inherited = replicas.iter().filter_map(|order| order.inherits);
-            inherited.any(|old| (old.group, old.peer) == *place)
-        };
-        unwanted.retain(|place| !is_ordered(place) && !is_inherited(place) && !is_from_memory);
-        // The catalog that orders may not know of it yet.
-        let is_early = |place: &ReplicaPlace| {
-            let replica = disk.replicas.get(place);
-            replica.is_some_and(|replica| replica.planned_in > revision)
-        };
-        unwanted.retain(|place| !is_early(place));
         if let Some(process) = self.process(by) {
             let made = replicas.iter().filter(|order| !order.is_new);
             process.live.running = made.map(|order| (order.group, order.peer)).collect();
             process.live.orders = Rc::new(replicas);
             process.live.is_from_memory = is_from_memory;
+            process.live.ordered_in = Some(revision);
         }
+        self.remove_unordered(by.host);
+    }
+
+    /// Removes replicas that the process there was not ordered to have.
+    pub fn remove_unordered(&mut self, host: usize) {
+        let SimHost { process, disk, .. } = &self.hosts[host];
+        let Some(live) = process.as_ref().map(|process| &process.live) else {
+            return;
+        };
+        let Some(revision) = live.ordered_in.filter(|_| !live.is_from_memory) else {
+            return;
+        };
+        let is_wanted = |place: &ReplicaPlace| {
+            live.orders.iter().any(|order| {
+                let inherited = order.inherits.map(|old| (old.group, old.peer));
+                (order.group, order.peer) == *place || inherited == Some(*place)
+            })
+        };
+        // The catalog that orders may not know of one yet.
+        let replicas = disk.replicas.iter();
+        let unwanted: Vec<ReplicaPlace> = replicas
+            .filter(|(place, replica)| !is_wanted(place) && replica.planned_in <= revision)
+            .map(|(place, _)| *place)
+            .collect();
         for place in unwanted {
-            self.check_removed(by.host, place);
+            self.check_removed(host, place);
             self.count("replicas removed");
-            self.hosts[by.host].disk.replicas.remove(&place);
+            self.hosts[host].disk.replicas.remove(&place);
         }
     }
 

@@ -5,6 +5,7 @@ use forebay_run::row::Kind;
 
 use super::leaf::{Account, Leaf};
 use super::{Converter, Loss, value};
+use crate::near;
 use crate::type_name::type_name;
 
 /// Where values come from, for messages about them.
@@ -22,7 +23,8 @@ impl Converter {
         let (path, to) = (&self.path, type_name(&self.to));
         let advice = self.advice(leaf, array).map_or(String::new(), |how| {
             format!(
-                "; --column '{path}:{to}:{how}' would make it {}",
+                "; {} would make it {}",
+                near::column_option(path, &format!("{to}:{how}")),
                 how.outcome()
             )
         });
@@ -37,6 +39,7 @@ impl Converter {
             Kind::Text if number.is_none() || !self.to.is_numeric() => {
                 format!("does not read as {to}")
             }
+            Kind::Time { .. } if self.from == self.to => "is no time of a day".to_owned(),
             _ => format!("{to} does not hold exactly"),
         };
         format!("the column '{path}' holds {value}, which {fails}{advice}")

@@ -30,6 +30,7 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, FieldRef, Fields};
 use forebay_run::row::{Datum, Kind};
 
+use crate::near;
 use crate::type_name::type_name;
 use crate::types::{TypeError, kind_of};
 use leaf::{Account, Leaf};
@@ -45,9 +46,10 @@ pub(crate) use value::shown;
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     #[error(
-        "the column '{column}' is {from}, which does not become {to}{}; give it a type by --column '{column}:TYPE', or \
+        "the column '{column}' is {from}, which does not become {to}{}; give it a type by {}, or \
          cast it before",
-        hint.map_or(String::new(), |hint| format!(" ({hint})"))
+        hint.map_or(String::new(), |hint| format!(" ({hint})")),
+        near::column_option(column, "TYPE")
     )]
     Types {
         column: String,
@@ -279,7 +281,8 @@ impl Scope<'_> {
     /// How one type becomes another.
     fn step(self, path: &str, from: &DataType, to: &DataType) -> Result<Step, ConvertError> {
         use DataType::{Dictionary, Map, Null, RunEndEncoded, Struct};
-        if from == to {
+        // Of times of day every value is looked at: sources may have some that are of no day.
+        if from == to && !has_times(from) {
             return Ok(Step::Same);
         }
         let unwrapped = |from: &DataType| self.converter(path, from, to).map(Box::new);
@@ -341,6 +344,19 @@ impl Scope<'_> {
             loss,
         };
         Ok(Step::Leaf { leaf, rule })
+    }
+}
+
+/// Whether a type is, or has within it, a time of day. Lists of other layouts than tables have are
+/// none.
+fn has_times(data_type: &DataType) -> bool {
+    use DataType::{FixedSizeList, LargeList, List};
+    match data_type {
+        DataType::Time32(_) | DataType::Time64(_) => true,
+        DataType::Struct(fields) => fields.iter().any(|field| has_times(field.data_type())),
+        DataType::Map(entries, _) => has_times(entries.data_type()),
+        List(item) | LargeList(item) | FixedSizeList(item, _) => has_times(item.data_type()),
+        _ => false,
     }
 }
 

@@ -448,3 +448,33 @@ proptest! {
         prop_assert_eq!(converted(&array, "float64", Loss::None).is_ok(), exact);
     }
 }
+
+#[test]
+fn times_are_of_a_day() {
+    let micros = [-53_940_000_000, 0, 86_399_999_999, 86_400_000_000];
+    let times: ArrayRef = Arc::new(arrow_array::Time64MicrosecondArray::from(micros.to_vec()));
+    let expected = ["bad", "00:00:00", "23:59:59.999999", "bad"];
+    for to in ["time", "time(ns)"] {
+        assert_eq!(each(&times, to, Loss::None), expected, "{to}");
+    }
+    let reason = converted(&times, "time", Loss::None).unwrap_err();
+    assert_eq!(
+        reason,
+        "the column 'x' holds -14:59:00.000000 (time(us)), which is no time of a day; --column 'x:time(us):null' would make it \
+         null"
+    );
+    let field = Arc::new(Field::new("t", times.data_type().clone(), true));
+    let nested: ArrayRef = Arc::new(StructArray::from(vec![(field, times)]));
+    let same = Converter::new(
+        "s",
+        nested.data_type(),
+        nested.data_type(),
+        &Rules::default(),
+    );
+    let converted = same.unwrap().convert(&nested, &mut Changes::default());
+    let reason = converted.unwrap_err().reason();
+    assert!(
+        reason.starts_with("the column 's.t' holds -14:59:00"),
+        "{reason}"
+    );
+}

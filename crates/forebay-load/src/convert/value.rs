@@ -107,13 +107,14 @@ fn written_ns(datum: &Datum<'_>) -> Option<(i128, bool)> {
     })
 }
 
-/// Nanoseconds since midnight.
+/// Nanoseconds since midnight, before the next one.
 pub(super) fn time_ns(datum: &Datum<'_>) -> Fit<i128> {
-    Fit::of(match datum {
+    let nanoseconds = match datum {
         Datum::Time { value, unit } => Some(i128::from(*value) * i128::from(row_unit_ns(*unit))),
         Datum::Text(text) => calendar::time_of_day(text),
         _ => None,
-    })
+    };
+    Fit::of(nanoseconds.filter(|ns| (0..i128::from(DAY_NS)).contains(ns)))
 }
 
 pub(super) fn duration_ns(datum: &Datum<'_>) -> Fit<i128> {

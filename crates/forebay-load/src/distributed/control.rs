@@ -5,12 +5,13 @@ use forebay_run::content::ContentSum;
 use serde::{Deserialize, Serialize};
 
 use super::{DistributedError, Sources, Sum};
+use crate::column_profile::TableProfile;
 
 /// The format number of control rows.
-const CONTROL_FORMAT: u64 = 1;
+const CONTROL_FORMAT: u64 = 2;
 
 /// The content of a control row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Control {
     forebay_control: u64,
@@ -20,6 +21,9 @@ pub(super) struct Control {
     /// What this source sent to this partition.
     pub sent: Sum,
     pub whole: Whole,
+    /// Of all rows of this source; to the first partition only, and not of loads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<TableProfile>,
 }
 
 /// What sources sent to all partitions, and what they left out.
@@ -29,8 +33,6 @@ pub(super) struct Whole {
     pub sent: Sum,
     /// Rows left out because they could not be stored.
     pub rejected: u64,
-    /// A column.
-    pub nulls: Vec<u64>,
     /// Values that were changed, by the recipe's losses.
     pub lossy: Vec<u64>,
 }
@@ -43,7 +45,12 @@ impl Control {
             source,
             sent,
             whole,
+            profile: None,
         }
+    }
+
+    pub fn with_profile(self, profile: Option<TableProfile>) -> Self {
+        Self { profile, ..self }
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -68,7 +75,6 @@ impl Whole {
     pub fn add(&mut self, other: &Self) -> Option<()> {
         self.sent = self.sent.plus(other.sent)?;
         self.rejected = self.rejected.checked_add(other.rejected)?;
-        add_each(&mut self.nulls, &other.nulls)?;
         add_each(&mut self.lossy, &other.lossy)
     }
 }
@@ -91,19 +97,21 @@ pub(super) struct Controls {
     /// To this partition.
     pub sent: Sum,
     pub whole: Whole,
+    /// Of all rows, if this is the first partition of a push.
+    pub profile: Option<TableProfile>,
 }
 
 impl Controls {
-    pub fn new(columns: usize, losses: usize) -> Self {
+    pub fn new(losses: usize) -> Self {
         Self {
             seen: Default::default(),
             sources: Sources::default(),
             sent: Sum::default(),
             whole: Whole {
-                nulls: vec![0; columns],
                 lossy: vec![0; losses],
                 ..Whole::default()
             },
+            profile: None,
         }
     }
 
@@ -118,6 +126,17 @@ impl Controls {
         let (Some(sent), Some(())) = (sums, self.whole.add(&control.whole)) else {
             return Err(bad(format!("source {source} tells of impossible numbers")));
         };
+        let merged = match (&mut self.profile, &control.profile) {
+            (Some(profile), Some(more)) => profile.merge(more),
+            (None, Some(first)) => {
+                self.profile = Some(first.clone());
+                Some(())
+            }
+            (_, None) => Some(()),
+        };
+        if merged.is_none() {
+            return Err(bad(format!("source {source} counted other columns")));
+        }
         self.sent = sent;
         self.sources.count += 1;
         // The same for all partitions, as far as the source was the same when it ran for them.

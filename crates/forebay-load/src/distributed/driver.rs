@@ -16,7 +16,7 @@ use crate::encode::RowEncoder;
 use crate::progress::Progress;
 use crate::push::partitions::{at_cuts, by_size};
 use crate::push::rows::{Counted, PushRows};
-use crate::push::{BadRows, PushError, PushReport, PushRequest, Ready, conclude};
+use crate::push::{BadRows, PushError, PushReport, PushRequest, Ready, check_limits, conclude};
 use crate::sort::Boundaries;
 use crate::sources::{Batches, Input};
 use crate::types::row_schema;
@@ -49,7 +49,8 @@ impl DistributedPush {
         request.sources = Input::Batches(Batches::new(name, Some(0), none));
         // The time of the push is settled with its lock, and matters to no check.
         let options = &request.source_options;
-        PushRows::of(&request, 0)?.open(&request.sources, options)?;
+        let (_, encoder) = PushRows::of(&request, 0)?.open(&request.sources, options)?;
+        check_limits(&request, &encoder)?;
         let boundaries = request.boundaries.as_ref();
         let given = boundaries.map(|given| given.of_order(request.order));
         let given = given.transpose().map_err(PushError::from)?;
@@ -170,11 +171,12 @@ impl DistributedPush {
             kept,
             duplicates,
             whole,
+            profile,
         } = expected.settle(reports, boundaries.len())?;
         let counted = Counted {
             runs,
             records: kept.records,
-            nulls: &whole.nulls,
+            profile: &profile,
         };
         let source = self.request.sources.to_string();
         let order = self.request.order;
@@ -210,7 +212,7 @@ impl DistributedPush {
             ticket,
             duplicates: self.request.duplicates,
             losses,
-            columns: self.encoder.batch_schema().fields().len(),
+            columns: self.encoder.schema().columns().len(),
         }
     }
 }

@@ -154,13 +154,14 @@ impl DistributedLoad {
             ticket: &self.ticket,
             duplicates: self.choice().0.duplicates(),
             losses: &losses,
-            columns: self.encoder.batch_schema().fields().len(),
+            columns: 0,
         };
         let Settled {
             runs,
             kept,
             duplicates,
             whole,
+            ..
         } = expected.settle(reports, self.partitions())?;
         let report = LoadReport {
             table: self.request.table.clone(),

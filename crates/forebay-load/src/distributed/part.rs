@@ -96,10 +96,10 @@ impl PartTask {
     }
 
     fn part(&mut self, partition: u32) -> &mut TaskPart {
-        let columns = self.recipe.column_count();
+        let losses = self.recipe.losses.len();
         self.parts.entry(partition).or_insert_with(|| TaskPart {
             came: Tally::default(),
-            controls: Controls::new(columns, self.recipe.losses.len()),
+            controls: Controls::new(losses),
         })
     }
 
@@ -193,6 +193,7 @@ impl PartTask {
             let Controls { sources, whole, .. } = &part.controls;
             let ticket = &self.recipe.ticket;
             let mut report = Report::new(ticket, partition, *sources, whole.clone());
+            report.profile.clone_from(&part.controls.profile);
             report.came = part.came.into();
             report.run = outputs.runs[partition as usize].take();
             report.note_dropped(self.plan.duplicates);

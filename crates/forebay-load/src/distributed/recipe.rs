@@ -147,10 +147,6 @@ impl Recipe {
         Ok(())
     }
 
-    pub(super) fn column_count(&self) -> usize {
-        self.columns.columns().len()
-    }
-
     pub(super) fn rows(&self) -> Result<PushRows, DistributedError> {
         let key: Result<KeyTemplate, _> = self.key.parse();
         Ok(PushRows {

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::control::Whole;
 use super::ticket::TaskTicket;
 use super::{Sources, Sum};
+use crate::column_profile::TableProfile;
 use crate::sort::Duplicates;
 
 /// The format number of reports that this program writes and reads.
-const REPORT_FORMAT: u64 = 1;
+const REPORT_FORMAT: u64 = 2;
 
 /// See the module's text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Report {
     forebay_report: u64,
@@ -22,6 +23,9 @@ pub(super) struct Report {
     pub sources: Sources,
     /// What these sources sent to all partitions.
     pub whole: Whole,
+    /// Of all rows; in the report of a push's first partition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<TableProfile>,
     /// What came to this partition.
     pub came: Sum,
     /// What of it was left out because of another record of the same key.
@@ -38,6 +42,7 @@ impl Report {
             partition,
             sources,
             whole,
+            profile: None,
             came: Sum::default(),
             dropped: Sum::default(),
             run: None,

@@ -14,13 +14,17 @@ use super::gather::Gatherer;
 use super::recipe::Recipe;
 use super::wire::sample_batch;
 use super::{DistributedError, Sum};
+use crate::column_profile::{BatchCounts, TableProfile};
 use crate::convert::{Loss, Lossy};
 use crate::encode::{Encoded, RowEncoder};
 use crate::push::fit::loose;
-use crate::push::read::count_nulls;
+use crate::push::read::row_number;
 use crate::push::rejects::Rejects;
 use crate::sort::{Boundaries, Tally};
 use crate::sources::{Batches, Input, SourceOptions, SourceSet};
+
+/// Rows of a part that its profile draws at most: they travel, and there may be many parts.
+const SAMPLE_ROWS: usize = 512;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -31,7 +35,8 @@ pub struct RowTask {
     router: Option<Router>,
     rejects: Rejects,
     sent: Vec<Tally>,
-    nulls: Vec<u64>,
+    /// None of a load.
+    profile: Option<TableProfile>,
     lossy: Vec<u64>,
 }
 
@@ -77,7 +82,10 @@ impl RowTask {
         Ok(Self {
             source,
             sent: vec![Tally::default(); recipe.partitions.len()],
-            nulls: vec![0; encoder.batch_schema().fields().len()],
+            profile: match recipe.load {
+                Some(_) => None,
+                None => Some(TableProfile::new(encoder.schema().columns().len())),
+            },
             lossy: vec![0; recipe.losses.len()],
             router,
             rejects: Rejects::counted(!recipe.skip_bad_rows),
@@ -113,7 +121,7 @@ impl RowTask {
         let mut key_bytes = 0;
         let (passed_over, before) = (Rejects::counted(false), self.reader.rows as i64);
         self.reader
-            .read(batch, &passed_over, &mut [], |number, key, operation| {
+            .read(batch, &passed_over, None, |number, key, operation| {
                 key_bytes += key.len();
                 if key_bytes > i32::MAX as usize {
                     return Err(DistributedError::Batch(
@@ -138,14 +146,14 @@ impl RowTask {
             sent,
             reader,
             rejects,
-            nulls,
+            profile,
             lossy,
             ..
         } = self;
         let router = router.as_mut().ok_or(DistributedError::NoBoundaries)?;
         let (mut framed, with_operations) = (Vec::new(), self.recipe.with_operations());
         let is_load = self.recipe.load.is_some();
-        let changed = reader.read(batch, rejects, nulls, |_, key, operation| {
+        let changed = reader.read(batch, rejects, profile.as_mut(), |_, key, operation| {
             let partition = router.boundaries.partition_of(key, &router.hasher);
             let (tag, payload) = record::encode(operation);
             sent[partition].add(key, &payload);
@@ -182,12 +190,17 @@ impl RowTask {
         let whole = Whole {
             sent: all.into(),
             rejected: self.rejects.count(),
-            nulls: self.nulls,
             lossy: self.lossy,
         };
         let stamp = self.recipe.ticket.stamp();
+        let mut profile = self.profile;
+        if let Some(profile) = &mut profile {
+            profile.shrink(SAMPLE_ROWS);
+        }
+        // The first partition gets it, and `take` leaves none for the others.
         let controls = self.sent.iter().map(|sent| {
-            Control::new(stamp, self.source, Sum::from(*sent), whole.clone()).to_bytes()
+            let control = Control::new(stamp, self.source, Sum::from(*sent), whole.clone());
+            control.with_profile(profile.take()).to_bytes()
         });
         router.gatherer.finish(controls)
     }
@@ -200,10 +213,10 @@ impl RowReader {
         &mut self,
         batch: &RecordBatch,
         rejects: &Rejects,
-        nulls: &mut [u64],
+        mut profile: Option<&mut TableProfile>,
         mut take: impl FnMut(i64, &[u8], Operation<'_>) -> Result<(), DistributedError>,
     ) -> Result<Vec<Lossy>, DistributedError> {
-        let sources = self.open(batch)?;
+        let (sources, source) = (self.open(batch)?, self.source);
         let encoder = &mut self.encoder;
         let number = Cell::new(self.rows as i64);
         let feed = sources.feed();
@@ -217,7 +230,10 @@ impl RowReader {
                         |row, bad| Ok(rejects.unstored(origin, &batch, row, &bad.to_string())?),
                     )?;
                     number.set(first + batch.num_rows() as i64);
-                    count_nulls(&batch, nulls);
+                    if let Some(profile) = &mut profile {
+                        let counts = BatchCounts::of(&batch, profile.columns());
+                        profile.add(&batch, &counts, row_number(source, first as u64));
+                    }
                     Ok(())
                 },
                 |reject| {

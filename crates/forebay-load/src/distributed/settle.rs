@@ -7,6 +7,7 @@ use super::recipe::PlacedLoss;
 use super::report::Report;
 use super::ticket::TaskTicket;
 use super::{DistributedError, Sources, Sum};
+use crate::column_profile::TableProfile;
 use crate::convert::{Loss, Lossy};
 use crate::push::PushError;
 use crate::sort::Duplicates;
@@ -17,7 +18,7 @@ pub(super) struct ExpectedReports<'a> {
     pub ticket: &'a TaskTicket,
     pub duplicates: Duplicates,
     pub losses: &'a [PlacedLoss],
-    /// How many the rows have.
+    /// How many columns have a profile; none in loads.
     pub columns: usize,
 }
 
@@ -31,6 +32,8 @@ pub(super) struct Settled {
     pub duplicates: u64,
     /// What the sources sent.
     pub whole: Whole,
+    /// Of all their rows, unless it is a load.
+    pub profile: TableProfile,
 }
 
 /// Places of the columns that are needed, and what may be lost there.
@@ -57,7 +60,9 @@ impl ExpectedReports<'_> {
     /// Takes the reports, one for each partition, all made from the same sources; nothing of what
     /// these sent is missing.
     pub fn settle(&self, texts: &[String], partitions: usize) -> Result<Settled, DistributedError> {
-        let reports = self.read(texts, partitions)?;
+        let mut reports = self.read(texts, partitions)?;
+        let first = reports.first_mut();
+        let profile = first.and_then(|report| report.profile.take());
         let whole = whole_of(&reports)?;
         let (mut kept, mut duplicates) = (Sum::default(), 0);
         for report in &reports {
@@ -73,6 +78,7 @@ impl ExpectedReports<'_> {
             kept,
             duplicates,
             whole,
+            profile: profile.unwrap_or_else(|| TableProfile::new(self.columns)),
         })
     }
 
@@ -93,8 +99,9 @@ impl ExpectedReports<'_> {
             if report.whole.lossy.len() != self.losses.len() {
                 return Err(bad("it counts losses of other columns".to_owned()));
             }
-            if report.whole.nulls.len() != self.columns {
-                return Err(bad("it counts nulls of other columns".to_owned()));
+            let columns = report.profile.as_ref().map_or(0, TableProfile::columns);
+            if report.partition == 0 && columns != self.columns {
+                return Err(bad("it counts values of other columns".to_owned()));
             }
             let partition = report.partition as usize;
             counts[partition] += 1;

@@ -42,8 +42,8 @@ pub enum BadRow {
     )]
     NoDelta,
     #[error(
-        "an insert, which takes a look at what is there where rows expire, and a load takes none: let the \
-         row update, or write it through the server"
+        "an insert into a table whose rows may expire, and a load does not look whether what it finds has \
+         expired: let the row update, or send it to the server as SET KEY VALUE NX"
     )]
     NoInsert,
     #[error("the column '{column}' gives no time at which the row expires")]

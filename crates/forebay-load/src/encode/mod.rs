@@ -74,12 +74,14 @@ pub enum Encoded {
 pub enum EncodeError {
     #[error(transparent)]
     Type(#[from] TypeError),
-    #[error("{what} names the column '{column}', which the source does not have{}; it has: {}",
-        near::hint(column, columns.iter().map(String::as_str)), columns.join(", "))]
+    #[error("{what} names the column '{column}', which the source does not have{}; it has: {}{why}",
+        near::hint(column, columns.iter().map(String::as_str)), near::listed(columns.iter().map(String::as_str)))]
     UnknownColumn {
         what: &'static str,
         column: String,
         columns: Vec<String>,
+        /// Why it has not, where that is known.
+        why: String,
     },
     #[error("the column '{column}' cannot be part of the key: it {reason}")]
     KeyType {
@@ -91,7 +93,8 @@ pub enum EncodeError {
     )]
     ValueType { column: String, kind: &'static str },
     #[error(
-        "the column '{column}' holds {kind}, and deltas of this kind add {wanted}; give its type by --column {column}:{type_name}"
+        "the column '{column}' holds {kind}, and deltas of this kind add {wanted}; give its type by {}",
+        near::column_option(column, type_name)
     )]
     NumberType {
         column: String,
@@ -109,6 +112,16 @@ pub enum EncodeError {
     UnexpectedNull { column: String },
     #[error("a batch has columns of other types than its source announced")]
     BatchType,
+}
+
+impl EncodeError {
+    /// With what is known of why a column is lacking.
+    pub(crate) fn explained(mut self, why_lacking: impl Fn(&str) -> String) -> Self {
+        if let Self::UnknownColumn { column, why, .. } = &mut self {
+            *why = why_lacking(column);
+        }
+        self
+    }
 }
 
 /// Turns the rows of batches into keys and values.
@@ -375,5 +388,6 @@ fn find(schema: &Schema, name: &str, what: &'static str) -> Result<usize, Encode
                 .iter()
                 .map(|column| column.name.clone())
                 .collect(),
+            why: String::new(),
         })
 }

@@ -14,8 +14,11 @@ pub enum ExportValues<'a> {
     Bytes,
     /// Numbers of eight bytes.
     Numbers(Number),
-    /// Lists of items of a kind.
-    Lists(&'a Kind),
+    /// Lists of items of a kind, all of one length where there is one.
+    Lists {
+        item: &'a Kind,
+        length: Option<u32>,
+    },
 }
 
 impl<'a> ExportValues<'a> {
@@ -24,7 +27,10 @@ impl<'a> ExportValues<'a> {
         match (kind, number) {
             (_, Some(number)) => ExportValues::Numbers(number),
             (ValueKind::Row, None) => ExportValues::Rows(schema),
-            (ValueKind::List { item, .. }, None) => ExportValues::Lists(item),
+            (ValueKind::List { item, column }, None) => ExportValues::Lists {
+                item,
+                length: list_length(column, schema),
+            },
             (ValueKind::Bytes { .. } | ValueKind::Number { .. }, None) => ExportValues::Bytes,
         }
     }
@@ -111,11 +117,11 @@ impl Layout {
                 };
                 (LayoutValues::Numbers(number), value_column(kind))
             }
-            ExportValues::Lists(item) => {
+            ExportValues::Lists { item, length } => {
                 let item_column = Box::new(Column::new("item", item.clone(), true));
                 let kind = Kind::List {
                     item: item_column,
-                    length: None,
+                    length,
                 };
                 (LayoutValues::Lists(item.clone()), value_column(kind))
             }
@@ -207,6 +213,14 @@ impl LayoutValues {
             LayoutValues::Lists(item) => Datum::List(ListView::new(item, value)?),
             LayoutValues::Rows(schema) => Datum::Row(RowView::new(schema, value)?),
         })
+    }
+}
+
+/// The length that all lists of a column have, if its type says one.
+fn list_length(column: &str, schema: &Schema) -> Option<u32> {
+    match schema.columns()[schema.column_index(column)?].kind {
+        Kind::List { length, .. } => length,
+        _ => None,
     }
 }
 

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use forebay_engine::Altered;
 
+use super::measure::{Measure, percent};
+
 /// One condition for the swap.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
@@ -31,10 +33,8 @@ pub enum Metric {
     Lost,
     New,
     Changed,
-    /// The rise of the null share of each column.
-    Nulls,
-    /// The null share of one column.
-    NullsOf(String),
+    /// A figure of each column, or of one.
+    Column(Measure, Option<String>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,14 +53,28 @@ pub struct SchemaLimit {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{text}' is no limit: write rows>-20%, bytes<50%, lost<10%, new<30%, changed<90%, nulls<5% or \
-     nulls(COLUMN)<1%; of the schema {}, each =hold or =report, as in column-gone=report or \
-     type-changed(COLUMN)=hold",
-    schema_words()
-)]
-pub struct LimitError {
-    text: String,
+pub enum LimitError {
+    #[error(
+        "'{text}' is no limit: write rows>-20%, bytes<50%, lost<10%, new<30%, changed<90%, nulls<5%, \
+         nulls(COLUMN)<1% or mean(COLUMN)<20%, likewise zeros, negative, nan, inf, common, shift, std, min, \
+         max, median, p5, p95, distinct, length; of the schema {}, each =hold or =report, as in \
+         column-gone=report or type-changed(COLUMN)=hold",
+        schema_words()
+    )]
+    Unknown { text: String },
+    #[error(
+        "'{text}' is refused: write more than 0% behind <, as in {metric}<20%{}",
+        if *is_share { "" } else { "; a fall is bounded by >, as in rows>-20%" }
+    )]
+    NothingBelow {
+        text: String,
+        metric: Metric,
+        is_share: bool,
+    },
+    #[error(
+        "'{text}' lets no version pass, as shares end at 100%: write less behind >, as in {metric}>20%"
+    )]
+    NothingAbove { text: String, metric: Metric },
 }
 
 fn schema_words() -> String {
@@ -71,13 +85,34 @@ impl FromStr for Limit {
     type Err = LimitError;
 
     fn from_str(text: &str) -> Result<Self, LimitError> {
+        let text = text.to_owned();
         let parsed = match text.trim_end().strip_suffix('%') {
             Some(rest) => share(rest).map(Limit::Share),
-            None => schema(text).map(Limit::Schema),
+            None => schema(&text).map(Limit::Schema),
         };
-        parsed.ok_or_else(|| LimitError {
-            text: text.to_owned(),
-        })
+        match parsed {
+            None => Err(LimitError::Unknown { text }),
+            Some(Limit::Share(limit))
+                if limit.relation == Relation::Below && limit.value <= 0.0 =>
+            {
+                Err(LimitError::NothingBelow {
+                    text,
+                    is_share: limit.metric.is_share(),
+                    metric: limit.metric,
+                })
+            }
+            Some(Limit::Share(limit))
+                if limit.relation == Relation::Above
+                    && limit.metric.is_share()
+                    && limit.value >= 1.0 =>
+            {
+                Err(LimitError::NothingAbove {
+                    text,
+                    metric: limit.metric,
+                })
+            }
+            Some(limit) => Ok(limit),
+        }
     }
 }
 
@@ -94,8 +129,14 @@ fn share(text: &str) -> Option<ShareLimit> {
         "lost" => Metric::Lost,
         "new" => Metric::New,
         "changed" => Metric::Changed,
-        "nulls" => Metric::Nulls,
-        other => Metric::NullsOf(in_brackets(other.strip_prefix("nulls")?)?.to_owned()),
+        other => {
+            let (word, rest) = other.split_at(other.find('(').unwrap_or(other.len()));
+            let column = match rest {
+                "" => None,
+                rest => Some(in_brackets(rest)?.to_owned()),
+            };
+            Metric::Column(Measure::parse(word.trim_end())?, column)
+        }
     };
     percent.is_finite().then(|| ShareLimit {
         metric,
@@ -129,6 +170,17 @@ fn schema(text: &str) -> Option<SchemaLimit> {
 fn in_brackets(text: &str) -> Option<&str> {
     let inside = text.strip_prefix('(')?.strip_suffix(')')?;
     (!inside.is_empty()).then_some(inside)
+}
+
+impl Metric {
+    /// Whether it is a part of something, from 0% to 100%.
+    pub fn is_share(&self) -> bool {
+        match self {
+            Metric::Rows | Metric::Bytes => false,
+            Metric::Lost | Metric::New | Metric::Changed => true,
+            Metric::Column(measure, _) => measure.is_share(),
+        }
+    }
 }
 
 impl Limit {
@@ -165,13 +217,13 @@ impl fmt::Display for Limit {
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Metric::Column(measure, None) => return measure.fmt(f),
+            Metric::Column(measure, Some(column)) => return write!(f, "{measure}({column})"),
             Metric::Rows => "rows",
             Metric::Bytes => "bytes",
             Metric::Lost => "lost",
             Metric::New => "new",
             Metric::Changed => "changed",
-            Metric::Nulls => "nulls",
-            Metric::NullsOf(column) => return write!(f, "nulls({column})"),
         })
     }
 }
@@ -194,9 +246,4 @@ impl fmt::Display for SchemaLimit {
         }
         f.write_str(if self.holds { "=hold" } else { "=report" })
     }
-}
-
-/// A fraction as a percentage with at most two digits behind the point.
-pub fn percent(fraction: f64) -> f64 {
-    (fraction * 10_000.0).round() / 100.0
 }

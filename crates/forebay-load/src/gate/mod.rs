@@ -9,35 +9,61 @@
 //! | `lost`          | the share of the serving version's keys that the new one lacks       |
 //! | `new`           | the share of the new version's keys that the serving one lacks       |
 //! | `changed`       | of the keys in both, the share with another value                    |
-//! | `nulls`         | for every column, the rise of its share of nulls, in points          |
-//! | `nulls(COLUMN)` | the share of nulls of that column in the new version                 |
 //!
-//! Rows, bytes and nulls are exact; shares of keys are estimated from a sample.
+//! and of columns, each alone for every column or as `METRIC(COLUMN)` for one, in place of the one
+//! for all:
+//!
+//! | metric | for every column | for one column |
+//! |--------|------------------|----------------|
+//! | `nulls`, `zeros`, `negative`, `nan`, `inf`, `common` | the rise of the share of such values, in points (of `negative` the change) | the share in the new version |
+//! | `shift` | how far the quantiles moved, as a share of the serving version's spread | likewise |
+//! | `mean`, `std`, `min`, `max`, `median`, `p5`, `distinct`, `length` | the change relative to the serving version; `<` bounds it either way | likewise |
+//!
+//! Rows, bytes and nulls are exact; shares of keys are estimated from a sample of keys, `common`,
+//! `distinct` and quantiles from a sample of rows.
 //!
 //! A limit for the schema is written `WHAT=hold` or `WHAT=report`, with
 //! [`forebay_engine::Altered::word`] for WHAT, and says what a difference of that kind does.
 //! `column-gone(COLUMN)=report` is for one column, and what is in it; it comes before the one for
 //! all.
 
+mod columns;
 mod limit;
+mod measure;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod value_tests;
 
-use forebay_engine::{Alteration, Comparison, NullShare, ReadError, Share};
+use forebay_engine::{Alteration, Comparison, ReadError, Share};
 use serde::Serialize;
 
+pub use columns::{GateError, check_columns};
 pub use limit::{Limit, LimitError, Metric, Relation, SchemaLimit, ShareLimit};
 
-use limit::percent;
+use crate::near::is_word;
+use columns::check_column;
+use measure::percent;
+pub use measure::{Measure, shown};
 
 /// Limits in force unless others are given for the same. A schema holds the swap where readers who
 /// ask as they did would get nothing, or other answers.
-pub const DEFAULT_LIMITS: [&str; 12] = [
+/// The limits for values are those that docs/gate.md tries on thirty nights of real data.
+pub const DEFAULT_LIMITS: [&str; 21] = [
     "rows>-20%",
     "bytes>-30%",
     "lost<20%",
     "nulls<10%",
+    "zeros<20%",
+    "negative<50%",
+    "nan<0.1%",
+    "inf<0.1%",
+    "common<30%",
+    "shift<20%",
+    "std>-60%",
+    "std<200%",
+    "distinct>-80%",
     "column-gone=hold",
     "column-new=report",
     "type-changed=hold",
@@ -79,12 +105,38 @@ pub struct Finding {
 /// Holds every limit against the comparison with the serving version.
 pub fn check(limits: &[Limit], comparison: &Comparison) -> Vec<Finding> {
     let shares = limits.iter().flat_map(|limit| match limit {
-        Limit::Share(limit) => check_share(limit, comparison),
+        Limit::Share(limit) => check_share(limits, limit, comparison),
         Limit::Schema(_) => Vec::new(),
     });
     let alterations = comparison.schema.alterations.iter();
     let schema = alterations.filter_map(|alteration| check_alteration(limits, alteration));
-    shares.chain(schema).collect()
+    let unknown = values_unknown(comparison);
+    shares.chain(schema).chain(unknown).collect()
+}
+
+/// Says so where values could not be compared.
+fn values_unknown(comparison: &Comparison) -> Option<Finding> {
+    let profiles = &comparison.profiles;
+    let (seen, reported) = match profiles.is_empty() {
+        true => return None,
+        false if profiles.iter().all(|pair| pair.before.is_none()) => (
+            "not compared: the version that serves has no statistics of them; the next push is compared \
+             with this one",
+            true,
+        ),
+        false if profiles.iter().all(|pair| pair.after.is_none()) => (
+            "not compared: of a version that goes on with another one they are not counted",
+            false,
+        ),
+        false => return None,
+    };
+    Some(Finding {
+        limit: "values of columns".to_owned(),
+        seen: seen.to_owned(),
+        passed: true,
+        reported,
+        remedy: None,
+    })
 }
 
 /// Of a version that serves and cannot be read, so that no limit can be held against anything.
@@ -118,11 +170,11 @@ fn check_alteration(limits: &[Limit], alteration: &Alteration) -> Option<Finding
         seen: alteration.to_string(),
         passed: !limit.holds,
         reported: true,
-        remedy: limit.holds.then(|| remedy.to_string()),
+        remedy: (limit.holds && column.is_none_or(is_word)).then(|| remedy.to_string()),
     })
 }
 
-fn check_share(limit: &ShareLimit, seen: &Comparison) -> Vec<Finding> {
+fn check_share(limits: &[Limit], limit: &ShareLimit, seen: &Comparison) -> Vec<Finding> {
     let relative = |what: &str, before: u64, after: u64| {
         let change = if before == after {
             0.0
@@ -153,42 +205,9 @@ fn check_share(limit: &ShareLimit, seen: &Comparison) -> Vec<Finding> {
         Metric::Lost => share(&seen.lost, "of the serving version's keys are gone"),
         Metric::New => share(&seen.new, "of the new version's keys are new"),
         Metric::Changed => share(&seen.changed, "of the values changed"),
-        Metric::Nulls => seen
-            .nulls
-            .iter()
-            .filter_map(|nulls| null_rise(limit, nulls))
-            .collect(),
-        Metric::NullsOf(column) => vec![nulls_of(limit, column, seen)],
-    }
-}
-
-/// Told of only where there is something to tell: a table may have hundreds of columns.
-fn null_rise(limit: &ShareLimit, nulls: &NullShare) -> Option<Finding> {
-    let (before, after) = (nulls.before?, nulls.after?);
-    let text = format!(
-        "nulls of {} from {}% to {}%",
-        nulls.column,
-        percent(before),
-        percent(after)
-    );
-    let finding = finding(limit, after - before, text);
-    (!finding.passed).then_some(finding)
-}
-
-fn nulls_of(limit: &ShareLimit, column: &str, seen: &Comparison) -> Finding {
-    let of = seen.nulls.iter().find(|nulls| nulls.column == column);
-    match of.and_then(|nulls| nulls.after) {
-        Some(share) => {
-            let text = format!("{}% of {column} are null", percent(share));
-            finding(limit, share, text)
+        Metric::Column(measure, column) => {
+            check_column(limits, limit, *measure, column.as_deref(), seen)
         }
-        None => Finding {
-            limit: limit.to_string(),
-            seen: format!("nulls of a column {column} are not known of the new version"),
-            passed: false,
-            reported: false,
-            remedy: None,
-        },
     }
 }
 
@@ -206,19 +225,30 @@ fn finding(limit: &ShareLimit, value: f64, seen: String) -> Finding {
     }
 }
 
-/// The next limit in whole percents that the value passes.
+/// A limit for a change that lets more pass is none.
+const MOST_CHANGE: f64 = 10.0;
+
+/// The next limit in whole percents that the value passes; none that would let everything pass.
 fn remedy(limit: &ShareLimit, value: f64) -> Option<String> {
     let percent = percent(value);
     let percent = match limit.relation {
         Relation::Above => percent.ceil() - 1.0,
         Relation::Below => percent.floor() + 1.0,
     };
-    percent.is_finite().then(|| {
-        let value = percent / 100.0;
-        ShareLimit {
-            value,
-            ..limit.clone()
-        }
-        .to_string()
-    })
+    let value = percent / 100.0;
+    let limits_something = match (limit.relation, limit.metric.is_share()) {
+        (Relation::Above, true) => value >= 0.0,
+        (Relation::Above, false) => value > -1.0,
+        (Relation::Below, true) => value <= 1.0,
+        (Relation::Below, false) => value <= MOST_CHANGE,
+    };
+    let fits = match &limit.metric {
+        Metric::Column(_, Some(column)) => is_word(column),
+        _ => true,
+    };
+    let proposed = || ShareLimit {
+        value,
+        ..limit.clone()
+    };
+    (limits_something && fits).then(|| proposed().to_string())
 }

@@ -1,6 +1,6 @@
 //! Tests of limits and of what they find.
 
-use forebay_engine::{Altered, SchemaChange};
+use forebay_engine::{Altered, NullShare, SchemaChange};
 
 use super::*;
 
@@ -38,6 +38,7 @@ fn comparison() -> Comparison {
                 after: Some(1.0),
             },
         ],
+        profiles: Vec::new(),
         schema: SchemaChange::default(),
     }
 }
@@ -93,6 +94,15 @@ fn limits_replace_the_default_of_their_kind() {
             "bytes>-30%",
             "lost<20%",
             "nulls<10%",
+            "zeros<20%",
+            "negative<50%",
+            "nan<0.1%",
+            "inf<0.1%",
+            "common<30%",
+            "shift<20%",
+            "std>-60%",
+            "std<200%",
+            "distinct>-80%",
             "column-gone=hold",
             "type-changed=hold",
             "type-widened=report",
@@ -118,6 +128,8 @@ fn what_is_no_limit_is_refused_with_examples() {
         "rows>x%",
         "cats<1%",
         "nulls(<1%",
+        "p101(a)<1%",
+        "mean()<1%",
         "rows>inf%",
         "column-gone",
         "column-gone=keep",
@@ -131,6 +143,75 @@ fn what_is_no_limit_is_refused_with_examples() {
             error.contains("rows>-20%") && error.contains("column-gone=report"),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn limits_that_bound_nothing_are_refused_with_what_is_allowed() {
+    let refused = |text: &str| text.parse::<Limit>().unwrap_err().to_string();
+    for text in [
+        "mean(c)<-20%",
+        "rows<-20%",
+        "rows<0%",
+        "shift<0%",
+        "std(c)<-1e-9%",
+    ] {
+        let error = refused(text);
+        assert!(
+            error.contains("rows>-20%") && error.contains("0% behind <"),
+            "{error}"
+        );
+    }
+    for text in ["nulls<0%", "lost<-5%", "nan(c)<0%", "changed<0%"] {
+        let error = refused(text);
+        assert!(
+            error.contains("0% behind <") && !error.contains("rows"),
+            "{error}"
+        );
+    }
+    for text in ["nulls(c)>100%", "changed>100%", "new>120%"] {
+        assert!(refused(text).contains("end at 100%"), "{text}");
+    }
+    // These switch a limit off, or ask for a change.
+    for text in [
+        "lost<101%",
+        "rows>-101%",
+        "changed>1%",
+        "rows>0%",
+        "mean(c)>-150%",
+    ] {
+        assert!(text.parse::<Limit>().is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn what_is_proposed_is_a_limit_that_can_be_given() {
+    let mut seen = comparison();
+    seen.changed.found = 0;
+    (seen.nulls[1].after, seen.nulls[2].after) = (Some(0.0), Some(0.0));
+    for (limit, remedy) in [
+        ("changed>5%", None),
+        ("nulls(b)>5%", None),
+        ("rows>20%", Some("rows>-31%")),
+    ] {
+        let found = check(&[limit.parse().unwrap()], &seen);
+        assert_eq!(
+            (found[0].passed, found[0].remedy.as_deref()),
+            (false, remedy)
+        );
+    }
+    for column in ["", "a\nb", "a\0"] {
+        let mut odd = comparison();
+        odd.nulls[0].column = column.to_owned();
+        let found = check(&["nulls<10%".parse().unwrap()], &odd);
+        assert_eq!(
+            (found[0].passed, &found[0].remedy),
+            (false, &None),
+            "{column:?}"
+        );
+        assert!(!found[0].seen.contains(char::is_control), "{found:?}");
+        let found = held_by(&[], &[alteration(Altered::ColumnGone, Some(column))]);
+        assert_eq!((found[0].1, &found[0].2), (false, &None), "{column:?}");
     }
 }
 
@@ -220,7 +301,6 @@ fn the_remedy_of_a_number_is_a_limit_that_it_passes() {
         "lost<30.5%",
         "lost<31%",
         "nulls<10%",
-        "changed<5%",
     ] {
         let found = check(&[limit.parse().unwrap()], &comparison());
         let held: Vec<&Finding> = found.iter().filter(|finding| !finding.passed).collect();
@@ -235,4 +315,25 @@ fn the_remedy_of_a_number_is_a_limit_that_it_passes() {
     // From none to some there is no percentage.
     let found = check(&["bytes<1000%".parse().unwrap()], &comparison());
     assert_eq!((found[0].passed, &found[0].remedy), (false, &None));
+}
+
+#[test]
+fn no_remedy_switches_a_limit_off() {
+    let mut gone = comparison();
+    (gone.rows_after, gone.lost.found) = (0, 100);
+    gone.nulls[0].after = Some(1.0);
+    for limit in [
+        "rows>-20%",
+        "lost<20%",
+        "changed<5%",
+        "nulls<10%",
+        "nulls(a)<10%",
+    ] {
+        let found = check(&[limit.parse().unwrap()], &gone);
+        assert_eq!(
+            (found[0].passed, &found[0].remedy),
+            (false, &None),
+            "{limit}"
+        );
+    }
 }

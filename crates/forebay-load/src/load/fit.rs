@@ -14,6 +14,7 @@ use forebay_run::operation::DeltaKind;
 
 use super::{LoadError, LoadRequest};
 use crate::encode::{Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, Verb};
+use crate::near;
 use crate::push::PushError;
 use crate::push::fit::{fit, open_typed, own_operation, text_field};
 use crate::push::looking::Opened;
@@ -136,9 +137,9 @@ impl<'a> TableFit<'a> {
         let expires = self.options.expiry != live::Expiry::Never;
         if expires && request.verb == Verb::Insert {
             return Err(self.unfit(
-                "its rows may expire, so that an insert takes a look at what is there, and a load takes \
-                 none: let the rows update, write them through the server, or make the table anew by \
-                 'forebay create' with --ttl never"
+                "its rows may expire, and a load does not look whether what an insert finds has expired: \
+                 leave --as insert out, so that rows replace those of their keys; or send them to the \
+                 server as SET KEY VALUE NX; or create the table again by 'forebay create' with --ttl never"
                     .to_owned(),
             ));
         }
@@ -300,8 +301,9 @@ impl<'a> TableFit<'a> {
 
     fn no_column(&self, what: &str, name: &str, sources: &SourceSet) -> LoadError {
         self.unfit(format!(
-            "{what} names the column '{name}', which the sources do not have; they have: {}",
-            names_of(sources.schema.fields())
+            "{what} names the column '{name}', which the sources do not have; they have: {}{}",
+            names_of(sources.schema.fields()),
+            sources.why_lacking(name)
         ))
     }
 
@@ -321,9 +323,5 @@ impl<'a> TableFit<'a> {
 }
 
 fn names_of<'f>(fields: impl IntoIterator<Item = &'f FieldRef>) -> String {
-    let names: Vec<&str> = fields
-        .into_iter()
-        .map(|field| field.name().as_str())
-        .collect();
-    names.join(", ")
+    near::listed(fields.into_iter().map(|field| field.name().as_str()))
 }

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_engine::StoreError;
+use forebay_io::advice;
 
 use super::given_boundaries::BoundariesError;
 use crate::encode::EncodeError;
+use crate::gate::GateError;
 use crate::sort::{SortError, Tally};
 use crate::sources::SourceError;
 
@@ -17,6 +19,8 @@ pub enum PushError {
     Source(#[from] SourceError),
     #[error(transparent)]
     Encode(#[from] EncodeError),
+    #[error(transparent)]
+    Gate(#[from] GateError),
     #[error(transparent)]
     Sort(#[from] SortError),
     /// Of the sort, about rows of this file.
@@ -35,7 +39,7 @@ pub enum PushError {
         /// What may be done about it besides; ends in "or ".
         advice: String,
     },
-    #[error("cannot write the bad rows to {}: {error}", path.display())]
+    #[error("cannot write the bad rows to {}: {error}{}", path.display(), advice(error))]
     Rejects {
         path: PathBuf,
         error: std::io::Error,

@@ -40,6 +40,9 @@ impl Looking<'_> {
         open: impl FnOnce(&SourceOptions) -> Result<Opened, E>,
         read: impl Fn(&SourceSet, &RowEncoder) -> Result<R, PushError>,
     ) -> Result<(RowEncoder, R), E> {
+        for note in sources.notes() {
+            self.progress.message(&note);
+        }
         let failed = match read(&sources, &encoder) {
             Err(PushError::Source(failed @ SourceError::GuessFailed { .. })) => failed,
             whole => return Ok((encoder, whole?)),

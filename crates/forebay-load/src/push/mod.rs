@@ -41,6 +41,8 @@ use forebay_engine::{Manifest, Push, PushOptions, Store};
 use forebay_run::RunOptions;
 
 use crate::convert::Lossy;
+use crate::encode::RowEncoder;
+use crate::gate::check_columns;
 use crate::progress::Progress;
 use crate::sort::{AsTheyAre, Duplicates, SortPlan, SortSpace};
 
@@ -82,6 +84,7 @@ fn push_whole(
 ) -> Result<PushReport, PushError> {
     let rows = PushRows::of(request, store.clock().unix_ms())?;
     let opened = rows.open(&request.sources, &request.source_options)?;
+    check_limits(request, &opened.1)?;
     let given = request.boundaries.as_ref();
     let given = given
         .map(|given| given.of_order(request.order))
@@ -101,7 +104,7 @@ fn push_whole(
     let counted = Counted {
         runs: built.runs,
         records: built.kept.records,
-        nulls: &read.nulls,
+        profile: &read.profile,
     };
     let source = request.sources.to_string();
     let draft = rows.draft(&encoder, request.order, &boundaries, counted, source);
@@ -129,6 +132,7 @@ fn push_onto(
     let push = store.begin_push(&request.table, options(request))?;
     let layer = Layer::new(request, onto, push.table(), push.created_unix_ms())?;
     let opened = layer.open(request, &request.source_options)?;
+    check_limits(request, &opened.1)?;
     let work = work(request, store, &push, Some(&layer), progress)?.with_table_types();
     let (_, read) = work.read(&request.source_options, opened, |options| {
         layer.open(request, options)
@@ -147,6 +151,16 @@ fn push_onto(
     };
     drop(layer);
     conclude(request, store, push, ready, started, progress)
+}
+
+/// Whether the limits are for columns that the rows have.
+pub(crate) fn check_limits(request: &PushRequest, encoder: &RowEncoder) -> Result<(), PushError> {
+    let stored = encoder.schema().columns().len();
+    Ok(check_columns(
+        &request.limits,
+        encoder.batch_schema(),
+        stored,
+    )?)
 }
 
 fn options(request: &PushRequest) -> PushOptions {
@@ -179,6 +193,7 @@ pub(crate) fn conclude(
 ) -> Result<PushReport, PushError> {
     let rows_between = ready.manifest.rows_between();
     let onto = ready.manifest.onto;
+    let stats = ready.manifest.stats.clone();
     // An export that failed leaves a header alone.
     let nothing = match ready.applied {
         None if rows_between.1 == 0 => Some("the version has no rows"),
@@ -199,6 +214,7 @@ pub(crate) fn conclude(
         rejected: ready.rejected,
         lossy: ready.lossy,
         duplicates: ready.duplicates,
+        stats,
         seconds: rounded(seconds.as_secs_f64()),
         swapped: outcome.swapped,
         compared_with: outcome.compared_with,

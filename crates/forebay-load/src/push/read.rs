@@ -3,13 +3,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::RecordBatch;
 use forebay_engine::Store;
 use forebay_io::crew;
 use forebay_run::operation::Operation;
 
+use super::dry_run::ROW_BITS;
 use super::rejects::Rejects;
 use super::{BadRows, PushError};
+use crate::column_profile::{BatchCounts, TableProfile};
 use crate::convert::Lossy;
 use crate::encode::RowEncoder;
 use crate::progress::{Progress, Unit};
@@ -22,8 +24,7 @@ use forebay_io::Throttle;
 pub struct Read {
     pub collected: Vec<Collected>,
     pub rejected: u64,
-    /// A column, in the order of the schema.
-    pub nulls: Vec<u64>,
+    pub profile: TableProfile,
     /// What conversions changed, as was asked for.
     pub lossy: Vec<Lossy>,
     /// The names of the files.
@@ -41,7 +42,7 @@ struct PushReading<'a> {
     throttle: &'a Throttle,
     progress: &'a dyn Progress,
     failed: AtomicBool,
-    nulls: Mutex<Vec<u64>>,
+    profile: Mutex<TableProfile>,
 }
 
 /// Reads all sources. Stops at the first error of any thread.
@@ -66,7 +67,7 @@ pub fn read(
         counts_rows: unit == Unit::Rows,
         done_bytes: AtomicU64::new(0),
         failed: AtomicBool::new(false),
-        nulls: Mutex::new(vec![0; sources.schema.fields().len()]),
+        profile: Mutex::new(TableProfile::new(encoder.schema().columns().len())),
     };
     let results = crew(plan.reading_threads(), || {
         let result = reading.work(encoder.clone());
@@ -86,14 +87,14 @@ pub fn read(
     }
     rejects.finish()?;
     sources.confirm()?;
-    let nulls = reading
-        .nulls
+    let profile = reading
+        .profile
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
     Ok(Read {
         collected,
         rejected: rejects.count(),
-        nulls,
+        profile,
         lossy: sources.lossy(),
         files: sources.files.clone(),
     })
@@ -118,11 +119,9 @@ fn first_error_last(
     }
 }
 
-/// Adds up the nulls of each column.
-pub fn count_nulls(batch: &RecordBatch, nulls: &mut [u64]) {
-    for (sum, column) in nulls.iter_mut().zip(batch.columns()) {
-        *sum += column.logical_null_count() as u64;
-    }
+/// The number of a row, by which the profile draws it: no other row of the sources has it.
+pub fn row_number(unit: u32, row: u64) -> u64 {
+    u64::from(unit) << ROW_BITS | row
 }
 
 impl PushReading<'_> {
@@ -131,7 +130,10 @@ impl PushReading<'_> {
         while let Some((number, unit)) = self.feed.next()? {
             collector.start_unit(number);
             unit.read(
-                |batch, origin| self.take(&batch, origin, &mut encoder, &mut collector),
+                |batch, origin| {
+                    let first = row_number(number, origin.first_row);
+                    self.take(&batch, origin, first, &mut encoder, &mut collector)
+                },
                 |reject| self.rejects.unread(&reject),
             )?;
             if !self.counts_rows {
@@ -146,6 +148,7 @@ impl PushReading<'_> {
         &self,
         batch: &RecordBatch,
         origin: &Origin,
+        first: u64,
         encoder: &mut RowEncoder,
         collector: &mut Collector,
     ) -> Result<(), PushError> {
@@ -167,9 +170,10 @@ impl PushReading<'_> {
             },
             |row, bad| self.rejects.unstored(origin, batch, row, &bad.to_string()),
         )?;
-        let mut nulls = self.nulls.lock().unwrap_or_else(PoisonError::into_inner);
-        count_nulls(batch, &mut nulls);
-        drop(nulls);
+        let counts = BatchCounts::of(batch, encoder.schema().columns().len());
+        let mut profile = self.profile.lock().unwrap_or_else(PoisonError::into_inner);
+        profile.add(batch, &counts, first);
+        drop(profile);
         if self.counts_rows {
             self.progress.advance(batch.num_rows() as u64);
         }

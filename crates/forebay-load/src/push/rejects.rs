@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::PushError;
+use crate::near;
 use crate::sources::{Origin, Place, Reject, row_as_json};
 
 /// What to do with bad rows.
@@ -220,7 +221,8 @@ impl Rejects {
 
 /// What to do about a value that another type of its column would hold.
 fn advice(column: &str) -> String {
-    format!("give its column a type that holds it, as by --column '{column}:text', or ")
+    let option = near::column_option(column, "text");
+    format!("give its column a type that holds it, as by {option}, or ")
 }
 
 fn failed(path: &Path, error: std::io::Error) -> PushError {

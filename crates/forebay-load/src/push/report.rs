@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forebay_engine::{RunRef, TableName};
+use forebay_engine::{ColumnStats, RunRef, TableName};
 use serde::Serialize;
 
 use crate::convert::Lossy;
@@ -73,6 +73,8 @@ pub struct PushReport {
     pub lossy: Vec<Lossy>,
     /// Rows left out because of another of the same key, or composed with one.
     pub duplicates: u64,
+    /// What was counted of each column; nothing in a push onto another version.
+    pub stats: Vec<ColumnStats>,
     /// How long it took.
     pub seconds: f64,
     /// Whether the version serves.

@@ -1,12 +1,13 @@
 //! What the rows become of a table that is pushed whole: their keys, values and expiry.
 
 use arrow_schema::SchemaRef;
-use forebay_engine::{ColumnStats, ManifestDraft, RunRef, Ttl, ValueKind};
+use forebay_engine::{ManifestDraft, RunRef, Ttl, ValueKind};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
 use super::looking::Opened;
 use super::{PushError, PushRequest, partitions};
+use crate::column_profile::TableProfile;
 use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::sort::Boundaries;
@@ -31,8 +32,8 @@ pub struct Counted<'a> {
     pub runs: Vec<Option<RunRef>>,
     /// Records in the runs.
     pub records: u64,
-    /// A column, in the order of the schema.
-    pub nulls: &'a [u64],
+    /// Of the rows that were read, of which some may have been left out.
+    pub profile: &'a TableProfile,
 }
 
 impl PushRows {
@@ -50,7 +51,8 @@ impl PushRows {
     pub fn open(&self, sources: &Input, options: &SourceOptions) -> Result<Opened, PushError> {
         let mut sources = SourceSet::open(sources, options)?;
         // By all columns that there are, so that errors name these.
-        let encoder = self.encoder(&sources.schema)?;
+        let encoder = self.encoder(&sources.schema);
+        let encoder = encoder.map_err(|error| error.explained(|name| sources.why_lacking(name)))?;
         if self.delta == Some(DeltaKind::Append)
             && !matches!(encoder.encoded(), Encoded::Bytes { .. })
         {
@@ -98,7 +100,9 @@ impl PushRows {
             ttl: self.ttl.clone(),
             onto: None,
             partitions: partitions::of_runs(boundaries, counted.runs),
-            stats: column_stats(encoder, counted.nulls, counted.records),
+            stats: counted
+                .profile
+                .stats(encoder.schema(), encoder.batch_schema(), counted.records),
             source,
         }
     }
@@ -139,14 +143,4 @@ fn value_kind(encoder: &RowEncoder) -> ValueKind {
         Encoded::Number { column, number } => ValueKind::Number { column, number },
         Encoded::List { column, item } => ValueKind::List { column, item },
     }
-}
-
-/// Nulls as counted over the rows read, of which some may have been left out.
-fn column_stats(encoder: &RowEncoder, nulls: &[u64], rows: u64) -> Vec<ColumnStats> {
-    let columns = encoder.schema().columns().iter().zip(nulls);
-    let stats = columns.map(|(column, nulls)| ColumnStats {
-        column: column.name.clone(),
-        nulls: (*nulls).min(rows),
-    });
-    stats.collect()
 }

@@ -11,10 +11,14 @@ use forebay_run::operation::Operation;
 use super::arena::{Arena, Entry, Sorted};
 use super::arrange::{Arrangement, DrawnKeys};
 use super::order::{head_of, settle_duplicates, sort_entries};
+use super::plan::WORK_BYTES;
 use super::spill::Spill;
 use super::{SPILL_PREFIX, SortError, SortPlan, Tally, collect_operation};
 
 const LEAST_SHARE_BYTES: usize = 1 << 20;
+/// Copies of a record that reading and encoding it hold beside the arena, at most.
+const COPIES: usize = 5;
+
 /// What a thread has collected: spilled runs, oldest first, then the rest in memory.
 #[derive(Debug)]
 pub struct Collected {
@@ -40,6 +44,9 @@ pub struct Collector {
     plan: SortPlan,
     hasher: KeyHasher,
     share_bytes: usize,
+    /// Of these, what the arena may fill: copies of the largest record have to fit in as well.
+    room_bytes: usize,
+    largest_record: usize,
     arena: Arena,
     entries: Vec<Entry>,
     units: Vec<(u64, u32)>,
@@ -64,6 +71,8 @@ impl Collector {
             plan: plan.clone(),
             hasher: plan.hasher(),
             share_bytes,
+            room_bytes: share_bytes,
+            largest_record: 0,
             arena: Arena::new(share_bytes),
             entries: Vec::new(),
             units: Vec::new(),
@@ -153,13 +162,19 @@ impl Collector {
     /// Whether a record of `more` bytes would take the collector over its share. The table of
     /// entries doubles when it grows, and holds both halves while it does.
     #[inline]
-    fn is_full(&self, more: usize) -> bool {
+    fn is_full(&mut self, more: usize) -> bool {
+        if more > self.largest_record {
+            self.largest_record = more;
+            let copies = (COPIES * more).saturating_sub(WORK_BYTES as usize);
+            let room = self.share_bytes.saturating_sub(copies);
+            self.room_bytes = room.max(self.share_bytes / 4);
+        }
         let entry_bytes = size_of::<Entry>();
         let mut table = self.entries.capacity() * entry_bytes;
         if self.entries.len() == self.entries.capacity() {
             table *= 3;
         }
-        self.arena.bytes_with(more) + table > self.share_bytes && !self.entries.is_empty()
+        self.arena.bytes_with(more) + table > self.room_bytes && !self.entries.is_empty()
     }
 
     fn sort(&mut self) -> Result<Sorted, SortError> {

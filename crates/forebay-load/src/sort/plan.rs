@@ -11,7 +11,7 @@ use forebay_run::{Order, RunOptions};
 use super::{Arrangement, Duplicates, SPILL_PREFIX, SortError, Tally};
 
 /// Set aside of the memory for what reading a unit and writing a run take, a thread.
-const WORK_BYTES: u64 = 24 << 20;
+pub(super) const WORK_BYTES: u64 = 24 << 20;
 
 /// The part of a memory budget that records may fill.
 pub fn record_memory(budget_bytes: u64, threads: usize) -> usize {

@@ -131,6 +131,24 @@ fn read(disk: &SimDisk, built: &[Built]) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 #[test]
+fn a_collector_leaves_room_for_copies_of_its_largest_record() {
+    for (value_bytes, count, spills) in [(1 << 10, 30_000, 0), (8 << 20, 8, 2)] {
+        let disk = SimDisk::new();
+        let mut plan = plan(&disk, Order::Ordered, Duplicates::Last, 48 << 20);
+        plan.threads = 1;
+        let mut collector = Collector::new(&plan);
+        collector.start_unit(0);
+        let value = vec![7; value_bytes];
+        for key in 0..count {
+            collector.push(&u32::to_be_bytes(key), &value).unwrap();
+        }
+        let collected = collector.finish().unwrap();
+        // Five copies of 8 MiB take 16 MiB more than the plan sets aside: 32 MiB are left.
+        assert_eq!(collected.spills.len(), spills, "{value_bytes}");
+    }
+}
+
+#[test]
 fn what_goes_in_comes_out_sorted_whatever_the_memory() {
     for (seed, memory_bytes) in [(1, 64 << 20), (2, 3 << 20), (3, 3 << 20)] {
         for order in [Order::Hashed, Order::Ordered] {

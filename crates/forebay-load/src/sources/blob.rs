@@ -19,6 +19,38 @@ const FAR_WINDOW_BYTES: u64 = 4 << 20;
 /// Windows across a network that are on their way before they are needed.
 const AHEAD: usize = 2;
 
+/// Of decoders' reasons, those by which content cannot be whole: a checksum, a length or a bound
+/// does not hold.
+const PROOFS_OF_DAMAGE: [&str; 11] = [
+    "EOF",
+    "checksum",
+    "Invalid Parquet file",
+    "the footer says",
+    "is not within",
+    "bytes are left",
+    "too short",
+    "cut off",
+    "cannot become",
+    "does not end with",
+    "than memory has",
+];
+
+/// Of decoders' reasons, those that have a common cause, and what to do then.
+const CAUSES: [(&str, &str); 3] = [
+    (
+        "Required field type_ is missing",
+        "its columns may be encrypted, which is not supported: write it without encryption",
+    ),
+    (
+        "Expected list element type",
+        "it has a field of another type than Parquet says, as files of Dremio 3.2 have: write it by a newer writer",
+    ),
+    (
+        "bit width of 128",
+        "columns of 128-bit integers are not supported: write them as decimal(38,0) or text",
+    ),
+];
+
 /// Where a file's bytes are.
 #[derive(Debug, Clone)]
 pub(super) enum Storage {
@@ -94,6 +126,23 @@ impl Blob {
         }
     }
 
+    /// What a decoder refuses: damaged where its reason proves it, else not readable.
+    pub fn undecoded(&self, place: impl Into<String>, reason: String) -> SourceError {
+        if PROOFS_OF_DAMAGE.iter().any(|proof| reason.contains(proof)) {
+            return self.damaged(place, reason);
+        }
+        let cause = CAUSES.iter().find(|(part, _)| reason.contains(part));
+        let reason = match cause {
+            Some((_, cause)) => format!("{reason}; {cause}"),
+            None => reason,
+        };
+        SourceError::Undecoded {
+            file: self.name.to_string(),
+            place: place.into(),
+            reason,
+        }
+    }
+
     /// Reads a range from front to back.
     pub fn reader(&self, range: Range<u64>) -> BlobReader {
         match self.far() {
@@ -137,6 +186,12 @@ impl BlobReader {
     /// Reads so many windows ahead, where the file is far.
     pub fn ahead(mut self, windows: usize) -> BlobReader {
         self.depth = windows;
+        self
+    }
+
+    /// With the first bytes of its range, which were read before.
+    pub fn holding(mut self, first: Bytes) -> BlobReader {
+        self.held = first;
         self
     }
 
@@ -220,6 +275,21 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// A reason without the names of the libraries that passed it on.
+fn plain(mut reason: &str) -> &str {
+    const PASSED_ON: [&str; 5] = [
+        "Parquet argument error: ",
+        "Parquet error: ",
+        "Parser error: ",
+        "External: ",
+        "Arrow: ",
+    ];
+    while let Some(rest) = PASSED_ON.iter().find_map(|name| reason.strip_prefix(name)) {
+        reason = rest;
+    }
+    reason
+}
+
 /// Runs a decoder that may panic on damaged input, and makes an error's reason of it.
 pub(super) fn guarded<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     static QUIET: Once = Once::new();
@@ -237,7 +307,7 @@ pub(super) fn guarded<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> 
     let decoded = panic::catch_unwind(AssertUnwindSafe(decode));
     GUARDED.set(outer);
     match decoded {
-        Ok(result) => result.map_err(|error| error.to_string()),
+        Ok(result) => result.map_err(|error| plain(&error.to_string()).to_owned()),
         Err(_) => Err("its decoder gave up on the content".to_owned()),
     }
 }
@@ -247,6 +317,14 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn reasons_leave_out_who_passed_them_on() {
+        let reason = "External: Parser error: Int type with bit width of 128";
+        assert_eq!(plain(reason), "Int type with bit width of 128");
+        assert_eq!(plain("Parquet argument error: Parquet error: x"), "x");
+        assert_eq!(plain("EOF: Parquet error: x"), "EOF: Parquet error: x");
+    }
 
     /// In a process of its own, whose messages can be read.
     #[test]

@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use memchr::memchr;
+
+use super::excerpt::not_utf8;
 use super::{BATCH_ROWS, CsvOptions};
 
 /// Fields that are taken apart at once, of all columns together: the decoder keeps eight bytes for
@@ -20,6 +23,21 @@ struct Piece<'r> {
     text: Cow<'r, [u8]>,
     /// Something stands between the closing quote and the delimiter.
     glued: bool,
+    /// A carriage return stands outside of the quotes.
+    has_return: bool,
+}
+
+/// What is wrong with a record that has a stray carriage return.
+pub(super) const STRAY_RETURN: &str =
+    "a carriage return that ends no line: quote the field, or end all lines alike";
+
+/// What is wrong with a record that ends, with the file, within quotes.
+pub(super) const UNCLOSED: &str = "a quote is not closed before the file ends";
+
+/// What is wrong with a header that ends so.
+pub(super) fn unclosed_header(record: &[u8], options: &CsvOptions) -> String {
+    let column = pieces(record, options).count();
+    format!("its header: {UNCLOSED}: it stands before the name of column {column}")
 }
 
 /// The fields of one record, unquoted.
@@ -32,11 +50,25 @@ pub(super) fn glued_field(record: &[u8], options: &CsvOptions) -> Option<usize> 
     pieces(record, options).position(|piece| piece.glued)
 }
 
+/// Whether a record whose line ends at a line feed has another carriage return outside of quotes
+/// than the one of its line end.
+pub(super) fn has_stray_return(record: &[u8], delimiter: u8, quote: u8) -> bool {
+    let line = match record.strip_suffix(b"\n") {
+        Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
+        None => record,
+    };
+    memchr(b'\r', line).is_some()
+        && pieces_of_line(line, delimiter, quote).any(|piece| piece.has_return)
+}
+
 fn pieces<'r>(record: &'r [u8], options: &CsvOptions) -> impl Iterator<Item = Piece<'r>> {
-    let record = record.strip_suffix(b"\n").unwrap_or(record);
-    let record = record.strip_suffix(b"\r").unwrap_or(record);
-    let (delimiter, quote) = (options.delimiter, options.quote);
-    let mut rest = Some(record);
+    let line = record.strip_suffix(b"\n").unwrap_or(record);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    pieces_of_line(line, options.delimiter, options.quote)
+}
+
+fn pieces_of_line(line: &[u8], delimiter: u8, quote: u8) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = Some(line);
     std::iter::from_fn(move || {
         let (piece, after) = piece(rest?, delimiter, quote);
         rest = after;
@@ -49,9 +81,13 @@ fn piece(record: &[u8], delimiter: u8, quote: u8) -> (Piece<'_>, Option<&[u8]>) 
     let plain_end = |from: &[u8]| from.iter().position(|byte| *byte == delimiter);
     if record.first() != Some(&quote) {
         let end = plain_end(record).unwrap_or(record.len());
-        let text = Cow::Borrowed(&record[..end]);
-        let glued = false;
-        return (Piece { text, glued }, record.get(end + 1..));
+        let text = &record[..end];
+        let piece = Piece {
+            text: Cow::Borrowed(text),
+            glued: false,
+            has_return: text.contains(&b'\r'),
+        };
+        return (piece, record.get(end + 1..));
     }
     let mut text = Vec::new();
     let mut at = 1;
@@ -68,8 +104,12 @@ fn piece(record: &[u8], delimiter: u8, quote: u8) -> (Piece<'_>, Option<&[u8]>) 
     }
     let rest = record.get(at + 1..).unwrap_or_default();
     let end = plain_end(rest).unwrap_or(rest.len());
-    let (text, glued) = (Cow::Owned(text), end > 0);
-    (Piece { text, glued }, rest.get(end + 1..))
+    let piece = Piece {
+        text: Cow::Owned(text),
+        glued: end > 0,
+        has_return: rest[..end].contains(&b'\r'),
+    };
+    (piece, rest.get(end + 1..))
 }
 
 /// What is wrong with a record in a field of which something follows the closing quote.
@@ -93,8 +133,10 @@ pub(super) fn header(record: &[u8], options: &CsvOptions) -> Result<Vec<String>,
     let mut names: Vec<String> = Vec::new();
     let mut met = HashSet::new();
     for (index, field) in fields(record, options).into_iter().enumerate() {
-        let name = String::from_utf8(field.into_owned())
-            .map_err(|_| format!("the name of column {} is not UTF-8", index + 1))?;
+        let name = String::from_utf8(field.into_owned()).map_err(|error| {
+            let reason = not_utf8(error.as_bytes(), error.utf8_error().valid_up_to());
+            format!("the name of column {}: {reason}", index + 1)
+        })?;
         let name = match name.is_empty() {
             true => column_name(index + 1),
             false => name,
@@ -143,9 +185,27 @@ mod tests {
     }
 
     #[test]
+    fn stray_returns_are_found() {
+        let stray = |record: &str| has_stray_return(record.as_bytes(), b',', b'"');
+        for record in [
+            "1,a\r\r\n",
+            "\r2,c\n",
+            "1,a\rb\r\n",
+            "1,\"a\"\r\r\n",
+            "1,a\r",
+        ] {
+            assert!(stray(record), "{record:?}");
+        }
+        for record in ["1,a\r\n", "1,\"a\r\"\n", "1,\"\ra\rb\"\r\n", "1,\"a\""] {
+            assert!(!stray(record), "{record:?}");
+        }
+    }
+
+    #[test]
     fn headers_are_checked() {
         let header = |record: &[u8]| super::header(record, &CsvOptions::default());
         assert_eq!(header(b"a,,c\n").unwrap(), ["a", "column_2", "c"]);
+        assert_eq!(header(b"a\0b,\0\n").unwrap(), ["a\0b", "\0"]);
         assert!(
             header(b"a,\"b\"c\n")
                 .unwrap_err()

@@ -18,10 +18,10 @@ use memchr::memmem;
 
 use super::CsvOptions;
 use super::csv::{batch_rows, fields};
+use super::excerpt::not_utf8;
 use super::infer_csv::Guess;
 use super::jsonl::JsonDecoder;
-use super::sniff::not_utf8;
-use super::splitter::Splitter;
+use super::splitter::{Splitter, is_blank};
 use crate::convert::quick;
 use crate::convert::{Changes, ConvertError, Converter, Rules, Trouble, shown};
 use crate::type_name::type_name;
@@ -40,13 +40,15 @@ pub(super) struct CsvDecoder {
     /// guessed.
     guesses: Vec<Option<Guess>>,
     options: CsvOptions,
+    /// What ends the file's lines, as in [`Splitter`].
+    line_end: u8,
     decoder: Decoder,
 }
 
 impl CsvDecoder {
     pub fn new(
         schema: &SchemaRef,
-        options: &CsvOptions,
+        (options, line_end): (&CsvOptions, u8),
         rules: &Arc<Rules>,
         mut guesses: Vec<Option<Guess>>,
     ) -> Result<CsvDecoder, ConvertError> {
@@ -67,6 +69,7 @@ impl CsvDecoder {
             rules: Arc::clone(rules),
             guesses,
             options: options.clone(),
+            line_end,
             decoder: build(&texts, options),
             texts,
         })
@@ -167,13 +170,12 @@ impl CsvDecoder {
         if memmem::find(bytes, &[quote, quote]).is_none() {
             return found;
         }
-        let line_end = if bytes.contains(&b'\n') { b'\n' } else { b'\r' };
-        let mut splitter = Splitter::csv(delimiter, quote, line_end);
+        let mut splitter = Splitter::csv(delimiter, quote, self.line_end);
         let (mut rest, mut row) = (bytes, 0);
         while !rest.is_empty() {
             let (record, after) = rest.split_at(splitter.end(rest).unwrap_or(rest.len()));
             rest = after;
-            if record.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+            if is_blank(record, self.line_end) {
                 continue;
             }
             let fields = fields(record, &self.options).into_iter().enumerate();

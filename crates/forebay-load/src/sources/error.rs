@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::format::Format;
 use super::origin::Place;
 use crate::convert::{ConvertError, Loss};
+use crate::near;
 
 /// An error about sources. Each names the file, and where in it.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +110,14 @@ pub enum SourceError {
         place: String,
         reason: String,
     },
+    /// Content that may be whole: of a feature that is not supported, or of a writer that does not
+    /// keep to the format.
+    #[error("{file}: {place}cannot be read: {reason}")]
+    Undecoded {
+        file: String,
+        place: String,
+        reason: String,
+    },
     #[error("{file}: {reason}")]
     Header { file: String, reason: String },
     #[error(
@@ -119,9 +128,10 @@ pub enum SourceError {
         place: Place,
         limit: usize,
     },
-    #[error("{file}: line 1 is not {format}: the file seems to be {what}; {advice}")]
+    #[error("{file}: line {line} is not {format}: the file seems to be {what}; {advice}")]
     NotText {
         file: String,
+        line: usize,
         format: &'static str,
         what: String,
         advice: &'static str,
@@ -145,7 +155,8 @@ pub enum SourceError {
         news: String,
     },
     #[error(
-        "the column '{column}' is {first_type} in {first_file} but {second_type} in {second_file}: these do not widen to one type; give it one by --column '{column}:TYPE' (text holds all that is not nested), or push them apart"
+        "the column '{column}' is {first_type} in {first_file} but {second_type} in {second_file}: these do not widen to one type; give it one by {} (text holds all that is not nested), or push them apart",
+        near::column_option(column, "TYPE")
     )]
     Conflict {
         column: String,
@@ -180,7 +191,8 @@ pub enum SourceError {
     },
     #[error(
         "the column '{column}' is {there} in the table, so that --column cannot make it {given}; what may be lost on the \
-         way there is said by --column '{column}:{there}:HOW'"
+         way there is said by {}",
+        near::column_option(column, &format!("{there}:HOW"))
     )]
     TableType {
         column: String,

@@ -13,6 +13,7 @@ use super::infer_csv::Guess;
 use super::shape::{MAX_FIELDS, Object, Shape, TooWide, top_columns};
 use super::{Content, File, SourceOptions};
 use crate::convert::holds;
+use crate::near;
 
 /// What the text files of a set have been found to hold.
 #[derive(Debug, Default)]
@@ -142,7 +143,8 @@ pub(super) fn too_wide(file: &str, shape: &Shape) -> SourceError {
     let advice = if path.is_empty() {
         "write a record for each of them, with its name and value as columns".to_owned()
     } else if path == column {
-        format!("keep them in one column by its type, as in --column '{path}:map(text,text)'")
+        let option = near::column_option(&path, "map(text,text)");
+        format!("keep them in one column by its type, as in {option}")
     } else {
         format!("give the column '{column}' by --column a type in which '{path}' is a map")
     };

@@ -9,10 +9,11 @@ use arrow_json::ReaderBuilder;
 use arrow_json::reader::{
     ArrayDecoder, Decoder, DecoderContext, DecoderFactory, Tape, TapeElement,
 };
-use arrow_schema::{ArrowError, DataType, Field, FieldRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 use memchr::memchr2_iter;
 
 use super::BATCH_ROWS;
+use super::jsonl;
 use super::records::Record;
 use super::shape::{MAX_FIELDS, Numbers, Object, Shape, TooWide};
 use crate::types::MAX_DEPTH;
@@ -51,11 +52,16 @@ fn is_deep(record: &[u8]) -> bool {
     })
 }
 
+/// What is wrong with records of other numbers of values than were found.
+const CUT: &str = "records are cut wrongly";
+
 /// Takes in the shapes of records.
 pub(super) struct JsonLook {
     /// Absent after an error, when the decoder's state is unknown.
     decoder: Option<Decoder>,
     seen: Arc<JsonSeen>,
+    /// What is wrong with the first record that could not be parsed.
+    fault: Option<String>,
 }
 
 #[derive(Debug)]
@@ -81,6 +87,7 @@ impl JsonLook {
     pub fn new(given: &Arc<HashSet<String>>) -> JsonLook {
         JsonLook {
             decoder: None,
+            fault: None,
             seen: Arc::new(JsonSeen {
                 given: given.clone(),
                 state: Mutex::new(State {
@@ -104,6 +111,11 @@ impl JsonLook {
         self.seen.lock().objects
     }
 
+    /// What is wrong with the first record that could not be parsed.
+    pub fn fault(&self) -> Option<String> {
+        self.fault.clone()
+    }
+
     /// Looks at records; those that are no objects are passed over.
     pub fn look(&mut self, bytes: &[u8], records: &[Record]) -> Result<(), TooWide> {
         for records in records.chunks(BATCH_ROWS) {
@@ -118,34 +130,45 @@ impl JsonLook {
             return Ok(());
         };
         let parsed = match are_deep(bytes, records) {
-            true => None,
+            true => Err(too_deep()),
             false => self.parse(&bytes[first.start..last.end], records.len()),
         };
         if self.seen.lock().too_wide {
             return Err(TooWide);
         }
-        if parsed.is_none() && records.len() > 1 {
-            let (left, right) = records.split_at(records.len() / 2);
-            self.look_at(bytes, left)?;
-            self.look_at(bytes, right)?;
+        match parsed {
+            Ok(()) => {}
+            Err(fault) if records.len() == 1 => {
+                self.fault.get_or_insert(fault);
+            }
+            Err(_) => {
+                let (left, right) = records.split_at(records.len() / 2);
+                self.look_at(bytes, left)?;
+                self.look_at(bytes, right)?;
+            }
         }
         Ok(())
     }
 
-    /// `None` when these are not so many values.
-    fn parse(&mut self, bytes: &[u8], count: usize) -> Option<()> {
+    /// An error when these are not so many values. The decoder reads some that are no JSON, whose
+    /// fields are not those of any row.
+    fn parse(&mut self, bytes: &[u8], count: usize) -> Result<(), String> {
+        if let Some(fault) = jsonl::fault(bytes, count) {
+            return Err(fault);
+        }
         self.seen.lock().count = count;
+        let reason = |error: ArrowError| jsonl::told(&error.to_string(), &Fields::empty());
         let mut decoder = match self.decoder.take() {
             Some(decoder) => decoder,
-            None => build(&self.seen).ok()?,
+            None => build(&self.seen).map_err(reason)?,
         };
-        let taken = decoder.decode(bytes).ok()?;
+        let taken = decoder.decode(bytes).map_err(reason)?;
         if !bytes[taken..].trim_ascii().is_empty() || decoder.has_partial_record() {
-            return None;
+            return Err(CUT.to_owned());
         }
-        decoder.flush().ok()?;
+        decoder.flush().map_err(reason)?;
         self.decoder = Some(decoder);
-        Some(())
+        Ok(())
     }
 }
 
@@ -177,7 +200,7 @@ impl ArrayDecoder for Looker {
     fn decode(&mut self, tape: &Tape<'_>, at: &[u32]) -> Result<ArrayRef, ArrowError> {
         let mut state = self.0.lock();
         if at.len() != state.count {
-            return Err(ArrowError::JsonError("records are cut wrongly".to_owned()));
+            return Err(ArrowError::JsonError(CUT.to_owned()));
         }
         let State {
             shape,
@@ -188,6 +211,9 @@ impl ArrayDecoder for Looker {
         for at in at {
             if let TapeElement::StartObject(end) = tape.get(*at) {
                 *objects += 1;
+                if has_name_twice(tape, *at, end)? {
+                    continue;
+                }
                 let seen = see_record(shape, tape, *at, end, &self.0.given, room);
                 if let Err(error) = seen {
                     state.too_wide = matches!(error, ShapeTrouble::Wide);
@@ -220,6 +246,30 @@ impl From<ArrowError> for ShapeTrouble {
     fn from(_: ArrowError) -> ShapeTrouble {
         ShapeTrouble::Tape
     }
+}
+
+/// Whether any object of a record has a name twice: the record is a bad row then, whose values
+/// count for no type.
+fn has_name_twice(tape: &Tape<'_>, start: u32, end: u32) -> Result<bool, ArrowError> {
+    let mut names: Vec<&str> = Vec::new();
+    for at in start..end {
+        let TapeElement::StartObject(end) = tape.get(at) else {
+            continue;
+        };
+        names.clear();
+        let mut field = at + 1;
+        while field < end {
+            if let TapeElement::String(name) = tape.get(field) {
+                names.push(tape.get_string(name));
+            }
+            field = tape.next(field + 1, "field value")?;
+        }
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn see_record(

@@ -20,14 +20,18 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, Schema
 use forebay_run::row::{Datum, read_base64};
 use serde::de::IgnoredAny;
 
-use super::sniff::not_utf8;
+use super::excerpt::{excerpt, not_utf8};
 use crate::convert::{Changes, ConvertError, Converter, Rules, exact_float64, shown};
 use crate::type_name::type_name;
 
 const UNENDED: &str = "the line ends within its JSON value: write each object on one line, or all as the elements \
      of one array";
 
-const MORE: &str = "more than one JSON value in place of one";
+const MORE: &str = "more than one JSON value in place of one: a comma separates the elements of an array, a line feed \
+     objects outside of one";
+
+const RETURNS: &str = "more than one JSON value in place of one: a carriage return alone ends no line of JSON; end lines \
+     by line feeds";
 
 /// Decodes records of a schema.
 pub(super) struct JsonDecoder {
@@ -35,6 +39,8 @@ pub(super) struct JsonDecoder {
     decoded: SchemaRef,
     schema: SchemaRef,
     converters: Vec<Converter>,
+    /// Columns whose types were guessed.
+    guessed: Fields,
     rules: Arc<Rules>,
     /// Absent after an error, when the decoder's state is unknown.
     decoder: Option<Decoder>,
@@ -55,6 +61,7 @@ impl JsonDecoder {
         Ok(JsonDecoder {
             converters: converters.collect::<Result<_, _>>()?,
             decoded: Arc::new(decoded),
+            guessed: guessed.clone(),
             schema: Arc::clone(schema),
             rules: Arc::clone(rules),
             decoder: None,
@@ -75,7 +82,7 @@ impl JsonDecoder {
             Some(decoder) => decoder,
             None => build(&self.decoded).map_err(|error| error.to_string())?,
         };
-        let batch = decode(&mut decoder, bytes, count)?;
+        let batch = decode(&mut decoder, bytes, count, &self.guessed)?;
         self.decoder = Some(decoder);
         self.values(&batch)
     }
@@ -120,25 +127,35 @@ impl JsonDecoder {
 
 /// What is wrong with so many records as JSON.
 pub(super) fn fault(bytes: &[u8], count: usize) -> Option<String> {
-    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
-    let mut found = 0;
-    let error = values.find_map(|value| {
-        found += 1;
-        value.err()
-    });
-    let Some(error) = error else {
-        let text = std::str::from_utf8(bytes);
-        return match text.map_err(|error| error.valid_up_to()) {
-            Err(at) => Some(not_utf8(bytes, at)),
-            Ok(_) => (found > count).then(|| MORE.to_owned()),
-        };
-    };
-    if error.is_eof() {
-        return Some(UNENDED.to_owned());
+    if let Err(error) = std::str::from_utf8(bytes) {
+        return Some(not_utf8(bytes, error.valid_up_to()));
     }
-    let reason = error.to_string();
-    let end = reason.find(" at line ").unwrap_or(reason.len());
-    Some(format!("this is no JSON: {}", &reason[..end]))
+    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
+    for _ in 0..count {
+        match values.next() {
+            Some(Ok(_)) => {}
+            Some(Err(error)) if error.is_eof() => return Some(UNENDED.to_owned()),
+            Some(Err(error)) => {
+                let reason = error.to_string();
+                let end = reason.find(" at line ").unwrap_or(reason.len());
+                return Some(format!("this is no JSON: {}", &reason[..end]));
+            }
+            None => return None,
+        }
+    }
+    follows(bytes.get(values.byte_offset()..).unwrap_or_default())
+}
+
+/// What is wrong with a record whose value this follows.
+fn follows(rest: &[u8]) -> Option<String> {
+    let text = rest.trim_ascii();
+    let blank = rest.len() - rest.trim_ascii_start().len();
+    let has_return = rest[..blank].contains(&b'\r') && !rest[..blank].contains(&b'\n');
+    match text.first()? {
+        b'{' | b'[' if has_return => Some(RETURNS.to_owned()),
+        b'{' | b'[' => Some(MORE.to_owned()),
+        _ => Some(format!("'{}' follows the object", excerpt(text))),
+    }
 }
 
 /// The types in which fields are decoded: their own where that was guessed and is exact, else text.
@@ -196,8 +213,13 @@ fn decoded_type(data_type: &DataType, guess: Option<&DataType>) -> DataType {
     }
 }
 
-fn decode(decoder: &mut Decoder, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
-    let reason = |error: ArrowError| told(&error.to_string());
+fn decode(
+    decoder: &mut Decoder,
+    bytes: &[u8],
+    count: usize,
+    guessed: &Fields,
+) -> Result<RecordBatch, String> {
+    let reason = |error: ArrowError| told(&error.to_string(), guessed);
     let taken = decoder.decode(bytes).map_err(reason)?;
     if taken < bytes.len() && !bytes[taken..].trim_ascii().is_empty() {
         return Err(MORE.to_owned());
@@ -211,8 +233,9 @@ fn decode(decoder: &mut Decoder, bytes: &[u8], count: usize) -> Result<RecordBat
     }
 }
 
-/// What the decoder says, in the words of whoever wrote the file.
-fn told(message: &str) -> String {
+/// What the decoder says, in the words of whoever wrote the file. `guessed` are columns whose types
+/// were guessed: where one is text and holds a list or object, its values are of several kinds.
+pub(super) fn told(message: &str, guessed: &Fields) -> String {
     const INNER: &str = "Json error: ";
     let mut path = Vec::new();
     let mut rest = message.trim_start_matches(INNER);
@@ -230,6 +253,15 @@ fn told(message: &str) -> String {
         _ if path.is_empty() => return rest.to_owned(),
         _ => return format!("the field '{field}': {rest}"),
     };
+    let is_guessed = path
+        .first()
+        .is_some_and(|name| guessed.find(name).is_some());
+    if is_guessed {
+        return format!(
+            "the field '{field}' holds {nested} of JSON, and other kinds of values in other records, which no column \
+             holds together: leave the field out of the file, or write its values as texts"
+        );
+    }
     format!(
         "the field '{field}' holds {nested} of JSON, and takes a text, a number, true, false or null"
     )
@@ -411,17 +443,26 @@ impl<T: ArrowPrimitiveType> ArrayDecoder for Exact<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::told;
+    use super::*;
 
     #[test]
     fn what_the_decoder_says_is_told_by_field() {
         let nested = "Json error: whilst decoding field 'a': Json error: whilst decoding field 'b': expected string got [1\"x\"]";
         assert_eq!(
-            told(nested),
+            told(nested, &Fields::empty()),
             "the field 'a.b' holds a list of JSON, and takes a text, a number, true, false or null"
         );
+        let guessed = Fields::from(vec![Field::new("a", DataType::Utf8, true)]);
+        let mixed = told(nested, &guessed);
+        assert!(mixed.contains("other kinds of values"), "{mixed}");
         let other = "Json error: whilst decoding field 'a': expected { got 1";
-        assert_eq!(told(other), "the field 'a': expected { got 1");
-        assert_eq!(told("Json error: something else"), "something else");
+        assert_eq!(
+            told(other, &Fields::empty()),
+            "the field 'a': expected { got 1"
+        );
+        assert_eq!(
+            told("Json error: something else", &Fields::empty()),
+            "something else"
+        );
     }
 }

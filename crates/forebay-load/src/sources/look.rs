@@ -34,10 +34,15 @@ impl<'f> Look<'f> {
             return seen.map_err(|TooWide| too_wide(name, &self.json.take()));
         };
         for (index, record) in chunk.records.iter().enumerate() {
-            if chunk.glued.binary_search(&index).is_ok() {
+            let is_open = chunk.unclosed && index + 1 == chunk.records.len();
+            let bytes = &chunk.bytes[record.start..record.end];
+            if is_open
+                || chunk.malformed.binary_search(&index).is_ok()
+                || std::str::from_utf8(bytes).is_err()
+            {
                 continue;
             }
-            let fields = csv::fields(&chunk.bytes[record.start..record.end], options);
+            let fields = csv::fields(bytes, options);
             if fields.len() != self.csv.len() {
                 continue;
             }
@@ -53,6 +58,11 @@ impl<'f> Look<'f> {
     /// Whether nothing that was looked at is of the format, so that the file is not.
     pub fn saw_nothing(&self) -> bool {
         matches!(self.format, TextFormat::Json) && self.json.objects() == 0
+    }
+
+    /// What is wrong with the first record that is no JSON.
+    pub fn fault(&self) -> Option<String> {
+        self.json.fault()
     }
 
     pub fn finish(mut self) -> Seen {

@@ -10,6 +10,7 @@
 //! reading ends with [`SourceError::GuessFailed`]; [`SourceSet::look_at_all`] then finds the types
 //! of all rows, with which the sources are opened again.
 
+mod batch_bytes;
 mod batches;
 mod blob;
 mod capture;
@@ -19,6 +20,7 @@ mod csv;
 mod csv_decoder;
 mod describe;
 mod error;
+mod excerpt;
 mod find;
 mod format;
 mod guesses;
@@ -31,6 +33,7 @@ mod jsonl;
 mod look;
 mod look_all;
 mod origin;
+mod pandas;
 mod parquet;
 mod parquet_types;
 mod read_text;
@@ -45,6 +48,7 @@ mod text;
 mod text_format;
 mod union;
 mod unit;
+mod wide_integers;
 
 #[cfg(test)]
 mod tests;
@@ -54,6 +58,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arrow_schema::{DataType, Fields, Schema, SchemaRef};
+use forebay_run::error::named_column;
 
 use crate::convert::{Given, Loss, Lossy, Rules};
 use crate::progress;
@@ -238,6 +243,14 @@ impl File {
                 if !options.delimiter_given && bare.to_ascii_lowercase().ends_with(".tsv") {
                     csv.delimiter = b'\t';
                 }
+                if csv.quote == csv.delimiter {
+                    return Err(SourceError::Header {
+                        file: blob.name.to_string(),
+                        reason: "a tab stands between the fields of a .tsv file: give another --csv-quote, or \
+                                 say by --csv-delimiter what does"
+                            .to_owned(),
+                    });
+                }
                 text(TextFormat::Csv(csv))?
             }
         };
@@ -254,6 +267,19 @@ impl File {
         let own = self.fields().iter().cloned();
         let added = self.constants.fields().cloned().map(Arc::new);
         own.chain(added).collect()
+    }
+
+    /// The names of indexes of pandas that are no column of it.
+    fn range_indexes(&self) -> Vec<String> {
+        let names = match &self.content {
+            Content::Parquet(_, file) => pandas::range_indexes(file.metadata()),
+            Content::Ipc(_, file) => pandas::range_indexes(file.schema.metadata()),
+            Content::Batches(schema) => pandas::range_indexes(schema.metadata()),
+            Content::Text(..) | Content::Capture(..) => Vec::new(),
+        };
+        let columns = self.columns();
+        let is_column = |name: &String| columns.iter().any(|field| field.name() == name);
+        names.into_iter().filter(|name| !is_column(name)).collect()
     }
 
     /// Its own columns.
@@ -335,7 +361,8 @@ impl SourceSet {
             fields.any(|field| field.name() == name)
         };
         let (given, rules) = columns::settle(&options.columns, &options.table, is_column)?;
-        let schema = plain_schema(&unite(&columns, &given)?);
+        let united = unite(&columns, &given).map_err(|error| explained(error, &files))?;
+        let schema = plain_schema(&united);
         if let (Some(file), true) = (files.first(), schema.fields().is_empty()) {
             let file = file.name.to_string();
             let is_empty =
@@ -382,6 +409,16 @@ impl SourceSet {
                 _ => file.columns().iter().any(|field| field.name() == column),
             }
         })
+    }
+
+    /// What there is to say of them that is no error: a message each.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        range_notes(&self.opened).map(|(_, note)| note).collect()
+    }
+
+    /// Why they lack a column of this name, where that is known: the end of a message.
+    pub(crate) fn why_lacking(&self, column: &str) -> String {
+        why_lacking(&self.opened, column)
     }
 
     /// Whether all files are text, whose types were guessed where they were not given.
@@ -446,5 +483,41 @@ impl SourceSet {
             .cloned()
             .collect();
         self.arrange(Arc::new(Schema::new(kept)))
+    }
+}
+
+/// Of indexes of pandas that no file has as a column: their names, and what to say of each.
+fn range_notes(files: &[Arc<File>]) -> impl Iterator<Item = (String, String)> {
+    let indexes = files.iter().flat_map(|file| {
+        let names = file.range_indexes().into_iter();
+        names.map(move |name| (name, &file.name))
+    });
+    indexes.map(|(name, file)| {
+        let shown = named_column(&name);
+        let note = format!(
+            "{file}: the index '{shown}' is a range in the metadata of pandas and no column, so it is not \
+             stored: call reset_index() before pandas writes the file"
+        );
+        (name, note)
+    })
+}
+
+fn why_lacking(files: &[Arc<File>], column: &str) -> String {
+    let note = range_notes(files).find(|(name, _)| name == column);
+    note.map_or(String::new(), |(_, note)| format!("; {note}"))
+}
+
+fn explained(error: SourceError, files: &[Arc<File>]) -> SourceError {
+    match error {
+        SourceError::UnknownColumn {
+            column,
+            columns,
+            hint,
+        } => SourceError::UnknownColumn {
+            hint: hint + &why_lacking(files, &column),
+            column,
+            columns,
+        },
+        other => other,
     }
 }

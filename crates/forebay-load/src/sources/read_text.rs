@@ -13,10 +13,10 @@ use super::blob::Blob;
 use super::csv;
 use super::csv_decoder::CsvDecoder;
 use super::error::SourceError;
+use super::excerpt::SHOWN_CHARS;
 use super::infer_json::{JsonLook, are_deep, too_deep};
 use super::jsonl::JsonDecoder;
 use super::records::{Chunk, Record};
-use super::sniff::SHOWN_CHARS;
 use super::text::{TextFile, TextPart};
 use super::text_format::TextFormat;
 use crate::convert::{Rules, holds};
@@ -61,10 +61,14 @@ impl TextFile {
                     guessed.then(|| self.guesses.csv(name))
                 };
                 let guesses = self.names.iter().map(guess).collect();
-                CsvDecoder::new(schema, options, rules, guesses)
+                let form = (options, self.line_end());
+                CsvDecoder::new(schema, form, rules, guesses)
                     .map(|decoder| Decoder::Csv(Box::new(decoder)))
             }
-            TextFormat::Json => JsonDecoder::new(&self.guessed(), schema, rules).map(Decoder::Json),
+            TextFormat::Json => {
+                let decoder = JsonDecoder::new(&self.guessed(), schema, rules);
+                decoder.map(|decoder| Decoder::Json(Box::new(decoder)))
+            }
         };
         decoder.map_err(|error| SourceError::Convert {
             file: blob.name.to_string(),
@@ -80,22 +84,23 @@ impl TextFile {
         guessed.cloned().collect()
     }
 
-    /// What is wrong with a CSV record in which something follows a closing quote.
-    fn glued(&self, record: &[u8]) -> String {
-        let field = match &self.format {
+    /// What is wrong with a CSV record that cannot be taken apart without a loss.
+    fn malformed(&self, record: &[u8]) -> String {
+        let glued = match &self.format {
             TextFormat::Csv(options) => csv::glued_field(record, options),
             TextFormat::Json => None,
         };
-        match field.and_then(|index| self.names.get(index)) {
-            Some(name) => csv::glued(&format!("the column '{name}'")),
-            None => csv::glued("a field"),
+        match glued.map(|index| self.names.get(index)) {
+            Some(Some(name)) => csv::glued(&format!("the column '{name}'")),
+            Some(None) => csv::glued("a field"),
+            None => csv::STRAY_RETURN.to_owned(),
         }
     }
 
     /// What a record shows that the guess of the types does not hold, where they were guessed from
     /// a sample.
     fn news(&self, record: &[u8], look: &mut Option<JsonLook>) -> Option<String> {
-        if self.known {
+        if self.known || std::str::from_utf8(record).is_err() {
             return None;
         }
         match &self.format {
@@ -146,18 +151,17 @@ impl<E: From<SourceError>> TextReading<'_, E> {
             _ => (&chunk.records[..], None),
         };
         let mut from = 0;
-        for at in chunk.glued.iter().filter(|at| **at < good.len()) {
+        for at in chunk.malformed.iter().filter(|at| **at < good.len()) {
             self.decode(chunk.bytes, &good[from..*at])?;
             let bad = &good[*at];
             let bytes = &chunk.bytes[bad.start..bad.end];
-            (self.reject)(bad, bytes.trim_ascii(), self.file.glued(bytes))?;
+            (self.reject)(bad, bytes.trim_ascii(), self.file.malformed(bytes))?;
             from = at + 1;
         }
         self.decode(chunk.bytes, &good[from..])?;
         let Some(open) = open else { return Ok(()) };
         let bytes = chunk.bytes[open.start..open.end].trim_ascii_end();
-        let reason = "a quote is not closed before the file ends".to_owned();
-        (self.reject)(open, bytes, reason)
+        (self.reject)(open, bytes, csv::UNCLOSED.to_owned())
     }
 
     fn decode(&mut self, bytes: &[u8], records: &[Record]) -> Result<(), E> {
@@ -200,7 +204,7 @@ impl<E: From<SourceError>> TextReading<'_, E> {
 /// A decoder of either format.
 enum Decoder {
     Csv(Box<CsvDecoder>),
-    Json(JsonDecoder),
+    Json(Box<JsonDecoder>),
 }
 
 impl Decoder {

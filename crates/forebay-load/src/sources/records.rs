@@ -10,6 +10,9 @@ const READ_BYTES: usize = 1 << 18;
 /// The longest record; a longer one is most likely an unclosed quote.
 pub(super) const MAX_RECORD_BYTES: usize = 1 << 28;
 
+/// Bytes that are shown of what stands behind an array.
+const BEHIND_BYTES: usize = 160;
+
 /// One record of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
@@ -27,15 +30,23 @@ pub(super) struct Chunk<'a> {
     pub records: Vec<Record>,
     /// The last record ends, with the input, within quotes.
     pub unclosed: bool,
-    /// The indexes, rising, of CSV records in which something follows a closing quote.
-    pub glued: Vec<usize>,
+    /// The indexes, rising, of CSV records that cannot be taken apart without a loss.
+    pub malformed: Vec<usize>,
 }
 
 /// Why no further record could be cut.
 #[derive(Debug)]
 pub(super) enum CutError {
     Io(io::Error),
-    Long { number: u64 },
+    Long {
+        number: u64,
+    },
+    /// Text stands behind the `]` of an array: so many bytes from where the reader began, and how
+    /// it begins.
+    Behind {
+        at: u64,
+        text: Vec<u8>,
+    },
 }
 
 /// Cuts what a reader gives into chunks of records.
@@ -52,6 +63,8 @@ pub(super) struct Records<R> {
     number: u64,
     /// Bytes before the buffer's first.
     before: u64,
+    /// Why nothing is cut any more, once the records before were given.
+    failed: Option<CutError>,
 }
 
 impl<R: Read> Records<R> {
@@ -67,6 +80,7 @@ impl<R: Read> Records<R> {
             ended: false,
             number,
             before: 0,
+            failed: None,
         }
     }
 
@@ -120,19 +134,28 @@ impl<R: Read> Records<R> {
     /// The next records: at most `most`, fewer where about `bytes` bytes are reached; `None` at the
     /// end. Blank lines are left out.
     pub fn next(&mut self, most: usize, bytes: usize) -> Result<Option<Chunk<'_>>, CutError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         self.buffer.drain(..self.start);
         self.before += self.start as u64;
         self.seen -= self.start;
         self.start = 0;
-        let (mut records, mut glued) = (Vec::new(), Vec::new());
+        let (mut records, mut malformed) = (Vec::new(), Vec::new());
         while records.len() < most && self.start < bytes {
+            let is_behind = self.splitter.is_behind();
             let Some(end) = self.find_end()? else { break };
-            if self.splitter.take_glued() {
-                glued.push(records.len());
+            if is_behind && let Err(error) = self.check_behind(end) {
+                self.failed = Some(error);
+                break;
             }
             let record = &mut self.buffer[self.start..end];
+            let is_malformed = self.splitter.take_glued() || self.splitter.has_stray_return(record);
             let numbers = self.splitter.count(record);
-            if !self.splitter.settle(record) {
+            if !self.splitter.settle(record, self.number) {
+                if is_malformed {
+                    malformed.push(records.len());
+                }
                 records.push(Record {
                     start: self.start,
                     end,
@@ -142,6 +165,9 @@ impl<R: Read> Records<R> {
             self.start = end;
             self.number += numbers;
         }
+        if let Some(error) = self.failed.take_if(|_| records.is_empty()) {
+            return Err(error);
+        }
         if records.is_empty() && self.start == 0 {
             return Ok(None);
         }
@@ -150,8 +176,20 @@ impl<R: Read> Records<R> {
             bytes: &self.buffer[..self.start],
             records,
             unclosed,
-            glued,
+            malformed,
         }))
+    }
+
+    /// Nothing but blanks may stand behind an array.
+    fn check_behind(&self, end: usize) -> Result<(), CutError> {
+        let text = self.buffer[self.start..end].trim_ascii_start();
+        match text.len() {
+            0 => Ok(()),
+            length => Err(CutError::Behind {
+                at: self.before + (end - length) as u64,
+                text: text[..length.min(BEHIND_BYTES)].to_vec(),
+            }),
+        }
     }
 
     /// The end of the record at `start`, reading on as needed; `None` at the end of all.

@@ -1,15 +1,16 @@
 //! What a text file is by its first bytes: how its records end, and whether it is text at all.
 
-use forebay_run::error::without_controls;
+use memchr::{memchr, memchr_iter};
 
+use super::excerpt::excerpt;
 use super::splitter::Splitter;
 use super::text_format::TextFormat;
 use super::{CsvOptions, content};
 
+/// A file with many zero bytes that is nothing known.
+const BINARY: &str = "binary";
 /// Bytes of a file that are looked at.
 pub(super) const SNIFF_BYTES: usize = 64 << 10;
-/// The most characters of a record or value that a message has.
-pub(super) const SHOWN_CHARS: usize = 40;
 
 /// How the records of a file that begins so end, and how many bytes stand before the first.
 pub(super) fn splitter(head: &[u8], format: &TextFormat) -> (Splitter, usize) {
@@ -47,7 +48,11 @@ fn line_end(head: &[u8], options: &CsvOptions) -> u8 {
 
 /// What a file that begins so seems to be, where that is no text of the format, and what to do with
 /// it.
-pub(super) fn stranger(head: &[u8], format: &TextFormat) -> Option<(String, &'static str)> {
+pub(super) fn stranger(
+    head: &[u8],
+    format: &TextFormat,
+    is_format_given: bool,
+) -> Option<(String, &'static str)> {
     const ICONV: &str = "convert it to UTF-8 first, as by iconv -f UTF-16 -t UTF-8";
     let zeros = |at: usize| head.iter().skip(at).step_by(2).take(16).all(|b| *b == 0);
     const REMADE: &str = "an interrupted write or copy leaves such files: make it again";
@@ -60,10 +65,17 @@ pub(super) fn stranger(head: &[u8], format: &TextFormat) -> Option<(String, &'st
         [_, ..] if head.iter().all(|byte| *byte == 0) => ("nothing but zeros", REMADE),
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("UTF-16", ICONV),
         [_, 0, _, 0, ..] | [0, _, 0, _, ..] if zeros(0) || zeros(1) => ("UTF-16", ICONV),
-        _ if many_zeros => ("binary", "name its format by --format"),
+        _ if many_zeros && is_format_given => (BINARY, "it is of another format, or damaged"),
+        _ if many_zeros => (BINARY, "name its format by --format"),
         _ => markup(head, format)?,
     };
     Some((what.to_owned(), advice))
+}
+
+/// The line of a file in which it shows what it is.
+pub(super) fn strange_line(head: &[u8], what: &str) -> usize {
+    let zero = memchr(0, head).filter(|_| what == BINARY);
+    1 + memchr_iter(b'\n', &head[..zero.unwrap_or_default()]).count()
 }
 
 fn markup(head: &[u8], format: &TextFormat) -> Option<(&'static str, &'static str)> {
@@ -81,23 +93,25 @@ fn markup(head: &[u8], format: &TextFormat) -> Option<(&'static str, &'static st
 }
 
 /// What a record of JSON is that is no object, as its beginning tells.
-pub(super) fn begins(record: &[u8]) -> String {
-    let text = String::from_utf8_lossy(record);
-    let start: String = text.chars().take(SHOWN_CHARS).collect();
-    format!("it begins with '{start}'; say by --format what the file is")
-}
-
-/// That a record is no UTF-8 from a byte on.
-pub(super) fn not_utf8(record: &[u8], at: usize) -> String {
-    let byte = record.get(at).copied().unwrap_or_default();
-    let before = record.get(..at).unwrap_or_default();
-    let before = String::from_utf8_lossy(before);
-    let skipped = before.chars().count().saturating_sub(SHOWN_CHARS);
-    let before: String = before.chars().skip(skipped).collect();
-    let before = without_controls(&before);
-    format!(
-        "the byte 0x{byte:02x} behind '{before}' is no UTF-8; convert the file first, as by iconv -f ISO-8859-1 -t UTF-8"
-    )
+pub(super) fn begins(record: &[u8], is_format_given: bool) -> String {
+    if record.is_empty() {
+        return "nothing stands before the comma".to_owned();
+    }
+    let start = excerpt(record);
+    let is_visible = |c: char| !c.is_whitespace() && c != '\u{feff}';
+    let start = match start.chars().any(is_visible) {
+        true => format!("'{start}'"),
+        false => record
+            .iter()
+            .take(8)
+            .map(|byte| format!("0x{byte:02x} "))
+            .collect(),
+    };
+    let advice = match is_format_given {
+        true => "jsonl is an object a line, or one array of objects",
+        false => "say by --format what the file is",
+    };
+    format!("it begins with {}; {advice}", start.trim_end())
 }
 
 /// The delimiter that a header of only one column seems to have.
@@ -132,7 +146,7 @@ mod tests {
     fn files_of_other_formats_are_known() {
         let csv = TextFormat::Csv(CsvOptions::default());
         let json = TextFormat::Json;
-        let stranger = |head: &[u8], format| stranger(head, format).map(|(what, _)| what);
+        let stranger = |head: &[u8], format| stranger(head, format, false).map(|(what, _)| what);
         let gzip = Some("compressed with gzip".to_owned());
         assert_eq!(stranger(b"\x1f\x8b\x08", &json), gzip);
         let what = |head: &[u8], format| stranger(head, format).map(|what| what.leak() as &str);

@@ -2,6 +2,8 @@
 
 use memchr::{memchr, memchr_iter, memchr2};
 
+use super::csv::has_stray_return;
+
 /// How the records of a file end, and where in one the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Splitter {
@@ -145,6 +147,20 @@ impl Splitter {
         }
     }
 
+    /// Whether a CSV record that has just ended has a carriage return that neither ends a line nor
+    /// stands within quotes.
+    pub fn has_stray_return(&self, record: &[u8]) -> bool {
+        match self {
+            Splitter::Csv {
+                delimiter,
+                quote,
+                line_end: b'\n',
+                ..
+            } => has_stray_return(record, *delimiter, *quote),
+            _ => false,
+        }
+    }
+
     /// Whether an array, where there is one, has ended.
     pub fn closed(&self) -> bool {
         match self {
@@ -153,22 +169,47 @@ impl Splitter {
         }
     }
 
+    /// Whether what comes next stands behind an array.
+    pub fn is_behind(&self) -> bool {
+        matches!(
+            self,
+            Splitter::Elements {
+                state: Within::Ended,
+                ..
+            }
+        )
+    }
+
     /// Takes what ends an element off a record just cut, so that values alone follow one another.
-    /// Whether the record is blank, which decoders leave out.
-    pub fn settle(&self, record: &mut [u8]) -> bool {
+    /// Whether the record is blank, which decoders leave out. `number` is its line or element.
+    pub fn settle(&self, record: &mut [u8], number: u64) -> bool {
         match self {
             Splitter::Lines => record.trim_ascii().is_empty(),
-            Splitter::Csv { .. } => record.iter().all(|byte| matches!(byte, b'\r' | b'\n')),
+            Splitter::Csv { line_end, .. } => is_blank(record, *line_end),
             Splitter::Elements { depth, state } => {
                 let ends = record.last().copied();
                 let within = *depth == 0 && matches!(state, Within::Value | Within::Ended);
                 if let (true, Some(last @ (b',' | b']'))) = (within, record.last_mut()) {
                     *last = b' ';
                 }
-                // Between two commas there is an element that is none.
-                record.trim_ascii().is_empty() && ends != Some(b',')
+                // A comma has an element on both of its sides.
+                let has_comma = match ends {
+                    Some(b',') => true,
+                    Some(b']') => number > 1,
+                    _ => false,
+                };
+                record.trim_ascii().is_empty() && !has_comma
             }
         }
+    }
+}
+
+/// Whether a CSV record has nothing but its line end. Where lines end at line feeds, a carriage
+/// return more is no line end: such a record is malformed.
+pub(super) fn is_blank(record: &[u8], line_end: u8) -> bool {
+    match line_end {
+        b'\n' => matches!(record, b"" | b"\n" | b"\r\n" | b"\r"),
+        _ => record.iter().all(|byte| matches!(byte, b'\r' | b'\n')),
     }
 }
 
@@ -195,7 +236,7 @@ fn csv_end(
             (Quotes::Start | Quotes::Closing, byte) if byte == quote => Quotes::Quoted,
             (_, byte) if byte == delimiter => Quotes::Start,
             (state, byte) => {
-                // A carriage return belongs to the line end behind it, or the decoder refuses it.
+                // A carriage return that does not end a line is found by itself.
                 *glued |= state == Quotes::Closing && byte != b'\r';
                 Quotes::Plain
             }
@@ -234,10 +275,12 @@ mod tests {
         let mut splitter = Splitter::elements();
         let mut rest = text.as_bytes().to_vec();
         let mut found = Vec::new();
+        let mut number = 0;
         while !rest.is_empty() {
             let end = splitter.end(&rest).unwrap_or(rest.len());
             let after = rest.split_off(end);
-            if !splitter.settle(&mut rest) {
+            number += 1;
+            if !splitter.settle(&mut rest, number) {
                 found.push(String::from_utf8_lossy(&rest).trim().to_owned());
             }
             rest = after;
@@ -257,6 +300,8 @@ mod tests {
         assert_eq!(elements("]"), (vec![], true));
         assert_eq!(elements(" {} ] \n\n"), (vec!["{}".into()], true));
         assert_eq!(elements("1,,2]").0, ["1", "", "2"]);
+        assert_eq!(elements("1, ]\n").0, ["1", ""]);
+        assert_eq!(elements(",]").0, ["", ""]);
         assert!(!elements(r#"{},{"a":1"#).1);
         assert_eq!(elements("{}]\n[1]\n").0, ["{}", "[1]"]);
     }

@@ -2,20 +2,21 @@
 //! records.
 
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use flate2::read::MultiGzDecoder;
+use memchr::memchr_iter;
 
+use super::batch_bytes::BATCH_BYTES;
 use super::blob::Blob;
 use super::csv;
 use super::error::SourceError;
+use super::excerpt::excerpt;
 use super::format::Packing;
 use super::guesses::{GivenColumns, Guesses, Seen, given};
-use super::infer_json::{are_deep, too_deep};
-use super::jsonl;
 use super::look::Look;
 use super::origin::{Place, Places};
 use super::records::{Chunk, CutError, MAX_RECORD_BYTES, Record, Records};
@@ -26,8 +27,6 @@ use super::splitter::Splitter;
 use super::text_format::TextFormat;
 use super::{BATCH_ROWS, SourceOptions};
 
-/// Bytes of records decoded together.
-const CHUNK_BYTES: usize = 4 << 20;
 /// Bytes of a file that its sample has at most.
 const SAMPLE_BYTES: usize = 8 << 20;
 
@@ -56,6 +55,8 @@ pub(super) struct TextFile {
     /// There is no record.
     pub empty: bool,
     pub given: GivenColumns,
+    /// The format was given, and not guessed by the file's name or content.
+    is_format_given: bool,
     splitter: Splitter,
     /// Bytes before the first element of an array.
     head_bytes: usize,
@@ -95,6 +96,7 @@ impl TextFile {
             known: options.guesses.is_some(),
             empty: true,
             given: given(options),
+            is_format_given: options.format.is_some(),
             splitter: Splitter::Lines,
             head_bytes: 0,
             start: 0,
@@ -107,7 +109,7 @@ impl TextFile {
         // Where all is known, the first record may still have to tell the number of columns.
         let rows = if file.known { 1 } else { options.sample_rows };
         let sample = records.next(rows, SAMPLE_BYTES);
-        let sample = sample.map_err(|error| file.cut_error(blob, error))?;
+        let sample = sample.map_err(|error| file.cut_error(blob, 0, error))?;
         let sample = sample.unwrap_or_default();
         file.empty = sample.records.is_empty();
         file.number_names(&sample);
@@ -115,14 +117,17 @@ impl TextFile {
             let mut look = Look::new(&file.format, file.names.len(), &file.given);
             look.look(&blob.name, &sample)?;
             let nothing = look.saw_nothing();
-            if let Some(reason) = file.stranger(&sample).filter(|_| nothing) {
+            let stranger = nothing
+                .then(|| file.stranger(&sample, look.fault()))
+                .flatten();
+            if nothing && records.at_end() && !records.closed() {
+                return Err(unended(blob));
+            }
+            if let Some(reason) = stranger {
                 let file = blob.name.to_string();
                 return Err(SourceError::Header { file, reason });
             }
             file.sample = Some(look.finish());
-            if nothing && records.at_end() && !records.closed() {
-                return Err(unended(blob));
-            }
         }
         Ok(file)
     }
@@ -130,10 +135,11 @@ impl TextFile {
     /// Finds out by the first bytes how records end, and whether this is text at all.
     fn begin(&mut self, blob: &Blob, records: &mut Records<Reader>) -> Result<(), SourceError> {
         let head = records.skip_mark().and_then(|()| records.peek(SNIFF_BYTES));
-        let head = head.map_err(|error| self.cut_error(blob, CutError::Io(error)))?;
-        if let Some((what, advice)) = sniff::stranger(head, &self.format) {
+        let head = head.map_err(|error| self.cut_error(blob, 0, CutError::Io(error)))?;
+        if let Some((what, advice)) = sniff::stranger(head, &self.format, self.is_format_given) {
             return Err(SourceError::NotText {
                 file: blob.name.to_string(),
+                line: sniff::strange_line(head, &what),
                 format: match self.format {
                     TextFormat::Csv(_) => "CSV",
                     TextFormat::Json => "JSON",
@@ -161,8 +167,15 @@ impl TextFile {
         if !csv_options.header {
             return Ok(());
         }
-        let header = first_record(records).map_err(|error| self.cut_error(blob, error))?;
-        let names = csv::header(&header, csv_options).and_then(|names| match &names[..] {
+        let header = first_record(records).map_err(|error| self.cut_error(blob, 0, error))?;
+        let names = if header.is_unclosed {
+            Err(csv::unclosed_header(&header.bytes, csv_options))
+        } else if self.splitter.has_stray_return(&header.bytes) {
+            Err(format!("its header has {}", csv::STRAY_RETURN))
+        } else {
+            csv::header(&header.bytes, csv_options)
+        };
+        let names = names.and_then(|names| match &names[..] {
             [name] if !options.delimiter_given => {
                 match sniff::other_delimiter(name, csv_options.delimiter) {
                     None => Ok(names),
@@ -190,19 +203,15 @@ impl TextFile {
     }
 
     /// What a JSON file is of whose first records none is an object.
-    fn stranger(&self, sample: &Chunk<'_>) -> Option<String> {
+    fn stranger(&self, sample: &Chunk<'_>, fault: Option<String>) -> Option<String> {
         let first = sample.records.first()?;
         let record = sample.bytes[first.start..first.end].trim_ascii();
         let place = self.place(first.number);
         if !record.starts_with(b"{") {
-            let begins = sniff::begins(record);
+            let begins = sniff::begins(record, self.is_format_given);
             return Some(format!("{place} is no JSON object: {begins}"));
         }
-        // An object in an array that is cut off is said to be that when the array is read.
-        let array = matches!(self.splitter, Splitter::Elements { .. });
-        let deep = are_deep(sample.bytes, &[*first]).then(too_deep);
-        let fault = jsonl::fault(record, 1).filter(|_| !array).or(deep)?;
-        Some(format!("{place}: {fault}"))
+        Some(format!("{place}: {}", fault?))
     }
 
     /// Gives the file its columns.
@@ -257,7 +266,7 @@ impl TextFile {
         part: &TextPart,
         take: &mut dyn FnMut(&Chunk<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let failed = |error| E::from(self.cut_error(blob, error));
+        let failed = |error| E::from(self.cut_error(blob, part.range.start, error));
         let mut records = self.records(blob, part.range.clone(), part.number)?;
         if self.packing != Packing::Plain {
             records.skip_mark().map_err(CutError::Io).map_err(failed)?;
@@ -274,7 +283,7 @@ impl TextFile {
             TextFormat::Csv(_) => csv::batch_rows(self.names.len()),
             TextFormat::Json => BATCH_ROWS,
         };
-        while let Some(chunk) = records.next(rows, CHUNK_BYTES).map_err(failed)? {
+        while let Some(chunk) = records.next(rows, BATCH_BYTES).map_err(failed)? {
             take(&chunk)?;
         }
         if part.range.end >= blob.size_bytes && !records.closed() {
@@ -291,12 +300,34 @@ impl TextFile {
         }
     }
 
+    /// What ends the lines of a CSV file.
+    pub fn line_end(&self) -> u8 {
+        match self.splitter {
+            Splitter::Csv { line_end, .. } => line_end,
+            _ => b'\n',
+        }
+    }
+
     /// The places of records.
     pub fn places(&self, records: &[Record]) -> Places {
         let numbers = records.iter().map(|record| record.number).collect();
         match self.splitter {
             Splitter::Elements { .. } => Places::Elements(numbers),
             _ => Places::Lines(numbers),
+        }
+    }
+
+    /// The line of a byte of the text.
+    fn line_at(&self, blob: &Blob, at: u64) -> Result<u64, SourceError> {
+        let mut before = open(blob, self.packing, 0..blob.size_bytes)?.take(at);
+        let (mut lines, mut buffer) = (1, vec![0; SNIFF_BYTES]);
+        loop {
+            match before.read(&mut buffer) {
+                Ok(0) => return Ok(lines),
+                Ok(length) => lines += memchr_iter(b'\n', &buffer[..length]).count() as u64,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.cut_error(blob, 0, CutError::Io(error))),
+            }
         }
     }
 
@@ -310,8 +341,19 @@ impl TextFile {
         Ok(Records::new(reader, self.splitter, number))
     }
 
-    fn cut_error(&self, blob: &Blob, error: CutError) -> SourceError {
+    /// The error about records that a reader did not give which began at `start`.
+    fn cut_error(&self, blob: &Blob, start: u64, error: CutError) -> SourceError {
         match error {
+            CutError::Behind { at, text } => match self.line_at(blob, start + at) {
+                Ok(line) => SourceError::Header {
+                    file: blob.name.to_string(),
+                    reason: format!(
+                        "line {line}: '{}' follows the ] that ends the JSON array; a file is one array, or an object a line",
+                        excerpt(&text)
+                    ),
+                },
+                Err(error) => error,
+            },
             CutError::Long { number } => SourceError::LongRecord {
                 file: blob.name.to_string(),
                 place: self.place(number),
@@ -327,13 +369,24 @@ fn unended(blob: &Blob) -> SourceError {
     blob.damaged("its JSON array ", "no ] ends it")
 }
 
-fn first_record(records: &mut Records<Reader>) -> Result<Vec<u8>, CutError> {
+/// The record that may be a header; empty where there is none.
+#[derive(Default)]
+struct FirstRecord {
+    bytes: Vec<u8>,
+    /// It ends, with the file, within quotes.
+    is_unclosed: bool,
+}
+
+fn first_record(records: &mut Records<Reader>) -> Result<FirstRecord, CutError> {
     while let Some(chunk) = records.next(1, usize::MAX)? {
         if let Some(record) = chunk.records.first() {
-            return Ok(chunk.bytes[record.start..record.end].to_vec());
+            return Ok(FirstRecord {
+                bytes: chunk.bytes[record.start..record.end].to_vec(),
+                is_unclosed: chunk.unclosed,
+            });
         }
     }
-    Ok(Vec::new())
+    Ok(FirstRecord::default())
 }
 
 fn other_delimiter(name: &str, other: &str, delimiter: u8) -> String {

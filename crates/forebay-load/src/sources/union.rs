@@ -205,11 +205,11 @@ impl Types<'_> {
 }
 
 fn unknown_column(merged: &[Merged], path: &str) -> SourceError {
-    let columns: Vec<&str> = merged.iter().map(|m| m.field.name().as_str()).collect();
+    let columns = || merged.iter().map(|m| m.field.name().as_str());
     SourceError::UnknownColumn {
         column: path.to_owned(),
-        hint: near::hint(path, columns.iter().copied()),
-        columns: columns.join(", "),
+        hint: near::hint(path, columns()),
+        columns: near::listed(columns()),
     }
 }
 

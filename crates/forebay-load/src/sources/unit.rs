@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 
+use super::batch_bytes;
 use super::batches::Slice;
 use super::capture::CapturePart;
 use super::error::SourceError;
@@ -248,8 +249,10 @@ impl SourceUnit {
         };
         let mut first_row = 0;
         let mut emit = |batch: RecordBatch, places: Places| -> Result<(), E> {
-            let batch = self.file.constants.add(batch);
-            self.pass_on(&batch, &places, &mut first_row, &mut accept, &reject)
+            batch_bytes::slices(&self.file.constants.add(batch), &mut |slice, rows| {
+                let places = places.slice(rows);
+                self.pass_on(&slice, &places, &mut first_row, &mut accept, &reject)
+            })
         };
         match (&self.file.content, &self.part) {
             (Content::Parquet(blob, parquet), UnitPart::Group(group)) => {

@@ -18,8 +18,9 @@ use forebay_io::Clock;
 use forebay_objects::{Origin, PullRate};
 use thiserror::Error;
 
-use super::config::{ClusterConfig, ForwardLimits, PeerTls};
+use super::config::{ClusterConfig, ForwardLimits};
 use super::peers::PeerClient;
+use super::pins::PeerTls;
 use crate::config::ServerConfig;
 use crate::proposed::ProposedCommands;
 

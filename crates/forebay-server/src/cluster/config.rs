@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use forebay_cluster::Member;
 
+use super::pins::PeerTls;
 use super::reach::Reach;
 
 /// A server that is a node of a cluster. [`crate::ServerConfig::resp`] is its ordinary port.
@@ -27,13 +28,6 @@ pub struct ClusterConfig {
     /// After READONLY a replica that follows answers without asking what was the newest within this
     /// time; `None`: it asks each time.
     pub stale_reads: Option<Duration>,
-}
-
-/// TLS between nodes, in which both sides show certificates.
-#[derive(Debug, Clone)]
-pub struct PeerTls {
-    pub server: Arc<rustls::ServerConfig>,
-    pub client: Arc<rustls::ClientConfig>,
 }
 
 /// How long commands that are forwarded may take.

@@ -33,15 +33,15 @@ mod walk;
 mod walked;
 
 pub use assembly::{ClusterNode, NodeError, NodeSetup};
-pub use config::{ClusterConfig, ForwardLimits, PeerTls};
+pub use config::{ClusterConfig, ForwardLimits};
 pub use elsewhere::elsewhere;
 pub use frame::{DAMAGED, NOT_HERE};
 pub use live::PartAsk;
-pub use node::Cluster;
+pub use node::{Cluster, PeerIdentity};
 pub use nudge::Nudges;
 pub use page::Spot;
 pub use peers::PeerClient;
-pub use pins::{Pin, PinnedPeers, pin_of};
+pub use pins::{PeerTls, Pin, PinnedPeers, pin_of};
 pub use place::JUST_STARTED;
 pub use reach::Reach;
 pub use serve::PeerConnection;

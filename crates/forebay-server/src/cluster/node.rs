@@ -12,6 +12,8 @@ use super::config::{ClusterConfig, ForwardLimits};
 use super::counts::ClusterCounts;
 use super::link::{Dialer, Links};
 use super::nudge::ClassChanges;
+use super::pins::Pin;
+use crate::client::Client;
 use crate::config::HIGH_WATER;
 use crate::users::User;
 
@@ -20,6 +22,15 @@ const LINKS: usize = 4;
 /// How long a map is waited for that differs from one that proved wrong.
 const MAP_PATIENCE: Duration = Duration::from_millis(500);
 const MAP_LOOK: Duration = Duration::from_millis(10);
+
+/// Which node a connection is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerIdentity {
+    /// By the certificate that it showed.
+    Certificate(Pin),
+    /// By what it says of itself, in the clear, with the revision of its map.
+    Said { node: NodeId, revision: u64 },
+}
 
 /// See the module's text.
 #[derive(Debug)]
@@ -77,6 +88,23 @@ impl Cluster {
 
     pub fn member(&self) -> &dyn Member {
         &*self.member
+    }
+
+    /// Whether a connection is of a node that was removed from the cluster, as far as this node
+    /// knows: it is ended, and nothing is answered on it.
+    pub fn is_of_removed_node(&self, client: &Client) -> bool {
+        match *client.node.lock() {
+            None => false,
+            Some(PeerIdentity::Certificate(pin)) => {
+                let tls = self.config.peer_tls.as_ref();
+                tls.is_some_and(|tls| !tls.peers.contains(&pin))
+            }
+            Some(PeerIdentity::Said { node, revision }) => {
+                let map = self.map();
+                // By a newer map it may have been added since.
+                revision <= map.revision && map.node(node).is_none()
+            }
+        }
     }
 
     pub fn limits(&self) -> ForwardLimits {

@@ -13,9 +13,9 @@ use forebay_io::{Clock, Net};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-use super::config::PeerTls;
 use super::frame::{CONTROL, COPY, FETCH, FORMAT, GROUPS, PING, frame};
 use super::link::{Dialer, Links, PeerAnswer};
+use super::pins::PeerTls;
 use super::post::Posts;
 use super::reach::{AnswerTimes, Reach, SignAsker};
 

@@ -15,8 +15,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use super::config::PeerTls;
-
 /// The SHA-256 of a certificate.
 pub type Pin = [u8; 32];
 
@@ -40,13 +38,18 @@ impl PinnedPeers {
         Arc::new(pinned)
     }
 
-    /// From now on these are let in, and no others. Connections that are there stay.
+    /// From now on these are let in, and no others. A server ends connections of others within a
+    /// tenth of a second.
     pub fn set(&self, pins: impl IntoIterator<Item = Pin>) {
         self.pins.store(Arc::new(pins.into_iter().collect()));
     }
 
+    pub fn contains(&self, pin: &Pin) -> bool {
+        self.pins.load().contains(pin)
+    }
+
     fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
-        match self.pins.load().contains(&pin_of(certificate)) {
+        match self.contains(&pin_of(certificate)) {
             true => Ok(()),
             false => Err(CertificateError::ApplicationVerificationFailure.into()),
         }
@@ -57,6 +60,15 @@ impl fmt::Debug for PinnedPeers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PinnedPeers({})", self.pins.load().len())
     }
+}
+
+/// TLS between nodes, in which both sides show certificates.
+#[derive(Debug, Clone)]
+pub struct PeerTls {
+    pub server: Arc<rustls::ServerConfig>,
+    pub client: Arc<rustls::ClientConfig>,
+    /// The certificates that both of them let in.
+    pub peers: Arc<PinnedPeers>,
 }
 
 impl PeerTls {
@@ -71,11 +83,15 @@ impl PeerTls {
             peers: Arc::clone(peers),
             provider: Arc::clone(&provider),
         });
+        let peers = Arc::clone(peers);
         let versions = &[&rustls::version::TLS13];
-        let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let mut server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)?
             .with_client_cert_verifier(Arc::clone(&verifier) as Arc<dyn ClientCertVerifier>)
             .with_single_cert(vec![certificate.clone()], key.clone_key())?;
+        // A session that is resumed shows no certificate: it would let in who was pinned once.
+        server.send_tls13_tickets = 0;
+        server.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         let client = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)?
             .dangerous()
@@ -84,6 +100,7 @@ impl PeerTls {
         Ok(Self {
             server: Arc::new(server),
             client: Arc::new(client),
+            peers,
         })
     }
 }

@@ -15,7 +15,7 @@ use super::frame::{
     CONTROL, COPY, DAMAGED, FETCH, FORWARD, ForwardHeader, GROUPS, PING, check_format,
 };
 use super::live::{PartAsk, parse_watched};
-use super::node::Cluster;
+use super::node::{Cluster, PeerIdentity};
 use super::page::PageRequest;
 use crate::client::Client;
 use crate::command::{CommandError, Watches, no_permission, no_table};
@@ -155,6 +155,7 @@ async fn forwarded(
 ) -> Result<(), String> {
     let (header, commands) = ForwardHeader::parse(args).map_err(wrong)?;
     check_cluster(cluster, &header)?;
+    check_node(cluster, &pipeline.session.client, &header)?;
     let user = user_of(shared, header.user)?;
     let pinned = pinned(shared, header.versions)?;
     let order = |table: &[u8]| {
@@ -182,6 +183,8 @@ async fn forwarded(
     while let Next::Wait(wait) = pipeline.advance() {
         pipeline.resume(wait.end().await);
     }
+    // The connection may be idle for long, and no table can be removed that somebody has.
+    pipeline.pinned = None;
     match pipeline.reply.is_empty() {
         true => Err(wrong("no whole command came".to_owned())),
         false => Ok(()),
@@ -249,6 +252,24 @@ fn check_cluster(cluster: &Cluster, header: &ForwardHeader<'_>) -> Result<(), St
         false => Err(format!(
             "ERR this node is of cluster {own}, and who asks of cluster {}: two nodes have one address",
             header.cluster
+        )),
+    }
+}
+
+/// Refuses a node that was removed. Without certificates it is what it says that it is.
+fn check_node(
+    cluster: &Cluster,
+    client: &Client,
+    header: &ForwardHeader<'_>,
+) -> Result<(), String> {
+    let &ForwardHeader { node, revision, .. } = header;
+    if cluster.config.peer_tls.is_none() {
+        *client.node.lock() = Some(PeerIdentity::Said { node, revision });
+    }
+    match cluster.is_of_removed_node(client) {
+        false => Ok(()),
+        true => Err(format!(
+            "ERR node {node} was removed from the cluster: stop it, or have it join again as a new node"
         )),
     }
 }

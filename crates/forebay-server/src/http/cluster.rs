@@ -1,6 +1,7 @@
 //! A node of a cluster: the cluster's state, and nudges.
 
 use std::io;
+use std::num::ParseIntError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,21 +27,24 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A caller that knows a revision already, and waits for a newer one.
 #[derive(Debug, Deserialize)]
 pub struct Poll {
-    after: Option<u64>,
+    after: Option<String>,
     /// At most so long: `5s` or `500ms`.
     wait: Option<String>,
 }
 
 impl Poll {
     async fn wait(&self, shared: &Shared) -> Result<(), Refused> {
+        let bad = |text| Refused::new(StatusCode::BAD_REQUEST, text);
+        let after = self.after.as_ref().map(|text| text.parse());
+        let after = after.transpose().map_err(|_: ParseIntError| {
+            bad("after is a revision, a whole number, as the status has it")
+        })?;
         let limit = match &self.wait {
             None => LONGEST_WAIT,
-            Some(text) => parse_wait(text).ok_or_else(|| {
-                let text = "wait is a time from 1ms to 60s, as 5s or 500ms";
-                Refused::new(StatusCode::BAD_REQUEST, text)
-            })?,
+            Some(text) => parse_wait(text)
+                .ok_or_else(|| bad("wait is a time from 1ms to 60s, as 5s or 500ms"))?,
         };
-        if let (Some(after), Some(cluster)) = (self.after, &shared.cluster) {
+        if let (Some(after), Some(cluster)) = (after, &shared.cluster) {
             let clock = shared.store.clock();
             let newer = cluster.member().newer_head(after);
             // What there is when the time is over is the answer, too.

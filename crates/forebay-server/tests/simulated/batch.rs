@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use forebay_cluster::model::Rollout;
+use forebay_cluster::Timing;
+use forebay_cluster::model::{Phase, Rollout};
+use forebay_cluster::request::Request;
+use forebay_engine::StoreError;
 use forebay_io::sim::Dice;
 use forebay_run::Order;
 
@@ -53,6 +56,57 @@ fn left_out(cluster: &SimCluster, rollout: &Rollout) -> BTreeSet<String> {
     let model = cluster.model();
     let name = |id| model.node_name(id);
     rollout.left_out.iter().copied().map(name).collect()
+}
+
+/// Else its files would be gone from the store, and nodes that have fetched them would serve it.
+#[test]
+fn a_table_is_not_dropped_while_its_first_version_is_rolled_out() {
+    let cluster = SimCluster::of(3);
+    let coordinator = cluster.coordinator();
+    let numbers = cluster.nodes.iter().map(|node| node.number);
+    let mut others = numbers.filter(|number| *number != coordinator);
+    // It is waited for until it counts as left out.
+    cluster.cut_off(others.next().unwrap());
+    let pusher = cluster.pusher("words", ROWS, 1);
+    cluster.until("it is rolled out", |cluster| {
+        let model = cluster.model();
+        model.work.rollout_of(&name("words")).map(|_| ())
+    });
+    let refused = cluster.store.drop_table(&name("words"));
+    assert!(
+        matches!(&refused, Err(StoreError::Refused { is_busy: true, .. })),
+        "{refused:?}"
+    );
+    assert_eq!(pusher.join().unwrap().phase, Phase::Confirmed);
+    cluster.store.drop_table(&name("words")).unwrap();
+    assert!(cluster.model().table(&name("words")).is_none());
+}
+
+/// Also where the coordinator restarted meanwhile, so that nobody asks it for news.
+#[test]
+fn nodes_hear_soon_of_a_shortened_node_timeout() {
+    let mut cluster = SimCluster::of(3);
+    let set = |seconds| Request::SetTiming {
+        timing: Timing::new(Duration::from_secs(seconds)).unwrap(),
+    };
+    cluster.carry_out(&set(600));
+    cluster.sleep(Duration::from_secs(30));
+    let coordinator = cluster.coordinator();
+    cluster.node(coordinator).kill();
+    cluster.node(coordinator).start();
+    cluster.carry_out(&set(3));
+    let begun = cluster.now();
+    cluster.until("all nodes have the head", |cluster| {
+        let (head, _) = cluster.client().model().ok()?;
+        let mut nodes = cluster.heard()?.nodes.into_iter();
+        let has = |serves: Option<u64>| serves.is_some_and(|serves| serves >= head.revision);
+        nodes
+            .all(|node| node.state == "up" && has(node.serves))
+            .then_some(())
+    });
+    let took = cluster.now() - begun;
+    println!("{took:?}");
+    assert!(took < Duration::from_secs(20), "it took {took:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use forebay_engine::live::{Expiry, LiveDraft};
 use forebay_io::sim::Dice;
 
 use super::clients::{Writers, asked, read};
-use super::cluster::{SimCluster, Timed, name};
+use super::cluster::{SimCluster, Timed, key, name};
 use super::common::Reply;
 use super::node::{GATEWAY, SimNode};
 
@@ -233,6 +233,22 @@ fn a_node_is_drained_under_writers() {
     let gone: NodeId = gone.expect("a node").id;
     assert!(!holders(&model).contains(&gone));
     written.check(&cluster);
+}
+
+/// The other nodes keep connections to it, on which they ask nothing any more.
+#[test]
+fn a_drained_node_removes_its_tables_although_others_read_there() {
+    let cluster = with_table(4);
+    cluster.push("words", 50, 1);
+    let keys: Vec<String> = (0..50).map(|n| format!("words:{}", key(n))).collect();
+    for node in &cluster.nodes {
+        assert_eq!(read(node, &keys).len(), keys.len(), "at {}", node.name());
+    }
+    drained(&cluster, 4);
+    let drained = &cluster.nodes[3];
+    cluster.until("it has no live table", |_| {
+        drained.live_tables().is_empty().then_some(())
+    });
 }
 
 #[test]

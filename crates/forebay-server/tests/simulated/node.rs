@@ -14,7 +14,7 @@ use forebay_cluster::message::Introduction;
 use forebay_cluster::model::FORMATS;
 use forebay_cluster::shell::Remembered;
 use forebay_cluster::{HostPort, NodeName, Trusted, Zone};
-use forebay_engine::Store;
+use forebay_engine::{Store, TableName};
 use forebay_io::sim::{Fault, SimClient, SimDisk, SimNet, Wire};
 use forebay_io::{Clock, Random, start_thread};
 use forebay_objects::{DirectoryOrigin, PullRate};
@@ -102,6 +102,12 @@ impl SimNode {
 
     pub fn is_running(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// Those that lie in its cache. REQUIRES: it runs.
+    pub fn live_tables(&self) -> Vec<TableName> {
+        let process = self.process.as_ref().expect("a process");
+        process.node.store.live_tables().expect("its tables")
     }
 
     /// Starts its process, with what its disk has.

@@ -4,13 +4,14 @@ use std::fmt::Write;
 
 use clap::Args;
 use forebay_engine::{
-    Alteration, Altered, DiffReport, DiffSample, Difference, SchemaChange, TableName, diff,
-    show_key,
+    Alteration, Altered, DiffReport, DiffSample, Difference, ProfilePair, SchemaChange, TableName,
+    diff, profiles_of, show_key,
 };
 use forebay_load::progress::Unit;
 use forebay_run::row::write_json_bytes;
 use serde_json::{Map, Value, json};
 
+use super::column_figures::{pair_lines, pair_objects};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -20,8 +21,9 @@ use crate::human;
 /// Prints counts and the first differences of each kind. Rows are compared by the columns that both
 /// versions have, as readers get them: a column that came or went is told once and changes no row,
 /// one of another type changes the rows in which it reads otherwise. With --json one object {table,
-/// from, to, added, removed, changed, unchanged, columns, schema, differences}: columns counts the
-/// changes of each column; schema has the columns and fields that came, went or changed their type
+/// from, to, added, removed, changed, unchanged, columns, schema, values, differences}: columns
+/// counts the changes of each column; values has the figures of each column in both versions as
+/// {column, before, after}; schema has the columns and fields that came, went or changed their type
 /// as {added, removed, retyped, changes}, where changes is a list of {change, column, before,
 /// after, text}; each difference is {key, change, columns}.
 #[derive(Debug, Args)]
@@ -55,11 +57,14 @@ pub fn run(args: &Diff, context: &Context) -> anyhow::Result<Outcome> {
         drawing.advance(rows)
     })?;
     drop(drawing);
-    context.print(&object(args, &report), || text(args, &report))?;
+    let profiles = profiles_of(before.manifest(), after.manifest());
+    context.print(&object(args, &report, &profiles), || {
+        text(args, &report, &profiles)
+    })?;
     Ok(Outcome::Done)
 }
 
-fn object(args: &Diff, report: &DiffReport) -> Value {
+fn object(args: &Diff, report: &DiffReport, profiles: &[ProfilePair]) -> Value {
     let columns: Map<String, Value> = report
         .columns
         .iter()
@@ -75,6 +80,7 @@ fn object(args: &Diff, report: &DiffReport) -> Value {
         "unchanged": report.same,
         "columns": columns,
         "schema": schema_object(&report.schema),
+        "values": pair_objects(profiles),
         "differences": report.samples.iter().map(sample_object).collect::<Vec<_>>(),
     })
 }
@@ -125,7 +131,7 @@ fn word(difference: Difference) -> &'static str {
     }
 }
 
-fn text(args: &Diff, report: &DiffReport) -> String {
+fn text(args: &Diff, report: &DiffReport, profiles: &[ProfilePair]) -> String {
     let counts = [
         (report.added, "added"),
         (report.removed, "removed"),
@@ -154,6 +160,7 @@ fn text(args: &Diff, report: &DiffReport) -> String {
             human::counted(*changed, "row")
         );
     }
+    out += &pair_lines(profiles);
     for sample in &report.samples {
         _ = writeln!(out, "{}", sample_text(sample));
     }

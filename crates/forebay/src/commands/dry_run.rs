@@ -14,7 +14,9 @@ use forebay_objects::{OpenError, Patience};
 use forebay_run::Order;
 use forebay_run::row::write_json_bytes;
 use serde::Serialize;
+use serde_json::Value;
 
+use super::column_figures::{lines, objects};
 use super::pushed::{changed, findings, remedies};
 use crate::choices::ORDERS;
 use crate::context::Context;
@@ -37,6 +39,8 @@ struct Told<'a> {
     version: u64,
     read: ReadTold,
     columns: Vec<ColumnTold<'a>>,
+    /// What was counted of each column in the rows read.
+    statistics: Vec<Value>,
     key: &'a str,
     /// `row`, or the column.
     value: &'a str,
@@ -175,6 +179,7 @@ fn object(forecast: &Forecast) -> anyhow::Result<Vec<u8>> {
                 nullable: column.nullable,
             })
             .collect(),
+        statistics: objects(&manifest.stats),
         key: &manifest.key,
         value: value_word(&manifest.value),
         order: manifest.order,
@@ -244,6 +249,7 @@ fn text(forecast: &Forecast) -> anyhow::Result<String> {
     schema(forecast, &mut out);
     examples(forecast, &mut out)?;
     _ = writeln!(out, "version: {}", version(forecast));
+    values(forecast, &mut out);
     bad_rows(forecast, &mut out);
     gate(forecast, &mut out);
     _ = writeln!(out, "disk: {}", room(forecast));
@@ -296,6 +302,13 @@ fn schema(forecast: &Forecast, out: &mut String) {
     for column in manifest.schema.columns() {
         let never = if column.nullable { "" } else { ", never null" };
         _ = writeln!(out, "  {}:{}{never}", column.name, column.kind);
+    }
+}
+
+fn values(forecast: &Forecast, out: &mut String) {
+    let lines = lines(&forecast.manifest.stats);
+    if !lines.is_empty() {
+        _ = write!(out, "values, of those read:\n{lines}");
     }
 }
 

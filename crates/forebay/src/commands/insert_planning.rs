@@ -100,7 +100,8 @@ pub fn plan_insert(
     let over = &mut || context.clock.monotonic().saturating_sub(started) >= search.time;
     let known = (&model, &Summaries::new(), &survey);
     let mut made = propose_insert(known, &bulk, args.batch.unwrap_or(BATCH_BYTES), over)?;
-    made.proposal.estimate(&model, &paces(&model));
+    made.proposal
+        .estimate(&model, &paces(&model, &context.node_pages()?));
     Ok((model, made))
 }
 

@@ -175,6 +175,9 @@ fn carry_out(
             return context.print_done(Outcome::Done, &report, || summary(&report.load));
         }
         (Some(found), None) => {
+            if !chosen.indexes.is_empty() {
+                drawing.message(&what_leaves_indexes(&chosen.indexes));
+            }
             let reports = found.carry_out(request, &chosen.indexes, context, &drawing)?;
             context.stop_drawing(drawing);
             return told(&reports, context);
@@ -182,7 +185,8 @@ fn carry_out(
         (None, rows) => {
             if let Some(option) = chosen.first_given(rows.is_some()) {
                 wrong!(
-                    "{option} is about the nodes of a cluster, and {} is no live table of one: leave it out",
+                    "{option} is about the nodes of a cluster, and {} is no live table of one: create it first \
+                     (forebay create), or leave the option out",
                     request.table
                 );
             }
@@ -191,6 +195,16 @@ fn carry_out(
     };
     context.stop_drawing(drawing);
     context.print_done(Outcome::Done, &report, || summary(&report))
+}
+
+/// What does not reach the indexes of a table.
+fn what_leaves_indexes(indexes: &[IndexArg]) -> String {
+    let names: Vec<&str> = indexes.iter().map(|index| index.table.as_str()).collect();
+    format!(
+        "{}: only loads with --index change it; writes of clients to the table do not, and an update leaves the row's \
+         earlier index key",
+        names.join(", ")
+    )
 }
 
 /// Of the table, and of its indexes.
@@ -223,6 +237,7 @@ impl ChosenInCluster {
 
 impl Load {
     fn chosen(&self, context: &Context) -> anyhow::Result<ChosenInCluster> {
+        context.log_in(&self.rows.login);
         Ok(ChosenInCluster {
             deadline: self.deadline,
             plan: self.load_plan(context)?,

@@ -20,7 +20,8 @@ use crate::choices::{INSERT_WAYS, ROW_ORDERS};
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
 use crate::human;
-use crate::inserting::{InsertOptions, InsertTotals, InsertWay, LoginArgs, RowOrder, insert_rows};
+use crate::inserting::{InsertOptions, InsertTotals, InsertWay, RowOrder, insert_rows};
+use crate::login::LoginArgs;
 
 /// Rows of a request, if nothing is said of it.
 const BATCH_ROWS: usize = 512;
@@ -113,8 +114,7 @@ impl RowsArgs {
             (self.batch_rows.is_some(), "--batch-rows"),
         ];
         let mut given = given.into_iter();
-        let own = given.find_map(|(is_given, name)| is_given.then_some(name));
-        own.or_else(|| self.login.first_given())
+        given.find_map(|(is_given, name)| is_given.then_some(name))
     }
 
     fn arrangement(&self) -> Arrangement {
@@ -154,7 +154,7 @@ pub fn carry_out(
     drawing: &Drawing,
 ) -> anyhow::Result<RowsReport> {
     let started = context.clock.monotonic();
-    let login = Arc::new(args.login.read(&*context.disk)?);
+    let login = Arc::new(context.login()?);
     let table = &request.table;
     let store = context.open_to_merge(drawing)?;
     let (load, _) = found.begin(table, &store)?;

@@ -2,6 +2,7 @@
 
 pub mod checkpoint;
 pub mod cluster;
+mod column_figures;
 pub mod compact;
 pub mod completions;
 pub mod create;

@@ -41,10 +41,11 @@ use crate::rollout_args::RolloutArgs;
 ///   forebay push prices day2.csv --onto current --op what
 ///
 /// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped,
-/// gate}, where gate is a list of {limit, seen, passed}; store_created is true where there was no
-/// store; with --onto also {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the
-/// greatest number that there can be. With --dry-run the exit code is that of the push, and the
-/// object is in docs/commands.md.
+/// gate, statistics}, where gate is a list of {limit, seen, passed} and statistics what was counted
+/// of each column (docs/gate.md); store_created is true where there was no store; with --onto also
+/// {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the greatest number that
+/// there can be. With --dry-run the exit code is that of the push, and the object is in
+/// docs/commands.md.
 #[derive(Debug, Args)]
 pub struct Push {
     /// The table; made when there is none of this name
@@ -175,8 +176,9 @@ pub struct Push {
     #[arg(long, help_heading = "Swap")]
     pub no_swap: bool,
 
-    /// A limit for the change against the serving version, such as 'rows>-20%', or what a change of
-    /// the schema does, such as 'column-gone(note)=report'; may be repeated
+    /// A limit for the change against the serving version, such as 'rows>-20%' or
+    /// 'mean(price)<20%', or what a change of the schema does, such as
+    /// 'column-gone(note)=report'; may be repeated
     #[arg(long, value_name = "LIMIT", help_heading = "Swap")]
     pub gate: Vec<Limit>,
 

@@ -7,7 +7,9 @@ use forebay_load::convert::{Loss, Lossy};
 use forebay_load::gate::Finding;
 use forebay_load::push::{Applied, PushReport};
 use serde::Serialize;
+use serde_json::Value;
 
+use super::column_figures::objects;
 use super::versions::rows;
 use crate::human;
 use crate::rolled_out::RolledOut;
@@ -28,6 +30,8 @@ pub struct Pushed<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     store_created: bool,
     gate: &'a [Finding],
+    /// What was counted of each column.
+    statistics: Vec<Value>,
     warnings: &'a [String],
     /// Why a cluster did not let it serve.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,6 +67,7 @@ impl<'a> Pushed<'a> {
             swapped: report.swapped,
             store_created,
             gate: &report.gate,
+            statistics: objects(&report.stats),
             warnings: &report.warnings,
             undone: report.undone.as_ref().map(|undone| undone.problem.as_str()),
             rollout,

@@ -183,9 +183,28 @@ struct Exported {
 fn parse_delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"\\t" => Ok(b'\t'),
+        b"\n" | b"\r" => Err("a line end ends a row: give a character that ends none".to_owned()),
         [byte] if byte.is_ascii() => Ok(*byte),
         _ => Err(format!(
             "'{text}' is not one ASCII character, or \\t for a tab"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_delimiter;
+
+    #[test]
+    fn a_delimiter_is_one_character_that_ends_no_row() {
+        assert_eq!(parse_delimiter(";"), Ok(b';'));
+        assert_eq!(parse_delimiter("\\t"), Ok(b'\t'));
+        for text in ["\n", "\r"] {
+            let error = parse_delimiter(text).unwrap_err();
+            assert!(error.contains("line end"), "{error}");
+        }
+        for text in ["", "ab", "\r\n", "é"] {
+            assert!(parse_delimiter(text).is_err(), "{text:?}");
+        }
     }
 }

@@ -4,7 +4,6 @@
 //! | module | what |
 //! | --- | --- |
 //! | `resp` | commands and answers |
-//! | `login` | user and TLS |
 //! | `wire` | connections to nodes |
 //! | `routes` | which node leads the partition of a key |
 //! | `verdict` | what an answer to a write says |
@@ -23,7 +22,6 @@ mod batch;
 mod clients;
 mod error;
 mod insertion;
-mod login;
 mod pieces;
 mod resp;
 mod routes;
@@ -41,10 +39,11 @@ use forebay_load::load::StagedRows;
 use forebay_load::progress::{Progress, Unit};
 use forebay_load::sort::Arrangement;
 
+use crate::login::NodeLogin;
+
 pub use clients::InsertEnd;
 pub use error::InsertError;
 pub use insertion::InsertTotals;
-pub use login::{LoginArgs, NodeLogin};
 
 use clients::Clients;
 use insertion::Insertion;

@@ -13,8 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::TlsConnector;
 
-use super::login::NodeLogin;
 use super::resp::{RespAnswer, parse, push_command};
+use crate::login::NodeLogin;
 
 /// A node that takes longer to take a connection is gone around.
 const CONNECT: Duration = Duration::from_secs(2);

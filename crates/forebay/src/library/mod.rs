@@ -24,7 +24,9 @@ mod value;
 pub use arrow_array;
 pub use arrow_schema;
 pub use forebay_engine::live::{Copied, Durability, Expiry, LiveStats};
-pub use forebay_engine::{Swapped, TableName, VersionInfo};
+pub use forebay_engine::{
+    ColumnProfile, ColumnStats, Measured, Swapped, TableName, ValueRange, VersionInfo,
+};
 pub use forebay_load::convert::{Loss, Lossy};
 pub use forebay_load::gate::Finding;
 pub use forebay_load::load::LoadReport;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay_io::is_out_of_files;
+use forebay_io::{advice, is_out_of_files};
 use thiserror::Error;
 
 use crate::name::TableName;
@@ -21,7 +21,7 @@ fn remedy(error: &io::Error) -> &'static str {
 /// wait.
 #[derive(Debug, Clone, Error)]
 pub enum LogError {
-    #[error("cannot {action} {}, of the log of table {table}: {source}", path.display())]
+    #[error("cannot {action} {}, of the log of table {table}: {source}{}", path.display(), advice(source))]
     Io {
         table: TableName,
         action: &'static str,

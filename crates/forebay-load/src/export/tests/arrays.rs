@@ -309,7 +309,6 @@ fn primitive(
     // Decimals keep to their precision, and seconds to what milliseconds of as many bits hold.
     let most = match data_type {
         DataType::Timestamp(TimeUnit::Second, _) => 6,
-        DataType::Time32(TimeUnit::Second) => 2,
         DataType::Date64 => 3,
         DataType::Decimal32(digits, _)
         | DataType::Decimal64(digits, _)
@@ -332,7 +331,27 @@ fn primitive(
             let days = i32::from_le_bytes([value[0], value[1], value[2], value[3]]);
             value = (i64::from(days) * 86_400_000).to_le_bytes().to_vec();
         }
-        buffer.extend_from_slice(&value);
+        match data_type {
+            DataType::Time32(unit) => {
+                let value = i32::from_le_bytes(value[..4].try_into().unwrap());
+                let day = if *unit == TimeUnit::Second {
+                    86_400
+                } else {
+                    86_400_000
+                };
+                buffer.extend_from_slice(&value.rem_euclid(day).to_le_bytes());
+            }
+            DataType::Time64(unit) => {
+                let value = i64::from_le_bytes(value[..8].try_into().unwrap());
+                let second = if *unit == TimeUnit::Microsecond {
+                    1_000_000
+                } else {
+                    1_000_000_000
+                };
+                buffer.extend_from_slice(&value.rem_euclid(86_400 * second).to_le_bytes());
+            }
+            _ => buffer.extend_from_slice(&value),
+        }
     }
     fn typed<T: ArrowPrimitiveType>(
         data_type: &DataType,

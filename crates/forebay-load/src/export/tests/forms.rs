@@ -123,7 +123,10 @@ fn lists_have_keys_of_their_own() {
     let mut value = Vec::new();
     list.finish(&mut value).unwrap();
     let records: &[(&[u8], &[u8])] = &[(b"k", &value), (b"l", b"")];
-    let lists = ExportValues::Lists(&item);
+    let lists = ExportValues::Lists {
+        item: &item,
+        length: None,
+    };
     let made = (Some("{id}"), "tags");
     let json = write(lists, made, ExportFormat::JsonLines, false, records);
     assert_eq!(

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_engine::{
-    Becomes, Comparison, Expected, Manifest, ReadError, Version, compare_expected, compare_sampled,
+    Becomes, ColumnStats, Comparison, Expected, Manifest, ReadError, Version, compare_expected,
+    compare_sampled,
 };
 use forebay_run::error::named_key;
 use forebay_run::format::MIN_PAGE_BYTES;
@@ -17,7 +18,7 @@ use super::reservoir::Drawn;
 use super::trial::{self, Trial};
 use super::{Forecast, Ground, Outlook, Prepared, Room};
 use crate::encode::RowEncoder;
-use crate::gate::{self, Finding, Limit, Metric};
+use crate::gate::{self, Finding, Limit, Measure, Metric};
 use crate::progress::{Progress, Unit};
 use crate::push::looking::of_table;
 use crate::push::publish::beside_serving;
@@ -81,7 +82,10 @@ impl Prepared<'_> {
         let (request, layer, clock) = (self.request, self.layer(), &**self.ground.clock);
         let (sample, boundaries) = (&looked.sample, self.boundaries.clone());
         let trial = trial::write(request, layer, sample, &totals.tally(), boundaries, clock)?;
-        let manifest = self.manifest(encoder);
+        let mut manifest = self.manifest(encoder);
+        if layer.is_none() {
+            manifest.stats = column_stats(encoder, &looked);
+        }
         let (compared_with, gate) = self.compare(&looked, &manifest, totals, progress)?;
         let room = self.room(&trial, totals);
         let applied = layer
@@ -138,6 +142,9 @@ impl Prepared<'_> {
         if totals.rows.is_none() {
             limits.retain(|limit| !needs_totals(limit));
         }
+        if !looked.is_all {
+            limits.retain(|limit| !needs_all_values(limit));
+        }
         beside_serving(table, &limits, |serving| {
             progress.stage("comparing", None, Unit::Rows);
             self.compare_with(serving, looked, manifest, totals, progress)
@@ -173,6 +180,7 @@ impl Prepared<'_> {
             rows,
             bytes,
             is_exact: totals.is_exact,
+            stats: &manifest.stats,
             nulls: match base {
                 None => null_shares(manifest, looked),
                 Some(_) => Vec::new(),
@@ -282,8 +290,14 @@ impl Prepared<'_> {
     }
 }
 
+fn column_stats(encoder: &RowEncoder, looked: &Looked) -> Vec<ColumnStats> {
+    let (schema, arrow) = (encoder.schema(), encoder.batch_schema());
+    looked.profile.stats(schema, arrow, looked.rows)
+}
+
 fn null_shares(manifest: &Manifest, looked: &Looked) -> Vec<(String, f64)> {
-    let columns = manifest.schema.columns().iter().zip(&looked.nulls);
+    let nulls = looked.profile.nulls();
+    let columns = manifest.schema.columns().iter().zip(&nulls);
     let share = |nulls: u64| match looked.is_all {
         // As a manifest counts: over the rows that are stored.
         true => nulls.min(looked.stored) as f64 / looked.stored.max(1) as f64,
@@ -297,6 +311,17 @@ fn null_shares(manifest: &Manifest, looked: &Looked) -> Vec<(String, f64)> {
 fn needs_totals(limit: &Limit) -> bool {
     match limit {
         Limit::Share(limit) => matches!(limit.metric, Metric::Rows | Metric::Bytes | Metric::Lost),
+        Limit::Schema(_) => false,
+    }
+}
+
+/// A part of the rows shows neither the extremes nor the number of different values.
+fn needs_all_values(limit: &Limit) -> bool {
+    match limit {
+        Limit::Share(limit) => matches!(
+            limit.metric,
+            Metric::Column(Measure::Min | Measure::Max | Measure::Distinct, _)
+        ),
         Limit::Schema(_) => false,
     }
 }

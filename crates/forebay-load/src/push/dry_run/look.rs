@@ -13,11 +13,12 @@ use forebay_run::record::encode;
 use super::Extent;
 use super::choose::{SAMPLE_ROWS, Visit, visits};
 use super::keys::Keys;
-use super::reservoir::{Drawing, Drawn, ROW_BITS, Reservoir};
+use super::reservoir::{Drawing, Drawn, Reservoir};
+use crate::column_profile::{BatchCounts, TableProfile};
 use crate::convert::Lossy;
 use crate::encode::{RowEncoder, Verb};
 use crate::progress::{Progress, Unit as Counts};
-use crate::push::read::count_nulls;
+use crate::push::read::row_number;
 use crate::push::rejects::{NotedRow, Rejects};
 use crate::push::{Applied, PushError};
 use crate::sort::SortError;
@@ -48,8 +49,7 @@ pub struct Looked {
     pub bad_rows: Vec<NotedRow>,
     /// Values that conversions changed, as was asked for.
     pub lossy: Vec<Lossy>,
-    /// A column, in the order of the schema.
-    pub nulls: Vec<u64>,
+    pub profile: TableProfile,
     pub keys: Keys,
     pub sample: Vec<Drawn>,
     pub examples: Vec<Drawn>,
@@ -97,7 +97,7 @@ struct SurveySums {
     stored: u64,
     bytes: u64,
     verbs: Applied,
-    nulls: Vec<u64>,
+    profile: TableProfile,
     keys: Keys,
     reservoir: Reservoir,
     /// Rows and bytes of the units that were read to their ends, and how many units those are.
@@ -159,7 +159,7 @@ pub fn look(
             stored: 0,
             bytes: 0,
             verbs: Applied::default(),
-            nulls: vec![0; sources.schema.fields().len()],
+            profile: TableProfile::new(encoder.schema().columns().len()),
             keys: Keys::new(lens.memory_bytes, lens.keeps_first),
             reservoir: Reservoir::new(lens.drawing, lens.drawn_rows, EXAMPLES),
             whole_rows: 0,
@@ -265,7 +265,7 @@ impl Survey<'_> {
             return Err(PushError::from(SortError::Stopped).into());
         }
         let mut encoded = EncodedBatch::default();
-        let first = u64::from(unit) << ROW_BITS | origin.first_row;
+        let first = row_number(unit, origin.first_row);
         encoder.encode::<PushError>(
             batch,
             |row, key, operation| {
@@ -274,8 +274,9 @@ impl Survey<'_> {
             },
             |row, bad| self.rejects.unstored(origin, batch, row, &bad.to_string()),
         )?;
+        let counts = BatchCounts::of(batch, encoder.schema().columns().len());
         let mut sums = self.sums();
-        count_nulls(batch, &mut sums.nulls);
+        sums.profile.add(batch, &counts, first);
         for row in &encoded.rows {
             sums.add(row, &encoded.bytes, &self.lens);
         }
@@ -314,7 +315,7 @@ impl Survey<'_> {
             rejected: self.rejects.count(),
             bad_rows: self.rejects.noted(),
             lossy: sources.lossy(),
-            nulls: sums.nulls,
+            profile: sums.profile,
             keys: sums.keys,
             sample,
             examples,

@@ -32,7 +32,8 @@ use super::looking::{Looking, Opened};
 use super::rejects::NotedRow;
 use super::report::rounded;
 use super::rows::{Counted, PushRows};
-use super::{Applied, PushError, PushRequest, partitions};
+use super::{Applied, PushError, PushRequest, check_limits, partitions};
+use crate::column_profile::TableProfile;
 use crate::convert::Lossy;
 use crate::encode::RowEncoder;
 use crate::gate::Finding;
@@ -41,7 +42,7 @@ use crate::sort::{Boundaries, Duplicates};
 use crate::sources::SourceOptions;
 use forebay_io::Throttle;
 pub use look::{Lens, Looked, look};
-pub use reservoir::Drawing;
+pub use reservoir::{Drawing, ROW_BITS};
 
 /// How much a dry run reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +70,8 @@ pub struct Ground<'a> {
 #[derive(Debug)]
 pub struct Forecast {
     pub table: TableName,
-    /// What the version would say of itself: number, value, columns, key, order. Its partitions do
-    /// not count.
+    /// What the version would say of itself: number, value, columns and what was counted of them
+    /// in the rows read, key, order. Its partitions do not count.
     pub manifest: Manifest,
     /// Rows that were read, and whether these are all.
     pub rows_read: u64,
@@ -226,7 +227,9 @@ impl<'a> Prepared<'a> {
             progress,
         };
         let (options, open) = (&request.source_options, |options: &_| self.open(options));
-        looking.read(options, open(options)?, open, |sources, encoder| {
+        let opened = open(options)?;
+        check_limits(request, &opened.1)?;
+        looking.read(options, opened, open, |sources, encoder| {
             look(sources, encoder, lens, progress)
         })
     }
@@ -251,7 +254,7 @@ impl<'a> Prepared<'a> {
                 let none = Counted {
                     runs: vec![None],
                     records: 0,
-                    nulls: &[],
+                    profile: &TableProfile::new(0),
                 };
                 rows.draft(encoder, self.request.order, &boundaries, none, source)
             }

@@ -18,6 +18,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::BATCH_ROWS;
+use super::batch_bytes::BATCH_BYTES;
 use super::blob::{Blob, guarded};
 use super::content;
 use super::error::SourceError;
@@ -29,8 +30,6 @@ use walk::{Framing, WalkStep, Window};
 
 /// Bytes that a part has at least, but for the last.
 const PART_BYTES: u64 = 16 << 20;
-/// Bytes of packets in a batch, about.
-const BATCH_BYTES: usize = 4 << 20;
 
 /// What a capture was found to be.
 #[derive(Debug)]

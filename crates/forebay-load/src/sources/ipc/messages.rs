@@ -10,6 +10,7 @@ use arrow_ipc::{Block, CompressionType, MetadataVersion, root_as_footer, root_as
 use arrow_schema::Schema;
 
 use crate::sources::blob::{Blob, BlobReader};
+use crate::sources::wide_integers;
 
 /// What a message begins with, but for those of old writers.
 const MARK: [u8; 4] = [0xff; 4];
@@ -54,7 +55,8 @@ impl Footer {
         for block in read.dictionaries.iter().chain(&read.batches) {
             whole_length(block, start)?;
         }
-        let schema = try_fb_to_schema(schema).map_err(|error| error.to_string())?;
+        let schema = try_fb_to_schema(schema)
+            .map_err(|error| wide_integers::named(error.to_string(), schema))?;
         Ok((read, schema, footer.version()))
     }
 }

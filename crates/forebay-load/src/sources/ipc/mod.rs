@@ -16,6 +16,7 @@ use super::blob::{Blob, guarded};
 use super::content;
 use super::error::SourceError;
 use super::format::Format;
+use super::wide_integers;
 use messages::{Footer, Message, Messages};
 
 /// Units that a file is cut into at most.
@@ -38,13 +39,13 @@ impl IpcFile {
             .read_exact(&mut mark);
         if marked.is_ok() && &mark == b"ARROW1" {
             return guarded(|| IpcFile::of_footer(blob))
-                .map_err(|reason| blob.damaged("its footer ", reason));
+                .map_err(|reason| blob.undecoded("its footer ", reason));
         }
         guarded(|| IpcFile::of_stream(blob)).map_err(|reason| {
-            let damaged = || blob.damaged("its beginning, read as an Arrow stream, ", reason);
+            let undecoded = || blob.undecoded("its beginning, read as an Arrow stream, ", reason);
             content::expect(blob, Format::Arrow)
                 .err()
-                .unwrap_or_else(damaged)
+                .unwrap_or_else(undecoded)
         })
     }
 
@@ -65,7 +66,8 @@ impl IpcFile {
             .header_as_schema()
             .ok_or("its first message is no schema")?;
         messages::check_endianness(schema)?;
-        let schema = try_fb_to_schema(schema).map_err(|error| error.to_string())?;
+        let schema = try_fb_to_schema(schema)
+            .map_err(|error| wide_integers::named(error.to_string(), schema))?;
         Ok(IpcFile {
             schema: Arc::new(schema),
             version: message.version(),
@@ -99,15 +101,15 @@ impl IpcFile {
             messages: Messages::new(blob),
             decoder: decoder.with_projection(columns.to_vec()),
         };
-        let damaged = |index: usize, reason: String| {
-            E::from(blob.damaged(format!("record batch {index} "), reason))
+        let undecoded = |index: usize, reason: String| {
+            E::from(blob.undecoded(format!("record batch {index} "), reason))
         };
         let Some(footer) = &self.footer else {
             let mut index = 0;
             // The schema is known.
-            guarded(|| reading.messages.next()).map_err(|e| damaged(index, e))?;
+            guarded(|| reading.messages.next()).map_err(|e| undecoded(index, e))?;
             while let Some(batch) =
-                guarded(|| reading.next()).map_err(|reason| damaged(index, reason))?
+                guarded(|| reading.next()).map_err(|reason| undecoded(index, reason))?
             {
                 emit(index, batch)?;
                 index += 1;
@@ -116,13 +118,13 @@ impl IpcFile {
         };
         for block in &footer.dictionaries {
             guarded(|| reading.dictionary(block))
-                .map_err(|reason| E::from(blob.damaged("a dictionary ", reason)))?;
+                .map_err(|reason| E::from(blob.undecoded("a dictionary ", reason)))?;
         }
         for index in part.clone() {
             let Some(block) = footer.batches.get(index) else {
                 break;
             };
-            let batch = guarded(|| reading.batch(block)).map_err(|e| damaged(index, e))?;
+            let batch = guarded(|| reading.batch(block)).map_err(|e| undecoded(index, e))?;
             emit(index, batch)?;
         }
         Ok(())

@@ -82,8 +82,8 @@ impl ChunkReader for Tail {
 /// Where the bytes of one column's chunk come from.
 #[derive(Debug, Clone)]
 pub(in crate::sources) enum Chunk {
-    /// From the file, at any place.
-    Near(Blob),
+    /// From the file, at any place, with the bytes where a header was read last.
+    Near(Blob, Arc<Mutex<(u64, Bytes)>>),
     /// From what was brought, with the place where it begins.
     Held(u64, Bytes),
     /// From a window that moves on.
@@ -111,7 +111,7 @@ impl Chunks {
         whole_bytes: u64,
     ) -> Result<Chunks, ParquetError> {
         let Some(object) = blob.far() else {
-            let near = leaves.map(|leaf| (leaf, Chunk::Near(blob.clone())));
+            let near = leaves.map(|leaf| (leaf, Chunk::Near(blob.clone(), Arc::default())));
             return Ok(Chunks(near.collect()));
         };
         let mut ranges = Vec::new();
@@ -173,7 +173,7 @@ fn windows(blob: &Blob, ranges: Vec<(usize, Range<u64>)>) -> Vec<(usize, Chunk)>
 impl Length for Chunk {
     fn len(&self) -> u64 {
         match self {
-            Chunk::Near(blob) => blob.size_bytes,
+            Chunk::Near(blob, _) => blob.size_bytes,
             Chunk::Held(start, held) => start + held.len() as u64,
             Chunk::Window(_, end) => *end,
         }
@@ -185,8 +185,15 @@ impl ChunkReader for Chunk {
 
     fn get_read(&self, start: u64) -> Result<ChunkRead, ParquetError> {
         Ok(match self {
-            Chunk::Near(blob) => {
-                ChunkRead::Near(blob.reader_by(start..blob.size_bytes, HEADER_BYTES))
+            Chunk::Near(blob, last) => {
+                // Of a chunk that may have large pages, each header is read twice.
+                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                if last.0 != start || last.1.is_empty() {
+                    let end = blob.size_bytes.min(start.saturating_add(HEADER_BYTES));
+                    *last = (start, blob.read(start..end)?);
+                }
+                let reader = blob.reader_by(start..blob.size_bytes, HEADER_BYTES);
+                ChunkRead::Near(reader.holding(last.1.clone()))
             }
             Chunk::Held(at, held) => {
                 let from = start
@@ -204,7 +211,7 @@ impl ChunkReader for Chunk {
             return Err(beyond());
         }
         match self {
-            Chunk::Near(blob) => Ok(blob.read(range)?),
+            Chunk::Near(blob, _) => Ok(blob.read(range)?),
             Chunk::Held(at, held) => {
                 let from = start.checked_sub(*at).ok_or_else(beyond)? as usize;
                 Ok(held.slice(from..from + length))

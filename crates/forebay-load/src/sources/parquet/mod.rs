@@ -1,31 +1,41 @@
 //! Parquet files: a unit a row group.
 //!
-//! The checksums of pages are verified where the file has them (the crate does so); they cover a
-//! page's content, not its header, which `pages` holds against the footer. `chunks` brings the
-//! bytes.
+//! The checksums of pages are verified where the file has them: the crate does so, and `unpacking`
+//! of large pages, which `chunk_pages` gives in pieces. Checksums cover a page's content, not its
+//! header, which `pages` holds against the footer. `chunks` brings the bytes.
 
+mod batch_limit;
+mod chunk_pages;
 pub(super) mod chunks;
+mod dictionaries;
 mod int96;
 mod interval;
+mod large_page;
+mod levels;
+mod old_writer;
+mod page_header;
 mod pages;
+mod piece;
+mod reading;
 mod retype;
+#[cfg(test)]
+mod tests;
+mod unpacking;
+mod unstored;
 
 use arrow_array::RecordBatch;
-use arrow_schema::{Fields, Schema, SchemaRef};
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-};
-use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
+use arrow_schema::{Metadata, Schema, SchemaRef};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
-use super::BATCH_ROWS;
 use super::blob::{Blob, guarded};
 use super::content;
 use super::error::SourceError;
 use super::format::Format;
 use super::parquet_types;
+use super::wide_integers;
 use crate::uuid::with_parquet_marks;
-use chunks::{Chunks, Tail};
-use pages::CheckedGroup;
+use chunks::Tail;
+use reading::{GroupColumns, GroupReader};
 
 /// A parquet file's footer.
 #[derive(Debug, Clone)]
@@ -50,10 +60,28 @@ impl ParquetFile {
     pub fn describe(blob: &Blob) -> Result<ParquetFile, SourceError> {
         content::expect(blob, Format::Parquet)?;
         let options = ArrowReaderOptions::new();
-        let load = || ArrowReaderMetadata::load(&Tail::of(blob)?, options);
-        let metadata = guarded(load).map_err(|error| blob.damaged("its footer ", error))?;
+        let load = || {
+            let metadata = ArrowReaderMetadata::load(&Tail::of(blob)?, options.clone())?;
+            match old_writer::has_short_chunks(metadata.metadata()) {
+                true => old_writer::with_whole_chunks(&metadata, blob.size_bytes, options.clone()),
+                false => Ok(metadata),
+            }
+        };
+        let metadata = guarded(load).map_err(|reason| {
+            let plain = options.clone().with_skip_arrow_metadata(true);
+            let reason = match guarded(|| ArrowReaderMetadata::load(&Tail::of(blob)?, plain)) {
+                Ok(read) => wide_integers::named_in(reason, read.metadata().file_metadata()),
+                Err(_) => reason,
+            };
+            blob.undecoded("its footer ", reason)
+        })?;
+        let fields = metadata.schema().fields();
+        if let Some(reason) = unstored::reason(metadata.parquet_schema(), fields) {
+            return Err(blob.undecoded("", reason));
+        }
         let file = metadata.metadata().file_metadata();
-        let schema = SchemaRef::from(Schema::new(interval::whole(metadata.schema().fields())));
+        let decoded = dictionaries::decoded(metadata.schema().fields());
+        let schema = SchemaRef::from(Schema::new(interval::whole(&decoded)));
         let schema = parquet_types::told(&schema, file);
         let schema = with_parquet_marks(&schema, metadata.parquet_schema());
         Ok(ParquetFile { metadata, schema })
@@ -61,6 +89,11 @@ impl ParquetFile {
 
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// What its writer said besides.
+    pub fn metadata(&self) -> &Metadata {
+        self.metadata.schema().metadata()
     }
 
     pub fn row_groups(&self) -> Vec<RowGroup> {
@@ -82,26 +115,6 @@ impl ParquetFile {
             .collect()
     }
 
-    /// What decodes columns of a row group, as of the types of `fields`.
-    fn reader(
-        &self,
-        blob: &Blob,
-        group: &RowGroup,
-        columns: &[usize],
-        fields: &Fields,
-    ) -> Result<ParquetRecordBatchReader, String> {
-        guarded(|| {
-            let metadata = self.metadata.metadata();
-            let schema = metadata.file_metadata().schema_descr();
-            let mask = ProjectionMask::roots(schema, columns.iter().copied());
-            let leaves = (0..schema.num_columns()).filter(|leaf| mask.leaf_included(*leaf));
-            let chunks = Chunks::open(blob, metadata.row_group(group.index), leaves)?;
-            let levels = parquet_to_arrow_field_levels(schema, mask, Some(fields))?;
-            let checked = CheckedGroup::open(metadata, group.index, chunks);
-            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &checked, BATCH_ROWS, None)
-        })
-    }
-
     /// Reads the columns at `columns` (ascending) of a row group.
     pub fn read<E: From<SourceError>>(
         &self,
@@ -110,39 +123,23 @@ impl ParquetFile {
         columns: &[usize],
         emit: &mut dyn FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<(), E> {
-        let damaged =
-            |reason: String| E::from(blob.damaged(format!("row group {} ", group.index), reason));
-        let fields = self.metadata.schema().fields();
-        let reader = self.reader(blob, group, columns, fields);
-        let mut reader = reader.map_err(damaged)?;
-        let metadata = self.metadata.metadata();
-        let wide = int96::columns(metadata.file_metadata().schema_descr(), columns);
-        let in_seconds =
-            (!wide.is_empty()).then(|| self.reader(blob, group, &wide, &int96::in_seconds(fields)));
-        let mut in_seconds = in_seconds.transpose().map_err(damaged)?;
-        let intervals = interval::columns(fields, self.schema.fields(), columns);
-        let in_months = (!intervals.is_empty())
-            .then(|| self.reader(blob, group, &intervals, &interval::in_months(fields)));
-        let mut in_months = in_months.transpose().map_err(damaged)?;
-        let mut rows = 0;
-        while let Some(mut batch) = guarded(|| reader.next().transpose()).map_err(damaged)? {
-            rows += batch.num_rows() as u64;
-            if let Some(seconds) = &mut in_seconds
-                && let Some(seconds) = guarded(|| seconds.next().transpose()).map_err(damaged)?
-            {
-                int96::check(&batch, &seconds).map_err(damaged)?;
-            }
-            if let Some(months) = &mut in_months
-                && let Some(months) = guarded(|| months.next().transpose()).map_err(damaged)?
-            {
-                let whole = interval::with_months(&batch, &months);
-                batch = whole.map_err(|error| damaged(error.to_string()))?;
-            }
+        let place = || format!("row group {} ", group.index);
+        let undecoded = |reason: String| E::from(blob.undecoded(place(), reason));
+        let columns = GroupColumns {
+            blob,
+            metadata: &self.metadata,
+            group,
+            columns,
+            fields: self.schema.fields(),
+        };
+        let mut reader = GroupReader::open(columns).map_err(undecoded)?;
+        while let Some(batch) = reader.next().map_err(undecoded)? {
             emit(batch)?;
         }
-        if rows != group.rows {
-            let expected = group.rows;
-            return Err(damaged(format!("it has {rows} rows instead of {expected}")));
+        if reader.rows != group.rows {
+            let (rows, expected) = (reader.rows, group.rows);
+            let reason = format!("it has {rows} rows instead of {expected}");
+            return Err(blob.damaged(place(), reason).into());
         }
         Ok(())
     }

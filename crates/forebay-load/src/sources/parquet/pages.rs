@@ -1,8 +1,12 @@
 //! A row group's pages, whose headers have to agree with the footer.
 //!
-//! A page's checksum does not cover its header, so that a damaged one might have sound bytes
-//! decoded as something else: each encoding has to be one that the footer names for the column, and
-//! the values of all pages together as many as it says.
+//! A page's checksum does not cover its header. A flipped bit there would decode sound bytes as
+//! other values. So the encoding of each page has to be one that the footer lists for the column,
+//! if it lists any (HVR 5.3 lists none), and all pages together need as many values as it says.
+//! Where a column has a dictionary and the footer lists no encoding of keys, as those of
+//! Parquet.Net 4 do, pages of keys are read.
+//!
+//! A page also shows how large its values are: see [`BatchLimit`].
 
 use std::sync::Arc;
 
@@ -14,23 +18,41 @@ use parquet::file::metadata::{
     ColumnChunkMetaData, FileMetaData, ParquetMetaData, ParquetMetaDataBuilder, RowGroupMetaData,
 };
 use parquet::file::reader::{FileReader, RowGroupReader};
-use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::record::reader::RowIter;
 use parquet::schema::types::Type;
 
-use super::chunks::{Chunk, Chunks};
+use super::batch_limit::{BatchLimit, ColumnWidth};
+use super::chunk_pages::ChunkPages;
+use super::chunks::Chunks;
+use super::large_page::PieceSizes;
+use super::old_writer::has_short_chunks;
 
 /// One row group, as a file of its own.
 pub(super) struct CheckedGroup {
     metadata: ParquetMetaData,
     chunks: Chunks,
+    limit: Arc<BatchLimit>,
+    sizes: PieceSizes,
 }
 
 impl CheckedGroup {
+    /// Pages whose values are too large for batches of `limit` end the reading.
     pub(super) fn open(
         metadata: &ParquetMetaData,
         index: usize,
         chunks: Chunks,
+        limit: Arc<BatchLimit>,
+    ) -> Arc<dyn FileReader> {
+        CheckedGroup::open_by(metadata, index, chunks, limit, PieceSizes::USUAL)
+    }
+
+    /// The same, with the size up to which pages are read whole.
+    pub(super) fn open_by(
+        metadata: &ParquetMetaData,
+        index: usize,
+        chunks: Chunks,
+        limit: Arc<BatchLimit>,
+        sizes: PieceSizes,
     ) -> Arc<dyn FileReader> {
         let (whole, group) = (metadata.file_metadata(), metadata.row_group(index));
         let file = FileMetaData::new(
@@ -45,6 +67,8 @@ impl CheckedGroup {
         Arc::new(CheckedGroup {
             metadata: metadata.build(),
             chunks,
+            limit,
+            sizes,
         })
     }
 }
@@ -81,12 +105,16 @@ impl RowGroupReader for CheckedColumns<'_> {
     fn get_column_page_reader(&self, leaf: usize) -> Result<Box<dyn PageReader>> {
         let column = self.metadata().column(leaf);
         let rows = usize::try_from(self.metadata().num_rows())?;
-        let chunk = Arc::new(self.0.chunks.take(leaf)?);
+        let chunk = self.0.chunks.take(leaf)?;
         Ok(Box::new(CheckedPages {
-            pages: SerializedPageReader::new(chunk, column, rows, None)?,
+            pages: ChunkPages::open(chunk, column, rows, self.0.sizes)?,
             expected: Expected::of(column),
             values: 0,
+            has_dictionary: false,
             next: None,
+            ends_with_values: has_short_chunks(&self.0.metadata),
+            width: ColumnWidth::of(column, rows as u64),
+            limit: Arc::clone(&self.0.limit),
         }))
     }
 
@@ -120,20 +148,46 @@ impl Expected {
     }
 }
 
+impl Expected {
+    /// Whether pages may have an encoding.
+    fn lists(&self, encoding: Encoding, has_dictionary: bool) -> bool {
+        let is_of_keys =
+            |one: &Encoding| matches!(one, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY);
+        let lists_keys = self.encodings.iter().any(is_of_keys);
+        self.encodings.is_empty()
+            || self.encodings.contains(&encoding)
+            || (has_dictionary && is_of_keys(&encoding) && !lists_keys)
+    }
+}
+
 struct CheckedPages {
-    pages: SerializedPageReader<Chunk>,
+    pages: ChunkPages,
     expected: Expected,
     /// Those of the pages that were read.
     values: u64,
+    /// The chunk begins with a dictionary.
+    has_dictionary: bool,
     /// A page that was read to see what it is.
     next: Option<Page>,
+    /// The chunk reaches further than its pages.
+    ends_with_values: bool,
+    width: ColumnWidth,
+    limit: Arc<BatchLimit>,
 }
 
 impl CheckedPages {
     fn read(&mut self) -> Result<Option<Page>> {
-        let page = self.pages.get_next_page()?;
+        if self.ends_with_values && self.values == self.expected.values {
+            return Ok(None);
+        }
+        let page = self.pages.next()?;
         match &page {
-            Some(page) => self.check(page)?,
+            Some(page) => {
+                self.check(page)?;
+                let row_bytes = self.pages.row_bytes();
+                let row_bytes = row_bytes.unwrap_or_else(|| self.width.row_bytes(page));
+                self.limit.check(row_bytes)?;
+            }
             None if self.values != self.expected.values => {
                 return Err(ParquetError::General(format!(
                     "its pages have {} values, the footer says {}",
@@ -154,13 +208,14 @@ impl CheckedPages {
         };
         if let Page::DictionaryPage { encoding, .. } = page {
             let plain = matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY);
+            self.has_dictionary = true;
             return match plain {
                 true => Ok(()),
                 false => wrong("that its dictionary is encoded"),
             };
         }
         let encoding = page.encoding();
-        if !expected.encodings.contains(&encoding) {
+        if !expected.lists(encoding, self.has_dictionary) {
             return wrong(&format!("{encoding}, which the footer does not"));
         }
         self.values += u64::from(page.num_values());
@@ -176,15 +231,68 @@ impl CheckedPages {
             ..
         } = page
         {
-            let levels = u64::from(*def_levels_byte_len) + u64::from(*rep_levels_byte_len);
-            let absent = (!expected.repeats && *rep_levels_byte_len > 0)
-                || (!expected.nulls && *def_levels_byte_len > 0);
-            if absent || levels > buf.len() as u64 || num_nulls > num_values {
+            let repetitions = buf.get(..*rep_levels_byte_len as usize);
+            let end = u64::from(*rep_levels_byte_len) + u64::from(*def_levels_byte_len);
+            let definitions = buf.get(*rep_levels_byte_len as usize..end as usize);
+            // Some writers store levels where a column has none; all of them are 0 then.
+            let fits = |levels: Option<&[u8]>, has_levels: bool| {
+                levels.is_some_and(|levels| has_levels || are_zeros(levels, *num_values))
+            };
+            let fit = fits(repetitions, expected.repeats) && fits(definitions, expected.nulls);
+            if !fit || num_nulls > num_values {
                 return wrong("levels that the column cannot have");
             }
         }
         Ok(())
     }
+}
+
+/// Whether bytes are absent, or the encoding (runs and packed groups of one bit, or of none) of
+/// `count` levels that all are 0.
+fn are_zeros(bytes: &[u8], count: u32) -> bool {
+    bytes.is_empty() || [0, 1].iter().any(|width| hold_zeros(bytes, count, *width))
+}
+
+fn hold_zeros(mut bytes: &[u8], count: u32, bit_width: u64) -> bool {
+    let mut held = 0_u64;
+    while !bytes.is_empty() {
+        let Some((header, rest)) = read_varint(bytes) else {
+            return false;
+        };
+        let is_packed = header & 1 == 1;
+        let length = header >> 1;
+        if length == 0 {
+            return false;
+        }
+        held = held.saturating_add(if is_packed {
+            length.saturating_mul(8)
+        } else {
+            length
+        });
+        let zeros = if is_packed {
+            length * bit_width
+        } else {
+            bit_width
+        };
+        let zeros = usize::try_from(zeros).unwrap_or(usize::MAX);
+        match rest.split_at_checked(zeros) {
+            Some((zeros, after)) if zeros.iter().all(|byte| *byte == 0) => bytes = after,
+            _ => return false,
+        }
+    }
+    let padded = u64::from(count).next_multiple_of(8);
+    (u64::from(count)..=padded).contains(&held)
+}
+
+fn read_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0;
+    for (at, byte) in bytes.iter().enumerate().take(5) {
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some((value, &bytes[at + 1..]));
+        }
+    }
+    None
 }
 
 impl Iterator for CheckedPages {
@@ -221,5 +329,24 @@ impl PageReader for CheckedPages {
 
     fn skip_next_page(&mut self) -> Result<()> {
         self.get_next_page().map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needless_levels_are_zeros() {
+        // One run of 68: without a value, and with one of a byte.
+        assert!(are_zeros(&[0x88, 0x01], 68));
+        assert!(are_zeros(&[0x88, 0x01, 0], 68));
+        assert!(!are_zeros(&[0x88, 0x01, 1], 68));
+        assert!(!are_zeros(&[0x88, 0x01], 60));
+        // Nine groups of eight.
+        assert!(are_zeros(&[0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0], 68));
+        assert!(!are_zeros(&[0x13, 0, 0, 0, 4, 0, 0, 0, 0, 0], 68));
+        assert!(are_zeros(&[], 68));
+        assert!(!are_zeros(&[0x88], 68));
     }
 }

@@ -49,6 +49,50 @@ pub fn parquet(batch: &RecordBatch, compression: Compression, group: usize) -> V
     bytes
 }
 
+/// As pandas writes a named index that is a range.
+fn with_range_index(columns: &[(&'static str, ArrayRef)]) -> RecordBatch {
+    let batch = RecordBatch::try_from_iter(columns.iter().cloned()).unwrap();
+    let schema = batch.schema().as_ref().clone();
+    let range =
+        r#"{"index_columns": [{"kind": "range", "name": "id", "start": 0, "stop": 3, "step": 1}]}"#;
+    let schema = schema.with_metadata([("pandas", range)]);
+    batch.with_schema(Arc::new(schema)).unwrap()
+}
+
+#[test]
+fn an_index_that_is_a_range_is_said_to_be_no_column() {
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 9]));
+    let lacking = with_range_index(&[("x", values.clone())]);
+    let mut stream = Vec::new();
+    let mut writer = StreamWriter::try_new(&mut stream, &lacking.schema()).unwrap();
+    writer.write(&lacking).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    let whole = with_range_index(&[("x", values.clone()), ("id", values)]);
+    let dir = Dir::new(&[
+        ("a.parquet", &parquet(&lacking, Compression::SNAPPY, 10)),
+        ("a.arrows", &stream),
+        ("whole.parquet", &parquet(&whole, Compression::SNAPPY, 10)),
+    ]);
+    for name in ["a.parquet", "a.arrows"] {
+        let set = dir.open(name).unwrap();
+        let notes = set.notes();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        for part in [name, "the index 'id'", "reset_index()"] {
+            assert!(notes[0].contains(part), "{notes:?}");
+        }
+        assert!(set.why_lacking("id").contains("reset_index()"));
+        assert_eq!(set.why_lacking("y"), "");
+        let options = SourceOptions {
+            table: vec![("id".to_owned(), DataType::Int64)],
+            ..SourceOptions::default()
+        };
+        let error = dir.open_with(name, &options).unwrap_err().to_string();
+        assert!(error.contains("reset_index()"), "{error}");
+    }
+    assert_eq!(dir.open("whole.parquet").unwrap().notes(), [""; 0]);
+}
+
 #[test]
 fn parquet_of_all_compressions() {
     let batch = batch(0, 2_500);

@@ -10,6 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 
 use super::*;
 use crate::sources::blob::Storage;
+use crate::sources::parquet::ParquetFile;
 use crate::sources::parquet::chunks::{Chunks, Tail};
 use crate::sources::store::{Object, Store};
 
@@ -77,4 +78,26 @@ fn a_far_text_file_is_read_ahead_and_whole() {
     let mut reader = blob.reader(5..content.len() as u64);
     reader.read_to_end(&mut read).unwrap();
     assert!(read == content[5..]);
+}
+
+/// Of 40 MB: fetched in windows, and given in pieces.
+#[test]
+fn a_large_page_is_read_in_pieces() {
+    let lengths = [1 << 20; 40];
+    let table = super::large_values::rows(&lengths, usize::MAX);
+    let plain = super::large_values::packed()
+        .set_compression(Compression::UNCOMPRESSED)
+        .set_dictionary_enabled(false);
+    let blob = far(super::large_values::parquet(&table, plain.build()));
+    let file = ParquetFile::describe(&blob).unwrap();
+    let group = &file.row_groups()[0];
+    let mut rows = 0;
+    let read = file.read::<SourceError>(&blob, group, &[0, 1], &mut |batch| {
+        let expected = table.slice(rows, batch.num_rows());
+        assert!(batch.columns() == expected.columns(), "row {rows}");
+        rows += batch.num_rows();
+        Ok(())
+    });
+    read.unwrap();
+    assert_eq!(rows, lengths.len());
 }

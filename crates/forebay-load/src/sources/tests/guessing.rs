@@ -278,3 +278,61 @@ fn keys_of_a_map_are_no_columns() {
     let late = set.look_at_all::<SourceError>(1, &|_| Ok(()));
     assert!(matches!(late, Err(SourceError::TooManyFields { .. })));
 }
+
+#[test]
+fn records_that_are_broken_count_for_no_type() {
+    let dir = Dir::new(&[
+        ("open.csv", b"a,b\n1,2\n3,\"x\n"),
+        ("utf8.csv", b"a,b\n1,2\n3,x\xff\n"),
+        ("glued.csv", b"a,b\n1,2\n3,\"x\"y\n"),
+        ("fields.csv", b"a,b\n1,2\n3,x,y\n"),
+        (
+            "twice.jsonl",
+            b"{\"a\":1,\"b\":2}\n{\"a\":3,\"b\":\"x\",\"b\":4,\"c\":1}\n",
+        ),
+        (
+            "inner.jsonl",
+            b"{\"a\":1,\"b\":2}\n{\"a\":3,\"b\":\"x\",\"c\":[{\"d\":1,\"d\":1}]}\n",
+        ),
+    ]);
+    for name in [
+        "open.csv",
+        "utf8.csv",
+        "glued.csv",
+        "fields.csv",
+        "twice.jsonl",
+        "inner.jsonl",
+    ] {
+        for options in [
+            SourceOptions::default(),
+            SourceOptions {
+                sample_rows: 1,
+                ..SourceOptions::default()
+            },
+        ] {
+            let content = read(&dir.open_with(name, &options).unwrap()).unwrap();
+            assert_eq!(content.schema, ["a:Int64?", "b:Int64?"], "{name}");
+            assert_eq!(
+                (&content.rows[..], content.rejects.len()),
+                (&["1|2".to_owned()][..], 1),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn values_of_several_kinds_in_one_field_are_named() {
+    let dir = Dir::new(&[(
+        "a.jsonl",
+        b"{\"a\":1,\"b\":[1]}\n{\"a\":3,\"b\":\"x\"}\n{\"a\":4,\"b\":{\"c\":1}}\n",
+    )]);
+    let content = read(&dir.open("a.jsonl").unwrap()).unwrap();
+    assert_eq!(content.rows, ["3|x"]);
+    for (reject, expected) in content.rejects.iter().zip([
+        "line 1: the field 'b' holds a list of JSON, and other kinds of values in other records",
+        "line 3: the field 'b' holds an object of JSON, and other kinds of values in other records",
+    ]) {
+        assert!(reject.starts_with(expected), "{reject}");
+    }
+}

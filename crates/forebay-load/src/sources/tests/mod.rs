@@ -1,8 +1,10 @@
 mod binary;
+mod csv_model;
 mod damage;
 mod far;
 mod finding;
 mod guessing;
+mod large_values;
 mod odd_text;
 mod splitting;
 mod text;

@@ -44,9 +44,9 @@ fn a_json_array_gives_its_elements() {
 
 #[test]
 fn elements_of_an_array_that_are_no_objects() {
-    let dir = Dir::new(&[("a.json", b"[{\"a\":1}, 2, , \"x\", {\"a\":3}]\n{\"a\":4}\n")]);
+    let dir = Dir::new(&[("a.json", b"[{\"a\":1}, 2, , \"x\", {\"a\":3}]\n\n")]);
     let content = read(&dir.open("a.json").unwrap()).unwrap();
-    assert_eq!(content.rows, ["1", "3", "4"]);
+    assert_eq!(content.rows, ["1", "3"]);
     let places: Vec<&str> = content
         .rejects
         .iter()
@@ -54,6 +54,39 @@ fn elements_of_an_array_that_are_no_objects() {
         .collect();
     assert_eq!(places, ["element 2", "element 3", "element 4"]);
     assert!(content.rejects[0].contains("no JSON object"));
+}
+
+#[test]
+fn the_reason_of_a_file_whose_only_record_is_broken_is_what_is_broken() {
+    for (text, reason) in [
+        (
+            "{\"a\":1,,\"b\":2}\n",
+            "line 1: this is no JSON: key must be a string",
+        ),
+        (
+            "[{\"a\":1,,\"b\":2}]",
+            "element 1: this is no JSON: key must be a string",
+        ),
+        (
+            "[{\"a\":1 \"b\":2}]",
+            "element 1: this is no JSON: expected `,` or `}`",
+        ),
+        (
+            "\n\n{\"a\":1,}\n",
+            "line 3: this is no JSON: key must be a string",
+        ),
+        ("{\"a\":01}", "line 1: this is no JSON: invalid number"),
+        ("[7]", "element 1 is no JSON object"),
+    ] {
+        let error = error("a.json", text.as_bytes());
+        assert!(error.starts_with(reason), "{text}: {error}");
+    }
+    let dir = Dir::new(&[("a.json", b"{\"a\":1,,\"b\":2}\n{\"a\":1}\n")]);
+    let content = read(&dir.open("a.json").unwrap()).unwrap();
+    assert_eq!(
+        (&content.schema[..], content.rejects.len()),
+        (&["a:Int64?".to_owned()][..], 1)
+    );
 }
 
 #[test]
@@ -71,6 +104,26 @@ fn an_array_has_to_end() {
         assert!(
             error.contains("its JSON array is damaged or cut off"),
             "{text}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_comma_behind_the_last_element_makes_a_bad_row() {
+    for (text, element) in [
+        ("[{\"id\":1},]", 2),
+        ("[{\"id\":1} , \n ]\n", 2),
+        ("[,{\"id\":1}]", 1),
+    ] {
+        let dir = Dir::new(&[("a.json", text.as_bytes())]);
+        let content = read(&dir.open("a.json").unwrap()).unwrap();
+        assert_eq!(content.rows, ["1"], "{text}");
+        assert_eq!(content.rejects.len(), 1, "{text}");
+        let place = format!("element {element}: ");
+        assert!(
+            content.rejects[0].starts_with(&place),
+            "{text}: {}",
+            content.rejects[0]
         );
     }
 }
@@ -155,7 +208,29 @@ fn a_first_line_that_is_no_json_is_told_as_what_it_is() {
     for (line, expected) in [
         (&b"{"[..], "line 1: the line ends within its JSON value"),
         (b"{id:1}", "line 1: this is no JSON: key must be a string"),
-        (b"{\"id\":1}}", "line 1: this is no JSON: expected value"),
+        (b"{\"id\":1}}", "line 1: '}' follows the object"),
+        (b"{\"id\":1}TRAILER", "line 1: 'TRAILER' follows the object"),
+        (
+            b"{\"id\":1}\r{\"id\":2}\r",
+            "line 1: more than one JSON value in place of one: a carriage return alone ends no line",
+        ),
+        (b"{\"id\":1,\"t\":\"\\ud800\"}", "line 1: "),
+        (
+            b"\n[{\"id\":1}\n{\"id\":2}]",
+            "element 1: more than one JSON value in place of one: a comma",
+        ),
+        (
+            b"[,7]",
+            "element 1 is no JSON object: nothing stands before the comma",
+        ),
+        (
+            b"\x01\n",
+            "line 1 is no JSON object: it begins with '\\u{1}'",
+        ),
+        (
+            "\u{feff}\u{feff}\n".as_bytes(),
+            "line 1 is no JSON object: it begins with 0xef 0xbb 0xbf; say by --format",
+        ),
         (b"{\"id\":1} {\"id\":2}", "line 1: more than one JSON value"),
         (
             b"{\"id\":\"a\xff\"}",
@@ -285,5 +360,74 @@ fn values_that_nest_without_end_are_bad_rows() {
     assert_eq!(
         content.rejects,
         [format!("line 2: {reason}"), format!("line 3: {reason}")]
+    );
+}
+
+#[test]
+fn what_stands_behind_an_array_is_refused() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(b"\n[{\"a\":1},\n{\"a\":2}]\n\n x").unwrap();
+    let packed = gzip.finish().unwrap();
+    for (name, content, expected) in [
+        (
+            "a.json",
+            &b"[{\"a\":1}]{\"a\":2}"[..],
+            "line 1: '{\"a\":2}' follows the ] that ends the JSON array",
+        ),
+        ("a.json", b"[]{\"a\":2}", "line 1: '{\"a\":2}' follows"),
+        (
+            "a.json",
+            b"[{\"a\":1}]\n{\"a\":2}\n",
+            "line 2: '{\"a\":2}' follows",
+        ),
+        ("a.json", b"[]\n42", "line 2: '42' follows"),
+        ("a.json", b"[{\"a\":1}]]", "line 1: ']' follows"),
+        ("a.json.gz", &packed, "line 5: 'x' follows"),
+    ] {
+        let dir = Dir::new(&[(name, content)]);
+        let error = dir.open(name).and_then(|set| read(&set)).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(&format!("{name}: {expected}")), "{error}");
+    }
+}
+
+#[test]
+fn advice_about_the_format_depends_on_whether_it_was_given() {
+    let zeros = b"a,b\n1,2\n3,\0\0\0\0\0\0\0\0\0\n";
+    let dir = Dir::new(&[("a.csv", zeros), ("a.jsonl", b"id,n\n")]);
+    let message = |name: &str, format| {
+        let options = SourceOptions {
+            format,
+            ..SourceOptions::default()
+        };
+        let error = dir.open_with(name, &options).unwrap_err();
+        error
+            .to_string()
+            .rsplit_once(&format!("{name}: "))
+            .unwrap()
+            .1
+            .to_owned()
+    };
+    let start = "line 3 is not CSV: the file seems to be binary; ";
+    for (format, advice) in [
+        (None, "name its format by --format"),
+        (Some(Format::Csv), "it is of another format, or damaged"),
+    ] {
+        assert_eq!(message("a.csv", format), format!("{start}{advice}"));
+    }
+    let given = message("a.jsonl", Some(Format::JsonLines));
+    assert_eq!(
+        given,
+        "line 1 is no JSON object: it begins with 'id,n'; jsonl is an object a line, or one array of objects"
+    );
+}
+
+#[test]
+fn a_header_that_is_no_utf8_names_the_byte() {
+    let message = error("a.csv", b"id,caf\xe9\n1,2\n");
+    assert_eq!(
+        message,
+        "the name of column 2: the byte 0xe9 behind 'caf' is no UTF-8; convert the file first, as by iconv -f ENCODING \
+         -t UTF-8, where ENCODING is that of the file, such as ISO-8859-1"
     );
 }

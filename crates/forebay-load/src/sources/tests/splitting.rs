@@ -3,10 +3,13 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::records::Records;
+use super::super::records::{CutError, Records};
 use super::super::split::split;
 use super::super::splitter::Splitter;
 use super::*;
+
+/// The number of what stands behind an array.
+const BEHIND: u64 = u64::MAX;
 
 /// Start of each record and its line, over the ranges of a split.
 fn starts(dir: &Dir, splitter: Splitter, part_bytes: u64) -> Vec<(u64, u64)> {
@@ -16,7 +19,16 @@ fn starts(dir: &Dir, splitter: Splitter, part_bytes: u64) -> Vec<(u64, u64)> {
     for (range, line) in split(&blob, 0, 1, splitter, part_bytes).unwrap() {
         let before = range.start;
         let mut records = Records::new(blob.reader(range), splitter, line);
-        while let Some(chunk) = records.next(3, 20).unwrap() {
+        loop {
+            let chunk = match records.next(3, 20) {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                Err(CutError::Behind { at, .. }) => {
+                    starts.push((before + at, BEHIND));
+                    break;
+                }
+                Err(error) => panic!("{error:?}"),
+            };
             let (found, length) = (chunk.records.clone(), chunk.bytes.len() as u64);
             let at = before + records.position() - length;
             starts.extend(

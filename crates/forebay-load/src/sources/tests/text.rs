@@ -52,6 +52,17 @@ fn bad_csv_rows_are_rejected_alone() {
 }
 
 #[test]
+fn a_quote_left_open_in_the_header_is_refused() {
+    for text in ["a,\"b\n1,2\n3,4\n", "a,\"", "\n\na,\"b\"\"\n"] {
+        let dir = Dir::new(&[("a.csv", text.as_bytes())]);
+        let error = dir.open("a.csv").unwrap_err().to_string();
+        let expected = "its header: a quote is not closed before the file ends: it stands before the name of column 2";
+        assert!(error.ends_with(expected), "{text:?}: {error}");
+    }
+    assert_eq!(csv("a,\"b\nc\"\n1,2").rows, ["1|2"]);
+}
+
+#[test]
 fn a_value_that_is_not_of_the_given_type_names_its_column() {
     let dir = Dir::new(&[("a.csv", b"id,n\n1,1\nx7,2\n")]);
     let columns = vec![parse_column("id:int64").unwrap()];
@@ -113,6 +124,10 @@ fn csv_options() {
     assert_eq!(content.rows, ["1|-|7", "2|x\n;'\"|8"]);
     let content = read(&dir.open("b.tsv").unwrap()).unwrap();
     assert_eq!(content.rows, ["1|2"]);
+    let mut options = SourceOptions::default();
+    options.csv.quote = b'\t';
+    let error = dir.open_with("b.tsv", &options).unwrap_err().to_string();
+    assert!(error.contains("give another --csv-quote"), "{error}");
 }
 
 #[test]
@@ -259,6 +274,49 @@ fn what_follows_a_closing_quote_makes_a_bad_row() {
         error.contains("closing quote of the name of column 2"),
         "{error}"
     );
+}
+
+#[test]
+fn carriage_returns_that_end_no_line_make_bad_rows() {
+    let read_of = |text: &[u8]| {
+        let dir = Dir::new(&[("a.csv", text)]);
+        let content = read(&dir.open("a.csv").unwrap()).unwrap();
+        assert_eq!(content.schema, ["id:Int64?", "v:Utf8?"], "{text:?}");
+        (content.rows, content.rejects)
+    };
+    let reason = |line| {
+        format!(
+            "line {line}: a carriage return that ends no line: quote the field, or end all lines alike"
+        )
+    };
+    for (text, rows, line) in [
+        (&b"id,v\n1,a\r\r\n2,c\n"[..], ["2|c"], 2),
+        (b"id,v\n1,a\n\r2,c\n", ["1|a"], 3),
+        (b"id,v\n1,a\rb\n2,c\n", ["2|c"], 2),
+        (b"id,v\r\n1,a\r\n2,b\r", ["1|a"], 3),
+        (b"id,v\n1,\"a\rb\r\"\r\n2,\r\n\r7,c\n", ["1|a\rb\r"], 4),
+    ] {
+        let (mut read, rejects) = read_of(text);
+        read.retain(|row| row != "2|-");
+        assert_eq!(
+            (read, rejects),
+            (rows.map(str::to_owned).to_vec(), vec![reason(line)])
+        );
+    }
+    for text in [
+        &b"id,name\r\r\n1,x\r\r\n"[..],
+        b"\rid,v\n1,x\n",
+        b"id,\rv\n1,x\n",
+    ] {
+        let message = Dir::new(&[("a.csv", text)])
+            .open("a.csv")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("its header has a carriage return that ends no line"),
+            "{message}"
+        );
+    }
 }
 
 #[test]

@@ -40,11 +40,11 @@ pub fn run(args: &AcceptLoss, context: &Context) -> anyhow::Result<Outcome> {
         partitions,
     };
     client.check(&request(Vec::new()))?;
-    let told = match seen(client)?.live {
+    let known = match seen(client, &context.node_pages()?)?.live {
         Some(live) => Some(live),
         None => client.live_state()?,
     };
-    let Some(live) = told else {
+    let Some(live) = known else {
         bail!("the coordinator knows of no live table {table}: look at forebay cluster status");
     };
     let status = live.tables.get(table).cloned().unwrap_or_default();

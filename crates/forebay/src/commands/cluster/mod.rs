@@ -16,6 +16,7 @@ use clap::{Args, Subcommand};
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::login::LoginArgs;
 use moving::Carried;
 pub use moving::{read_plan, serving_summaries};
 pub use status::paces;
@@ -27,6 +28,9 @@ pub use status::paces;
 /// cluster is, is written in the store: there is no further service. docs/cluster.md has the rest.
 #[derive(Debug, Args)]
 pub struct Cluster {
+    #[command(flatten)]
+    login: LoginArgs,
+
     #[command(subcommand)]
     what: What,
 }
@@ -74,9 +78,10 @@ enum What {
 }
 
 pub fn run(args: &Cluster, context: &Context) -> anyhow::Result<Outcome> {
+    context.log_in(&args.login);
     match &args.what {
         What::Create(args) => create::run(args, context),
-        What::Status(_) => status::run(context),
+        What::Status(args) => status::run(args, context),
         What::Add(args) => moving::carry(args, context),
         What::Drain(args) => moving::carry(args, context),
         What::Replace(args) => moving::carry(args, context),

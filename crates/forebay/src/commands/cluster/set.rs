@@ -17,11 +17,13 @@ use crate::human;
 /// Nodes follow within seconds, without a restart. With --json one object {node_timeout_ms}.
 #[derive(Debug, Args)]
 pub struct SetArgs {
-    #[command(flatten)]
-    timing: NodeTimeout,
+    /// A node that sends no heartbeat for so long is down, from 200ms to 10m. Heartbeats, the
+    /// coordinator's lease and all other times of the protocols are ratios of it (docs/cluster.md)
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
+    node_timeout: Duration,
 }
 
-/// How long the cluster's protocols wait, as an option.
+/// How long the protocols of a cluster that is made wait.
 #[derive(Debug, Args)]
 pub struct NodeTimeout {
     /// A node that sends no heartbeat for so long is down, from 200ms to 10m. Heartbeats, the
@@ -41,7 +43,7 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
 }
 
 pub fn run(args: &SetArgs, context: &Context) -> anyhow::Result<Outcome> {
-    let timing = args.timing.timing()?;
+    let timing = Timing::new(args.node_timeout)?;
     let node_timeout_ms = timing.node_timeout().as_millis() as u64;
     let object = json!({"node_timeout_ms": node_timeout_ms});
     let done = format!("the node timeout is {timing}");

@@ -2,62 +2,150 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
 use forebay_cluster::client::ClusterClient;
-use forebay_cluster::model::{LoadStage, Model, MoveStage};
+use forebay_cluster::model::{LoadStage, Model, MoveStage, NodeEntry};
 use forebay_cluster::planning::Paces;
-use forebay_cluster::status::{NodeStatus, PlanStatus, Status, TableMode, TableStatus};
-use forebay_cluster::{LoadStatus, NodeName, ReadsStatus, TrafficStatus};
+use forebay_cluster::status::{Health, NodeStatus, PlanStatus, Status, TableMode, TableStatus};
+use forebay_cluster::{HostPort, LoadStatus, NodeName, ReadsStatus, TrafficStatus};
 use forebay_run::error::without_controls;
 
-use crate::cluster_handle::told_by;
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, report_error};
 use crate::human;
+use crate::node_pages::{NodePages, PageError};
 use crate::render::Columns;
 
 /// How many nodes are asked.
-const TRIED: usize = 4;
+const ASKED: usize = 4;
+/// How long they have to answer.
+const WITHIN: Duration = Duration::from_secs(2);
 /// How many of the hottest partitions are shown.
 const SHOWN_HOT: usize = 3;
 
 /// Say how the cluster is, what is wrong, and what to do
 ///
-/// With --json one object {cluster, healthy, problems, notes, format, revision, term,
-/// node_timeout_ms, coordinator, catalog_lost, nodes, tables, plan, loads, live, reads}; nodes is a
-/// list of {name, zone, state, listen, serves, holds, free_bytes, brought_per_s, problems}, tables
-/// one of {table, version, previous, replicas, replicas_wanted, rollout, live}; live.traffic has
-/// what is asked of nodes and partitions of live tables in a minute, reads the same of batch
-/// tables; loads, where there are any, one of {request, table, stage, rows, bytes, progress}.
+/// Nodes are asked, which know it from the coordinator. Where none answers, what the store's
+/// catalog says is shown, and that no node confirmed it.
+///
+/// With --json one object {cluster, healthy, source, problems, down, notes, format, revision, term,
+/// node_timeout_ms, coordinator, catalog_lost, nodes, tables, plan, loads, live, reads}; source is
+/// coordinator, node or catalog, down has the problems for which something is not read or not
+/// written; nodes is a list of {name, zone, state, listen, serves, holds, free_bytes,
+/// brought_per_s, problems}, tables one of {table, version, previous, replicas, replicas_wanted,
+/// rollout, live}; live.traffic has what is asked of nodes and partitions of live tables in a
+/// minute, reads the same of batch tables; loads, where there are any, one of {request, table,
+/// stage, rows, bytes, progress}.
 #[derive(Debug, Args)]
-pub struct StatusArgs {}
+pub struct StatusArgs {
+    /// Ask these nodes, at their HTTP addresses, and not those that the store names; the store is
+    /// not read
+    #[arg(
+        long = "node",
+        env = "FOREBAY_NODES",
+        value_name = "HOST:PORT",
+        value_delimiter = ','
+    )]
+    nodes: Vec<HostPort>,
 
-pub fn run(context: &Context) -> anyhow::Result<Outcome> {
-    let cluster = context.cluster()?;
-    let client = cluster.client();
-    let (_, model) = client.model()?;
-    let status = match told_by_nodes(&model) {
-        Some(status) => status,
-        None => of_catalog(client)?,
+    /// For monitors: end with 0 where the cluster is well, 1 where it is degraded, 2 where
+    /// something is not read or not written, 3 where that is not known
+    #[arg(long)]
+    check: bool,
+}
+
+pub fn run(args: &StatusArgs, context: &Context) -> anyhow::Result<Outcome> {
+    let status = match look(args, context) {
+        Err(error) if args.check => {
+            report_error(context.output, &error);
+            return Ok(Outcome::Checked(Health::NotKnown));
+        }
+        status => status?,
     };
     context.print(&status, || text(&status))?;
-    Ok(Outcome::Done)
+    Ok(match args.check {
+        true => Outcome::Checked(status.health()),
+        false => Outcome::Done,
+    })
+}
+
+fn look(args: &StatusArgs, context: &Context) -> anyhow::Result<Status> {
+    let pages = context.node_pages()?;
+    if args.nodes.is_empty() {
+        let cluster = context.cluster().context(
+            "the nodes are named by the store's catalog: where that is away, --node HOST:PORT names some",
+        )?;
+        return seen(cluster.client(), &pages);
+    }
+    let named = args
+        .nodes
+        .iter()
+        .map(|node| (node.to_string(), node.clone()));
+    let answers = Answers::ask(&pages, named.collect());
+    let (status, silent) = answers.merge();
+    status.with_context(|| format!("no node says how the cluster is: {}", silent.join("; ")))
 }
 
 /// The state of the cluster, by who knows most of it.
-pub fn seen(client: &ClusterClient) -> anyhow::Result<Status> {
+pub fn seen(client: &ClusterClient, pages: &NodePages) -> anyhow::Result<Status> {
     let (_, model) = client.model()?;
-    Ok(match told_by_nodes(&model) {
-        Some(status) => status,
-        None => client.status()?,
-    })
+    let (status, silent) = Answers::of_cluster(pages, &model).merge();
+    match status {
+        Some(status) => Ok(status),
+        None => of_catalog(client, &silent),
+    }
+}
+
+/// What nodes said of the cluster.
+struct Answers(Vec<(String, Result<Status, PageError>)>);
+
+impl Answers {
+    fn of_cluster(pages: &NodePages, model: &Model) -> Self {
+        let mut nodes: Vec<&NodeEntry> = model.all_nodes().collect();
+        // Those that are down by the catalog are asked, too: it may be old.
+        nodes.sort_by_key(|node| (!node.is_up(), node.id));
+        let asked = nodes.into_iter().filter_map(|node| {
+            let http = node.http.clone()?;
+            Some((format!("node {} at {http}", node.name), http))
+        });
+        Self::ask(pages, asked.take(ASKED).collect())
+    }
+
+    fn ask(pages: &NodePages, named: Vec<(String, HostPort)>) -> Self {
+        let (names, nodes): (Vec<String>, Vec<HostPort>) = named.into_iter().unzip();
+        let answers = pages.statuses(&nodes, WITHIN);
+        Self(names.into_iter().zip(answers).collect())
+    }
+
+    /// What the node said that knows most, with what others said otherwise; and who said nothing.
+    fn merge(self) -> (Option<Status>, Vec<String>) {
+        let (mut silent, mut said) = (Vec::new(), Vec::new());
+        for (name, answer) in self.0 {
+            match answer {
+                Ok(status) => said.push((name, status)),
+                Err(error) => silent.push(format!("{name}: {error}")),
+            }
+        }
+        said.sort_by_key(|(_, status)| (!status.catalog_lost, !status.is_whole()));
+        let mut said = said.into_iter();
+        let Some((name, mut status)) = said.next() else {
+            return (None, silent);
+        };
+        for (other, differs) in said {
+            status.compare(&name, &differs, &other);
+        }
+        (Some(status), silent)
+    }
 }
 
 /// What the catalog says, and, as that may be old, whether somebody writes it. Of live tables it
 /// says little: the coordinator is asked by way of it.
-fn of_catalog(client: &ClusterClient) -> anyhow::Result<Status> {
+fn of_catalog(client: &ClusterClient, silent: &[String]) -> anyhow::Result<Status> {
     let mut status = client.status()?;
-    if status.nodes.iter().all(|node| node.state != "up") {
+    let is_any_up = status.nodes.iter().any(|node| node.state == "up");
+    status.unconfirmed(silent);
+    if !is_any_up {
         return Ok(status);
     }
     if !client.has_coordinator()? {
@@ -79,17 +167,10 @@ fn of_catalog(client: &ClusterClient) -> anyhow::Result<Status> {
     Ok(status)
 }
 
-/// What the coordinator knows is more than what the catalog says. Any node passes it on that can be
-/// reached and tells it to everybody.
-fn told_by_nodes(model: &Model) -> Option<Status> {
-    let nodes = model.all_nodes().filter(|node| node.is_up());
-    let https = nodes.filter_map(|node| node.http.as_ref()).take(TRIED);
-    https.into_iter().find_map(told_by)
-}
-
-/// How fast nodes brought things lately, as far as a node tells that.
-pub fn paces(model: &Model) -> Paces {
-    let nodes = told_by_nodes(model).map_or_else(Vec::new, |status| status.nodes);
+/// How fast nodes brought things lately, as far as a node says that.
+pub fn paces(model: &Model, pages: &NodePages) -> Paces {
+    let (status, _) = Answers::of_cluster(pages, model).merge();
+    let nodes = status.map_or_else(Vec::new, |status| status.nodes);
     let pace = |node: NodeStatus| {
         let name = NodeName::new(&node.name).ok()?;
         Some((model.node_named(&name)?.id, node.brought_per_s?))
@@ -99,9 +180,10 @@ pub fn paces(model: &Model) -> Paces {
 
 pub fn text(status: &Status) -> String {
     let name = without_controls(&status.cluster);
-    let mut text = match status.healthy {
-        true => format!("cluster {name} is well\n"),
-        false => format!("cluster {name} has problems:\n"),
+    let mut text = match status.health() {
+        Health::Well => format!("cluster {name} is well\n"),
+        Health::Degraded | Health::Down => format!("cluster {name} has problems:\n"),
+        Health::NotKnown => format!("how cluster {name} is, is not known:\n"),
     };
     for problem in &status.problems {
         text += &format!("  {problem}\n");

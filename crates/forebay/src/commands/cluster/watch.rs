@@ -25,9 +25,10 @@ pub struct Watch {
 
 pub fn run(args: &Watch, context: &Context) -> anyhow::Result<Outcome> {
     let cluster = context.cluster()?;
+    let pages = context.node_pages()?;
     let mut before: Vec<(&str, String)> = Vec::new();
     loop {
-        let status = seen(cluster.client())?;
+        let status = seen(cluster.client(), &pages)?;
         let lines = lines(&status);
         for (event, text) in lines.iter().filter(|line| !before.contains(line)) {
             let object = serde_json::json!({"event": event, "text": text});

@@ -108,10 +108,14 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         let drawn = pictures.iter().map(|picture| text(picture, super::WIDTH));
         let drawn: Vec<String> = drawn.collect();
         let (seen, figures) = (seen(sampled), insert_figures(&made));
-        format!("{seen}\n{figures}\n{}", drawn.join("\n"))
+        format!("{seen}\n{figures}\n{COUNTS_OF}\n{}", drawn.join("\n"))
     })?;
     Ok(Outcome::Done)
 }
+
+/// A leader looks each 10 s, and reports within a minute (`forebay_cluster::reporting`).
+const COUNTS_OF: &str = "partitions as their leaders reported them, up to 70 s ago: rows of a load that just ended \
+                         may be missing";
 
 /// The rows of the table and of its indexes, as a load would see them.
 fn sample_pool(

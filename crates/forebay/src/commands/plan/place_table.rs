@@ -68,7 +68,8 @@ pub fn run(
             propose_place_reads(&model, known, &by, spare, most_bytes)?
         }
     };
-    made.proposal.estimate(&model, &paces(&model));
+    made.proposal
+        .estimate(&model, &paces(&model, &context.node_pages()?));
     if let Some(path) = &args.output {
         let plan = serde_json::to_string_pretty(&made.proposal.plan)?;
         super::write_files(&[(path.clone(), plan)])?;

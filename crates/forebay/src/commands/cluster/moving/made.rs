@@ -55,7 +55,7 @@ impl Made {
     ) -> anyhow::Result<Self> {
         let summaries = summaries(&model, &[], context)?;
         let mut proposal = propose(&model, &summaries, &wish, shown.batch)?;
-        proposal.estimate(&model, &paces(&model));
+        proposal.estimate(&model, &paces(&model, &context.node_pages()?));
         let made = Self { model, proposal };
         if let Some(path) = &shown.draw {
             check_svg(path)?;
@@ -69,7 +69,7 @@ impl Made {
         let summaries = summaries(&model, &plan.batches, context)?;
         let proposal = Proposal::again(&model, &summaries, plan);
         let mut proposal = proposal.map_err(anyhow::Error::msg)?;
-        proposal.estimate(&model, &paces(&model));
+        proposal.estimate(&model, &paces(&model, &context.node_pages()?));
         Ok(Self { model, proposal })
     }
 

@@ -1,6 +1,8 @@
 //! The state of a cluster, for people and their programs.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod problems;
+
+use std::collections::BTreeSet;
 
 use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
@@ -11,12 +13,13 @@ use crate::live_status::{LiveStatus, LiveTableStatus};
 use crate::load_status::LoadStatus;
 use crate::message::Readiness;
 use crate::model::{
-    Head, Identity, LayoutName, Model, MoveStage, NEWEST_FORMAT, NodeEntry, NodeState, Phase,
-    Rebalance, Rollout, TableEntry, Wish,
+    Head, Identity, Model, MoveStage, NodeEntry, NodeState, Phase, Rebalance, Rollout, TableEntry,
+    Wish,
 };
 use crate::planning::holders;
 use crate::reads_status::ReadsStatus;
 use crate::time::Now;
+use problems::{notes, problems, unserved};
 
 /// See the module's text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,8 +36,14 @@ pub struct Status {
     /// A node that sent no heartbeat for so long is down.
     #[serde(default)]
     pub node_timeout_ms: u64,
-    /// None: nobody is known to be it, and what is told is what the catalog, or one node, says.
+    /// `None`: nobody is known to be it.
     pub coordinator: Option<String>,
+    /// Who says all this.
+    #[serde(default)]
+    pub source: StatusSource,
+    /// What is neither read nor written now, and why. Each is a problem, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub down: Vec<String>,
     /// Whether the catalog itself is lost or an old copy.
     #[serde(default)]
     pub catalog_lost: bool,
@@ -56,11 +65,35 @@ pub struct Status {
     pub notes: Vec<String>,
 }
 
+/// Who says how a cluster is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StatusSource {
+    /// The store alone: no node confirmed it, and it may be old.
+    #[default]
+    Catalog,
+    /// A node that reaches no coordinator.
+    Node,
+    /// The coordinator, which hears of all nodes.
+    Coordinator,
+}
+
+/// How a cluster is, in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    Well,
+    /// Something is wrong; all that should answers as far as is known.
+    Degraded,
+    /// The cluster, a table or a part of one is not read or not written.
+    Down,
+    NotKnown,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
     pub name: String,
     pub zone: String,
-    /// up, starting, silent, down, left or paused.
+    /// up, starting, silent, down, left, paused, or not known: nobody has heard of it.
     pub state: String,
     pub listen: HostPort,
     /// The revision whose tables it serves, where that is known.
@@ -163,28 +196,17 @@ impl Status {
             .map(|node| NodeStatus::of(node, holding.contains(&node.id), coordinator))
             .collect();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
-        let tables = model.all_tables().map(|(name, entry)| TableStatus {
-            table: name.clone(),
-            version: entry.serving,
-            previous: entry.history.last().copied(),
-            replicas: replicas(model, entry),
-            replicas_wanted: entry.replicas,
-            rollout: model
-                .work
-                .rollout_of(name)
-                .map(|rollout| RolloutStatus::of(name, rollout, model, coordinator)),
-            mode: match entry.live() {
-                Some(_) => TableMode::Live,
-                None => TableMode::Batch,
-            },
-            live: None,
-        });
-        let mut tables: Vec<TableStatus> = tables.collect();
+        let mut tables: Vec<TableStatus> = model
+            .all_tables()
+            .map(|(name, entry)| TableStatus::of(name, entry, model, coordinator))
+            .collect();
         tables.sort_by(|one, other| one.table.cmp(&other.table));
         let mut problems = problems(model, &nodes, &tables);
         let why_not = coordinator.and_then(|(coordinator, _)| coordinator.replace_problem());
         problems
             .extend(why_not.map(|why| format!("what lost nodes held stays on a node less: {why}")));
+        let down = unserved(model, &nodes);
+        problems.extend(down.iter().cloned());
         let live = coordinator
             .and_then(|(coordinator, now)| LiveStatus::of(model, coordinator.heard_so_far(), now));
         let mut notes = notes(head, model, &nodes);
@@ -202,6 +224,11 @@ impl Status {
             term: head.term,
             node_timeout_ms: model.timing().node_timeout().as_millis() as u64,
             coordinator: None,
+            source: match coordinator {
+                Some(_) => StatusSource::Coordinator,
+                None => StatusSource::Catalog,
+            },
+            down,
             catalog_lost: false,
             live: None,
             notes,
@@ -223,6 +250,7 @@ impl Status {
     /// How live tables stand, as a coordinator has heard.
     pub fn tell_live(&mut self, live: LiveStatus) {
         self.problems.extend(live.problems());
+        self.down.extend(live.down());
         self.healthy = self.problems.is_empty();
         self.notes.extend(live.notes());
         for table in &mut self.tables {
@@ -240,19 +268,72 @@ impl Status {
             None => "look at the logs of the nodes, and whether they can write into the store"
                 .to_owned(),
         };
-        let problem = "there is no coordinator: nothing is pushed or moved, and nodes that are down may be called up here";
+        let problem = "there is no coordinator: nothing is pushed or moved";
         self.problems.insert(0, format!("{problem}; {next}"));
+    }
+
+    /// No node has confirmed what the catalog says, as `why` has it for each that was asked.
+    pub fn unconfirmed(&mut self, why: &[String]) {
+        self.healthy = false;
+        let asked = match why {
+            [] => "the catalog names no node that answers HTTP (forebay serve --http)".to_owned(),
+            why => why.join("; "),
+        };
+        let problem = format!(
+            "no node confirmed what follows, which the catalog says, and it may be old: {asked}"
+        );
+        self.problems.insert(0, problem);
+        self.unheard(|_| false);
+    }
+
+    /// What is not known of nodes that were not heard of.
+    fn unheard(&mut self, is_heard: impl Fn(&str) -> bool) {
+        let up = self.nodes.iter_mut().filter(|node| node.state == "up");
+        for node in up.filter(|node| !is_heard(&node.name)) {
+            "not known".clone_into(&mut node.state);
+        }
+    }
+
+    pub fn health(&self) -> Health {
+        match self.source {
+            _ if self.healthy => Health::Well,
+            StatusSource::Catalog => Health::NotKnown,
+            _ if self.down.is_empty() => Health::Degraded,
+            _ => Health::Down,
+        }
     }
 
     /// What one node knows that reaches no coordinator.
     pub fn alone(&mut self, node: &str) {
-        self.healthy = false;
+        (self.healthy, self.source) = (false, StatusSource::Node);
+        self.unheard(|name| name == node);
         let problem = format!(
             "node {node} reaches no coordinator, and tells what it knows itself: ask again, or another node (forebay \
              cluster status asks several); when that lasts for half a minute, look at the logs of the nodes, and whether \
              they can write into the store"
         );
         self.problems.insert(0, problem);
+    }
+
+    /// Takes in what another node says otherwise.
+    pub fn compare(&mut self, who: &str, differs: &Self, other: &str) {
+        let mut problem = None;
+        if self.cluster != differs.cluster {
+            let (here, there) = (&self.cluster, &differs.cluster);
+            problem = Some(format!(
+                "{who} is of cluster {here}, and {other} of {there}: ask nodes of one cluster"
+            ));
+        } else if self.is_whole() && !differs.is_whole() {
+            problem = Some(format!(
+                "{other} reaches no coordinator, and {who} does: look at the network between them"
+            ));
+        } else if self.catalog_lost && !differs.catalog_lost {
+            problem = Some(format!(
+                "{who} says that the catalog is lost, and {other} does not yet"
+            ));
+        }
+        self.healthy &= problem.is_none();
+        self.problems.extend(problem);
     }
 
     /// Whether this is more than what one node, or the catalog, knows.
@@ -293,6 +374,30 @@ impl NodeStatus {
             free_bytes: heard.and_then(|heard| heard.room.free_bytes),
             brought_per_s: heard.and_then(|heard| heard.room.brought_per_s),
             problems: heard.map_or_else(Vec::new, |heard| heard.problems.clone()),
+        }
+    }
+}
+
+impl TableStatus {
+    fn of(
+        name: &TableName,
+        entry: &TableEntry,
+        model: &Model,
+        coordinator: Option<(&Coordinator, Now)>,
+    ) -> Self {
+        let rollout = model.work.rollout_of(name);
+        Self {
+            table: name.clone(),
+            version: entry.serving,
+            previous: entry.history.last().copied(),
+            replicas: replicas(model, entry),
+            replicas_wanted: entry.replicas,
+            rollout: rollout.map(|rollout| RolloutStatus::of(name, rollout, model, coordinator)),
+            mode: match entry.live() {
+                Some(_) => TableMode::Live,
+                None => TableMode::Batch,
+            },
+            live: None,
         }
     }
 }
@@ -417,62 +522,6 @@ pub fn shown_wish(wish: &Wish, model: &Model) -> String {
     }
 }
 
-fn notes(head: &Head, model: &Model, nodes: &[NodeStatus]) -> Vec<String> {
-    let drained = names(model, &model.work.drained);
-    // While lists change there is nothing to advise yet.
-    let has_tables = model.all_tables().next().is_some() && model.work.moving().is_none();
-    let idle = nodes.iter().filter(|node| is_idle(node, has_tables));
-    let is_off = |node: &NodeStatus| matches!(node.state.as_str(), "left" | "down");
-    let idle = idle.map(|node| match drained.contains(&node.name) {
-        _ if is_off(node) => format!(
-            "node {0} is {1}, and holds nothing: start it again, or remove it (forebay cluster remove {0})",
-            node.name,
-            if node.state == "left" { "stopped" } else { "down" }
-        ),
-        true => format!(
-            "node {0} was drained and holds nothing: stop it and remove it, or forebay cluster add {0}",
-            node.name
-        ),
-        false => format!(
-            "node {0} holds nothing yet: forebay cluster add {0}",
-            node.name
-        ),
-    });
-    let format = head.forebay_head;
-    let is_old = format < NEWEST_FORMAT;
-    let old = is_old.then(|| {
-        format!(
-            "the catalog is of format {format}: once all nodes run this program, forebay cluster upgrade makes it \
-             {NEWEST_FORMAT}"
-        )
-    });
-    idle.chain(old).chain(shared_zone(model)).collect()
-}
-
-/// Nodes may start in another zone than the lists were made for.
-fn shared_zone(model: &Model) -> Option<String> {
-    let zone = |node: &NodeId| model.node(*node).map(|node| &node.zone);
-    let zones: BTreeSet<_> = holders(model).iter().filter_map(zone).collect();
-    // A table with fewer replicas has the first entries of a list.
-    let is_shared = |list: &[NodeId]| {
-        let first = list.iter().take(zones.len());
-        let of_first: BTreeSet<_> = first.clone().filter_map(zone).collect();
-        of_first.len() < first.len()
-    };
-    // Those of a table that was placed by its load are as long as it wants.
-    let own: BTreeSet<&LayoutName> = model
-        .all_tables()
-        .filter(|(_, table)| table.by_range)
-        .map(|(_, table)| &table.layout)
-        .collect();
-    let layouts = model.used_layouts().filter(|(name, _)| !own.contains(name));
-    let mut ranges = layouts.flat_map(|(_, layout)| layout.ranges());
-    let shared = ranges.any(|range| is_shared(&range.list));
-    shared.then(|| {
-        "some parts have two copies in one zone, though there are zones without: forebay cluster rebalance".to_owned()
-    })
-}
-
 /// The names of nodes.
 pub fn names(model: &Model, ids: &BTreeSet<NodeId>) -> BTreeSet<String> {
     ids.iter().map(|id| model.node_name(*id)).collect()
@@ -484,65 +533,4 @@ fn replicas(model: &Model, entry: &TableEntry) -> usize {
     let lists = layout.into_iter().flat_map(|layout| layout.ranges());
     let least = lists.map(|range| entry.of_list(&range.list).len()).min();
     least.unwrap_or(0)
-}
-
-/// A node that holds nothing, and is to hold nothing, though there are tables: nobody misses it.
-fn is_idle(node: &NodeStatus, has_tables: bool) -> bool {
-    !node.holds && has_tables
-}
-
-fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> Vec<String> {
-    let mut problems = Vec::new();
-    let has_tables = model.all_tables().next().is_some();
-    if nodes.is_empty() {
-        problems.push("the cluster has no nodes: start some (forebay serve --cluster)".to_owned());
-    }
-    let runs = |node: &NodeStatus| matches!(node.state.as_str(), "up" | "starting" | "silent");
-    if !nodes.is_empty() && !nodes.iter().any(runs) {
-        problems.push("no node runs: nothing is answered, and nobody coordinates".to_owned());
-    }
-    for node in nodes {
-        match node.state.as_str() {
-            "silent" => problems.push(format!(
-                "node {} is silent: look at its log, and at the network",
-                node.name
-            )),
-            // What it should do, a note says.
-            "left" | "down" if is_idle(node, has_tables) => {}
-            "left" => problems.push(format!(
-                "node {} is stopped: start it again; until then what it holds is on a node less",
-                node.name
-            )),
-            "down" => problems.push(format!(
-                "node {} is down: start it again; what it held is on other nodes as far as there are \
-                 replicas",
-                node.name
-            )),
-            _ => {}
-        }
-        let its = node.problems.iter();
-        problems.extend(its.map(|problem| format!("node {}: {problem}", node.name)));
-    }
-    let mut few: BTreeMap<usize, Vec<&TableName>> = BTreeMap::new();
-    for table in tables
-        .iter()
-        .filter(|table| table.replicas < table.replicas_wanted)
-    {
-        few.entry(table.replicas_wanted)
-            .or_default()
-            .push(&table.table);
-    }
-    let count = match holders(model).len() {
-        1 => "1 node holds".to_owned(),
-        count => format!("{count} nodes hold"),
-    };
-    for (wanted, tables) in few {
-        let names: Vec<String> = tables.iter().take(5).map(ToString::to_string).collect();
-        let more = if tables.len() > 5 { ", ..." } else { "" };
-        problems.push(format!(
-            "{}{more}: {wanted} replicas are wanted, and {count} tables: start more, and forebay cluster add those that hold nothing",
-            names.join(", ")
-        ));
-    }
-    problems
 }

@@ -1,4 +1,4 @@
-//! Who a command is to the nodes: user, password, TLS.
+//! Who a command is to the nodes of a cluster: user, password, TLS.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -15,31 +15,45 @@ use rustls::{ClientConfig, RootCertStore};
 /// Where the nodes want users or TLS.
 #[derive(Debug, Clone, Default, Args)]
 pub struct LoginArgs {
-    /// With --insert rows: a file of one line, user:password, where the nodes have a users file.
-    /// The user has to be one who may read and write the table
-    #[arg(long, value_name = "FILE", help_heading = "Insert")]
-    pub login: Option<PathBuf>,
-
-    /// With --insert rows: certificates in PEM of who signed those of the nodes' ports for clients,
-    /// where these speak TLS
-    #[arg(long, value_name = "FILE", help_heading = "Insert")]
-    pub tls_ca: Option<PathBuf>,
-
-    /// Certificate chain in PEM to show to nodes that ask clients for one
+    /// Where the nodes of a cluster have a users file: a file of one line, user:password
     #[arg(
         long,
+        global = true,
+        env = "FOREBAY_LOGIN",
         value_name = "FILE",
+        help_heading = "Nodes of a cluster"
+    )]
+    pub login: Option<PathBuf>,
+
+    /// Where their ports for clients speak TLS: certificates in PEM of who signed theirs
+    #[arg(
+        long,
+        global = true,
+        env = "FOREBAY_TLS_CA",
+        value_name = "FILE",
+        help_heading = "Nodes of a cluster"
+    )]
+    pub tls_ca: Option<PathBuf>,
+
+    /// Where they ask clients for a certificate: its chain in PEM
+    #[arg(
+        long,
+        global = true,
+        env = "FOREBAY_TLS_CERT",
         requires_all = ["tls_key", "tls_ca"],
-        help_heading = "Insert"
+        value_name = "FILE",
+        help_heading = "Nodes of a cluster"
     )]
     pub tls_cert: Option<PathBuf>,
 
     /// Its private key in PEM
     #[arg(
         long,
-        value_name = "FILE",
+        global = true,
+        env = "FOREBAY_TLS_KEY",
         requires = "tls_cert",
-        help_heading = "Insert"
+        value_name = "FILE",
+        help_heading = "Nodes of a cluster"
     )]
     pub tls_key: Option<PathBuf>,
 }
@@ -78,17 +92,6 @@ impl NodeLogin {
 }
 
 impl LoginArgs {
-    /// One of the options that was given.
-    pub fn first_given(&self) -> Option<&'static str> {
-        let given = [
-            (self.login.is_some(), "--login"),
-            (self.tls_ca.is_some(), "--tls-ca"),
-            (self.tls_cert.is_some(), "--tls-cert"),
-        ];
-        let mut given = given.into_iter();
-        given.find_map(|(is_given, name)| is_given.then_some(name))
-    }
-
     pub fn read(&self, disk: &dyn Disk) -> anyhow::Result<NodeLogin> {
         let user = self.login.as_deref().map(|path| login(disk, path));
         let tls = self.tls_ca.as_deref().map(|path| self.tls(disk, path));

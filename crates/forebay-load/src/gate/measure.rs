@@ -1,0 +1,290 @@
+//! Figures of a column that a limit can be about.
+
+use std::fmt;
+
+use forebay_engine::{ColumnProfile, Measured, NullShare, ProfilePair, QUANTILE_PERCENTS};
+use forebay_run::error::named_column;
+
+/// A figure of a column that a limit bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// Shares of the rows.
+    Nulls,
+    /// Shares of the values that are not null.
+    Zeros,
+    Negative,
+    Nan,
+    Infinite,
+    /// The share of the most frequent value.
+    Common,
+    /// How far the quantiles moved, as a share of the serving version's spread.
+    Shift,
+    Mean,
+    Std,
+    Min,
+    Max,
+    /// At one of [`QUANTILE_PERCENTS`].
+    Quantile(u8),
+    Distinct,
+    /// The mean length.
+    Length,
+}
+
+/// Values below which limits for all columns say nothing of a column's distribution.
+pub const LEAST_VALUES: u64 = 100;
+/// Different values below which `distinct` for all columns says nothing.
+const LEAST_DISTINCT: u64 = 100;
+
+const WORDS: [(&str, Measure); 14] = [
+    ("nulls", Measure::Nulls),
+    ("zeros", Measure::Zeros),
+    ("negative", Measure::Negative),
+    ("nan", Measure::Nan),
+    ("inf", Measure::Infinite),
+    ("common", Measure::Common),
+    ("shift", Measure::Shift),
+    ("mean", Measure::Mean),
+    ("std", Measure::Std),
+    ("min", Measure::Min),
+    ("max", Measure::Max),
+    ("median", Measure::Quantile(50)),
+    ("distinct", Measure::Distinct),
+    ("length", Measure::Length),
+];
+
+/// One column in the version that serves and in the new one.
+pub struct Sides<'a> {
+    pub column: &'a str,
+    pub nulls: Option<&'a NullShare>,
+    pub pair: Option<&'a ProfilePair>,
+}
+
+/// What a measure gives for a column.
+pub struct Reading {
+    /// A share, or a change, as a fraction.
+    pub value: f64,
+    /// In plain words.
+    pub seen: String,
+}
+
+impl Measure {
+    pub fn parse(word: &str) -> Option<Self> {
+        if let Some((_, measure)) = WORDS.iter().find(|(known, _)| *known == word) {
+            return Some(*measure);
+        }
+        let percent: u8 = word.strip_prefix('p')?.parse().ok()?;
+        QUANTILE_PERCENTS
+            .contains(&percent)
+            .then_some(Self::Quantile(percent))
+    }
+
+    /// Whether it is a share of values, not a change of a figure.
+    pub fn is_share(self) -> bool {
+        use Measure::{Common, Infinite, Nan, Negative, Nulls, Zeros};
+        matches!(self, Nulls | Zeros | Negative | Nan | Infinite | Common)
+    }
+
+    /// Whether columns of this kind have it.
+    pub fn is_of(self, of: Option<Measured>) -> bool {
+        match (self, of) {
+            (Measure::Nulls, _) => true,
+            (_, None) => false,
+            (Measure::Length, of) => of == Some(Measured::Length),
+            (Measure::Mean, of) => of != Some(Measured::Length),
+            _ => true,
+        }
+    }
+
+    /// Of the new version: a share as it is, a change from the serving one. None where it is not
+    /// known of either.
+    pub fn of_column(self, sides: &Sides<'_>) -> Option<Reading> {
+        if !self.is_share() {
+            return self.change(sides);
+        }
+        let value = match self {
+            Measure::Nulls => sides.nulls?.after?,
+            _ => self.share(sides.pair?.after.as_ref()?)?,
+        };
+        let column = named_column(sides.column);
+        let seen = format!("{}% of {column} {}", percent(value), self.are());
+        Some(Reading { value, seen })
+    }
+
+    /// From the serving version to the new one, a share in points; none where it is not known of
+    /// both, or would say little.
+    pub fn of_any_column(self, sides: &Sides<'_>) -> Option<Reading> {
+        if self == Measure::Nulls {
+            let nulls = sides.nulls?;
+            return Some(self.rise(sides.column, nulls.before?, nulls.after?));
+        }
+        let (before, after) = both(sides)?;
+        let few = before.values.min(after.values) < LEAST_VALUES;
+        let is_time_or_truth = matches!(before.of, Measured::Time | Measured::Truth);
+        match self {
+            // Not a number is wrong among few values, too.
+            Measure::Nan | Measure::Infinite => {}
+            // What becomes of keys, `lost` and `new` say.
+            _ if few || sides.pair?.is_key => return None,
+            // Each night has later times; of truths `common` says the same.
+            Measure::Zeros if is_time_or_truth => return None,
+            Measure::Shift if is_time_or_truth => return None,
+            // The lengths of most texts are nearly the same: one byte more is a large part of them.
+            Measure::Shift | Measure::Std if before.of == Measured::Length => return None,
+            Measure::Std if before.range.as_ref()?.spread() <= 0.0 => return None,
+            Measure::Distinct if before.distinct? < LEAST_DISTINCT => return None,
+            _ => {}
+        }
+        match self.is_share() {
+            true => Some(self.rise(sides.column, self.share(before)?, self.share(after)?)),
+            false => self.change(sides),
+        }
+    }
+
+    /// Whether a version has the figure of a column.
+    pub fn is_known(self, profile: Option<&ColumnProfile>) -> bool {
+        profile.is_some_and(|profile| match self {
+            _ if self.is_share() => self.share(profile).is_some(),
+            Measure::Shift => profile.range.is_some(),
+            _ => self.figure(profile).is_some(),
+        })
+    }
+
+    fn rise(self, column: &str, before: f64, after: f64) -> Reading {
+        let value = match self {
+            // As many that lost their sign are as wrong.
+            Measure::Negative => (after - before).abs(),
+            _ => after - before,
+        };
+        let (column, from, to) = (named_column(column), percent(before), percent(after));
+        let seen = match self {
+            Measure::Nulls => format!("nulls of {column} from {from}% to {to}%"),
+            _ => format!(
+                "values of {column} that {} from {from}% to {to}%",
+                self.are()
+            ),
+        };
+        Reading { value, seen }
+    }
+
+    fn are(self) -> &'static str {
+        match self {
+            Measure::Nulls => "are null",
+            Measure::Zeros => "are zero",
+            Measure::Negative => "are negative",
+            Measure::Nan => "are not a number",
+            Measure::Infinite => "are infinite",
+            _ => "are the most frequent value",
+        }
+    }
+
+    fn share(self, profile: &ColumnProfile) -> Option<f64> {
+        let count = match self {
+            Measure::Zeros => profile.zeros,
+            Measure::Negative => profile.negative,
+            Measure::Nan => profile.nan,
+            Measure::Infinite => profile.infinite,
+            _ => return profile.common,
+        };
+        Some(profile.share(count))
+    }
+
+    fn change(self, sides: &Sides<'_>) -> Option<Reading> {
+        let (before, after) = both(sides)?;
+        let column = &named_column(sides.column);
+        if self == Measure::Shift {
+            let (before, after) = (before.range.as_ref()?, after.range.as_ref()?);
+            let spread = before.spread();
+            let bounds = spread > 0.0 && spread.is_finite();
+            let value = bounds.then(|| after.distance(before) / spread)?;
+            let seen = format!(
+                "quantiles of {column} moved by {}% of what lies between the serving version's 5% and 95% \
+                 quantiles; its median from {} to {}",
+                percent(value),
+                shown(before.quantile(50)?),
+                shown(after.quantile(50)?)
+            );
+            return Some(Reading { value, seen });
+        }
+        let was = self.figure(before)?;
+        let Some(is) = self.figure(after) else {
+            return self.overflow(column, was, after);
+        };
+        let value = match (was == is, was == 0.0) {
+            (true, _) => 0.0,
+            (_, true) => f64::INFINITY.copysign(is),
+            _ => (is - was) / was.abs(),
+        };
+        let sign = if value > 0.0 { "+" } else { "" };
+        let (from, to, change) = (shown(was), shown(is), percent(value));
+        let seen = format!("{self} of {column} from {from} to {to} ({sign}{change}%)");
+        Some(Reading { value, seen })
+    }
+
+    /// Of a figure whose sums left the range of a double in the new version: no limit passes it.
+    fn overflow(self, column: &str, was: f64, after: &ColumnProfile) -> Option<Reading> {
+        let range = after.range.as_ref()?;
+        let (from, least, greatest) = (shown(was), shown(range.min), shown(range.max));
+        let seen = format!(
+            "{self} of {column} from {from} to none: its values from {least} to {greatest} are too large to \
+             be added up"
+        );
+        Some(Reading {
+            value: f64::NAN,
+            seen,
+        })
+    }
+
+    fn figure(self, profile: &ColumnProfile) -> Option<f64> {
+        if self == Measure::Distinct {
+            return profile.distinct.map(|distinct| distinct as f64);
+        }
+        let range = profile.range.as_ref()?;
+        Some(match self {
+            Measure::Std => range.std?,
+            Measure::Min => range.min,
+            Measure::Max => range.max,
+            Measure::Quantile(percent) => range.quantile(percent)?,
+            _ => range.mean?,
+        })
+    }
+}
+
+fn both<'a>(sides: &Sides<'a>) -> Option<(&'a ColumnProfile, &'a ColumnProfile)> {
+    let pair = sides.pair?;
+    let (before, after) = (pair.before.as_ref()?, pair.after.as_ref()?);
+    // A number and a text differ in the schema.
+    (before.of == after.of).then_some((before, after))
+}
+
+/// A fraction as a percentage with at most two digits behind the point.
+pub fn percent(fraction: f64) -> f64 {
+    (fraction * 10_000.0).round() / 100.0
+}
+
+/// A number to six digits.
+pub fn shown(number: f64) -> String {
+    let size = number.abs();
+    match (1e-4..1e15).contains(&size) || size == 0.0 {
+        true => {
+            let digits = (5 - size.max(1.0).log10() as i32).max(0) as usize;
+            let text = format!("{number:.digits$}");
+            match text.contains('.') {
+                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                false => text,
+            }
+        }
+        false => format!("{number:.5e}"),
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match WORDS.iter().find(|(_, measure)| measure == self) {
+            Some((word, _)) => f.write_str(word),
+            None => match self {
+                Measure::Quantile(percent) => write!(f, "p{percent}"),
+                _ => Ok(()),
+            },
+        }
+    }
+}
