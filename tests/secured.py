@@ -10,7 +10,7 @@ import urllib.request
 
 
 class Secured:
-    """Files in a directory: cert.pem, key.pem, users.json, login. User `seer` may read all tables."""
+    """Files in a directory: cert.pem, key.pem, users.json, login. `seer` may read all tables."""
 
     def __init__(self, directory, days=30):
         self.certificate, self.key = directory / "cert.pem", directory / "key.pem"

@@ -69,8 +69,8 @@ def fill_up(made, keys):
 
 
 def problems(node):
-    """What has the node not ready; none: it is."""
-    status, text = node.ask("/ready")
+    """What is wrong with the node's tables; none: nothing."""
+    status, text = node.ask("/ready/tables")
     assert status == (503 if json.loads(text)["problems"] else 200), text
     return json.loads(text)["problems"]
 

@@ -70,6 +70,11 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
         assert {gone["node"] for gone in lost["gone"]} == {"n2", "n3"}
         assert [one["node"] for one in lost["remaining"]] == ["n1"]
     assert not takes_writes(first, "t:new", "1")
+    # Other tables are read there, so it gets traffic.
+    status, why = first.ask("/ready/tables/t")
+    assert status == 503 and "4 replicas here know no leader" in why, why
+    status, why = first.ask("/ready")
+    assert status == 200 and "4 replicas here know no leader" in why, why
     # One loses what it had; the other comes back with it, and must not count.
     shutil.rmtree(others[0].cache)
     assert store.json("cluster", "accept-loss", "t", "--yes")["accepted"]

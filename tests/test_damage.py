@@ -121,13 +121,14 @@ def test_a_run_that_is_gone(table):
         still_sound(server)
 
 
-def test_a_server_whose_pointer_is_damaged_is_not_ready(table):
+def test_a_table_whose_pointer_is_damaged_is_not_ready(table):
     pointer = table.path / "tables" / "people" / "current"
     whole = pointer.read_bytes()
 
-    def ready(server):
+    def ready(server, of="/tables/people"):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.http}/ready", timeout=30) as r:
+            url = f"http://127.0.0.1:{server.http}/ready{of}"
+            with urllib.request.urlopen(url, timeout=30) as r:
                 return r.status, json.load(r)["problems"]
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)["problems"]
@@ -136,12 +137,16 @@ def test_a_server_whose_pointer_is_damaged_is_not_ready(table):
         assert ready(server) == (200, [])
         pointer.write_bytes(whole[:-1])
         wait_for(lambda: ready(server)[0] == 503, "the damage is seen")
-        (problem,) = ready(server)[1]
+        (problem,) = ready(server, "/tables")[1]
+        assert ready(server, "/tables/people") == (503, [problem])
+        assert ready(server, "") == (200, []), "it answers its rows"
+        assert ready(server, "/tables/nobody") == (503, ['there is no table "nobody" here'])
         assert "table people serves version 1, but the pointer" in problem, problem
         assert str(pointer) in problem
         assert server.client().hget("people:3", "id") == b"3", "what serves goes on"
     with table.serve() as server:
-        status, (problem,) = ready(server)
+        # It has no other table.
+        status, (problem,) = ready(server, "")
         assert status == 503 and "table people does not serve: the pointer" in problem, problem
         still_sound(server)
         # As the message says.

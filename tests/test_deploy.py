@@ -220,7 +220,8 @@ def test_the_pods_of_the_manifest_make_a_cluster(store, secured, start, tmp_path
     assert [(node["name"], node["zone"]) for node in nodes()] == [
         (f"forebay-{i}", f"eu-{i}") for i in range(3)
     ]
-    assert {node["listen"] for node in nodes()} == {f"localhost:{pod.ports['7379']}" for pod in pods}
+    at = {f"localhost:{pod.ports['7379']}" for pod in pods}
+    assert {node["listen"] for node in nodes()} == at
     source = write(people(300), tmp_path / "people.parquet")
     pushed = store.push("people", source, args=["--replicas", "1", "--partitions", "6"])
     assert pushed["rollout"]["left_out"] == []

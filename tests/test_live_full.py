@@ -93,7 +93,7 @@ def test_writes_refused_for_want_of_open_files_pass_again(store, tmp_path, durab
     assert store.run("verify", "kv").code == 0
 
 
-def test_a_disk_that_is_full_is_no_place_for_traffic_though_small_writes_pass(small_disk):
+def test_a_table_on_a_full_disk_is_not_ready_though_small_writes_pass(small_disk):
     store = Store(small_disk / "store")
     store.run("create", "kv")
     filler = small_disk / "filler"
@@ -101,7 +101,7 @@ def test_a_disk_that_is_full_is_no_place_for_traffic_though_small_writes_pass(sm
 
         def ready():
             connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=10)
-            connection.request("GET", "/ready")
+            connection.request("GET", "/ready/tables/kv")
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())["problems"]
 

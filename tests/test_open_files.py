@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from harness import Failed, Server, is_served, wait_for
+from harness import WAIT_S, Failed, Server, is_served, wait_for
 
 LIMIT = 200
 
@@ -41,7 +41,7 @@ def ask(server, path, method="GET", token=None):
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     url = f"http://127.0.0.1:{server.http}{path}"
     with urllib.request.urlopen(
-        urllib.request.Request(url, method=method, headers=headers)
+        urllib.request.Request(url, method=method, headers=headers), timeout=WAIT_S
     ) as page:
         return page.read().decode()
 
@@ -113,14 +113,14 @@ def test_more_partitions_than_files_refuse_writes_and_nothing_else(store):
 
         def says_why():
             try:
-                ask(server, "/ready")
+                ask(server, "/ready/tables")
             except urllib.error.HTTPError as unready:
                 return unready.code == 503 and "open" in unready.read().decode()
             # A flush that was tried again may have come through between two refusals.
             write(server.client())
             return False
 
-        wait_for(says_why, "/ready says why")
+        wait_for(says_why, "/ready/tables says why")
     with store.serve() as server:
         client = server.client()
         wait_for(lambda: all(is_served(client, table) for table in tables), "the tables")

@@ -17,6 +17,8 @@ pub struct NodeFacts {
     /// How long ago a head was last heard of, from the store or from any node. Where none was yet:
     /// since the start.
     pub head_heard: Duration,
+    /// It answers no rows: it heard of no head for longer than it may, or the cluster refuses it.
+    pub is_cut_off: bool,
     /// The newest revision whose tables serve here.
     pub serves: u64,
     /// The catalog is lost, damaged or an old copy: nobody changes anything.
@@ -62,6 +64,7 @@ impl NodeFacts {
         Self {
             is_coordinator: node.coordinator().is_some(),
             head_heard: now.since(follower.heard),
+            is_cut_off: follower.cut_off,
             serves: follower.serves,
             is_catalog_lost: node.alarm().is_some(),
             nodes: NodeCounts::of(model, follower.id(), &follower.suspects()),

@@ -67,6 +67,8 @@ pub struct Shared {
     /// Connections at a time, as of now.
     max_connections: AtomicUsize,
     counted_ms: AtomicU64,
+    /// All that its start waits for was there at one time, by a look at `/ready`.
+    pub has_started: AtomicBool,
     /// Set once, when the server is told to stop.
     pub stopping: AtomicBool,
     next_client: AtomicU64,
@@ -140,6 +142,7 @@ impl Shared {
             max_connections: AtomicUsize::new(descriptors.connections(0)),
             counted_ms: AtomicU64::new(0),
             descriptors,
+            has_started: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             next_client: AtomicU64::new(1),
             coarse_ms,

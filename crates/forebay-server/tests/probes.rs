@@ -26,7 +26,7 @@ fn ready_tells_which_live_table_refuses_writes_and_why() {
     fixture.live("live");
     fixture.live("other");
     fixture.start(|_| {});
-    let ready = || http(&fixture, "GET /ready", "", "");
+    let ready = || http(&fixture, "GET /ready/tables", "", "");
     assert_eq!(ready().0, 200);
     disk.fill_up();
     let mut client = fixture.client();
@@ -42,6 +42,12 @@ fn ready_tells_which_live_table_refuses_writes_and_why() {
     );
     assert!(answer.contains("no storage space"), "{answer}");
     assert!(!answer.contains("table other"), "{answer}");
+    for (path, status) in [("", 200), ("/tables/live", 503), ("/tables/other", 200)] {
+        let (found, answer) = http(&fixture, &format!("GET /ready{path}"), "", "");
+        assert_eq!(found, status, "{path}: {answer}");
+        let is_named = answer.contains("live table live refuses writes");
+        assert_eq!(is_named, path != "/tables/other", "{path}: {answer}");
+    }
     let (_, metrics) = http(&fixture, "GET /metrics", "", "");
     assert!(metrics.contains("forebay_live_refuses_writes{table=\"live\"} 1"));
     assert!(metrics.contains("forebay_live_refuses_writes{table=\"other\"} 0"));

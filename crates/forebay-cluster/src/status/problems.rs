@@ -9,6 +9,9 @@ use crate::ids::NodeId;
 use crate::model::{Head, LayoutName, Model, NEWEST_FORMAT};
 use crate::planning::holders;
 
+/// With less free a disk is as good as full.
+const LITTLE_ROOM_BYTES: u64 = 16 << 20;
+
 pub fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> Vec<String> {
     let mut problems = Vec::new();
     let has_tables = model.all_tables().next().is_some();
@@ -33,6 +36,13 @@ pub fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> 
                 node.name
             )),
             _ => {}
+        }
+        if let Some(free_bytes) = node.free_bytes.filter(|free| *free < LITTLE_ROOM_BYTES) {
+            problems.push(format!(
+                "node {}: its disk has {free_bytes} bytes free: make room, or nothing new comes to it, and live \
+                 tables there take no writes",
+                node.name
+            ));
         }
         let its = node.problems.iter();
         problems.extend(its.map(|problem| format!("node {}: {problem}", node.name)));

@@ -151,6 +151,8 @@ impl IdleShared {
         }
         let mut state = self.lock();
         if state.is_over {
+            // Who waits for something until a moment gives up then.
+            state.now += time;
             drop(state);
             // Who looks again and again until something has ended lets it end.
             return std::thread::sleep(LOOK);
@@ -189,6 +191,7 @@ impl Clock for IdleClock {
         let is_over = state.is_over;
         let key = state.set(time, Sleeper::Task(None));
         if is_over {
+            state.now += time;
             state.alarms.remove(&key);
         }
         drop(state);

@@ -1,7 +1,6 @@
 //! What a server knows of its cluster, for all its connections.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use forebay_cluster::map::ClusterMap;
@@ -39,8 +38,6 @@ pub struct Cluster {
     pub config: ClusterConfig,
     pub counts: ClusterCounts,
     pub changes: ClassChanges,
-    /// All tables served at one time.
-    pub has_served: AtomicBool,
     /// Of each worker.
     links: Vec<Links>,
 }
@@ -69,7 +66,6 @@ impl Cluster {
                 .collect(),
             counts: ClusterCounts::default(),
             changes: ClassChanges::default(),
-            has_served: AtomicBool::new(false),
             config,
         }
     }

@@ -102,6 +102,8 @@ fn open_to_all() -> Router<Arc<Shared>> {
     Router::new()
         .route("/health", get(ready::health))
         .route("/ready", get(ready::ready))
+        .route("/ready/tables", get(ready::all_tables))
+        .route("/ready/tables/{table}", get(ready::one_table))
         .route("/v1/cluster/nudge", get(cluster::nudge))
         .route("/v1/pulls/nudge", get(pulls::nudge))
 }

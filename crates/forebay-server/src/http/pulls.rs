@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
+use forebay_engine::TableName;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -45,38 +46,34 @@ pub async fn nudge(
     Ok(Json(json!({ "nudged": true })))
 }
 
-/// What keeps the server from getting traffic: tables that are wanted and have never come.
-pub fn problems(shared: &Shared) -> Vec<String> {
+/// Tables that are wanted and have never come, and why.
+pub fn lacking(shared: &Shared) -> Vec<(TableName, String)> {
     let Some(pulled) = pulled(shared) else {
         return Vec::new();
     };
-    let serves = |table: &TablePulled| {
-        shared
-            .serving
-            .table(table.table.as_str().as_bytes())
-            .is_some()
+    let serves = |table: &TableName| shared.serving.table(table.as_str().as_bytes()).is_some();
+    let lacking = pulled.tables.into_iter();
+    let lacking = lacking.filter(|pull| pull.wanted.is_some() && !serves(&pull.table));
+    let why = |pull: TablePulled| {
+        let (done, total) = (pull.done_bytes, pull.total_bytes);
+        let why = pull.problem;
+        let why = why.unwrap_or_else(|| format!("{done} of {total} bytes have come"));
+        (pull.table, why)
     };
-    let lacking = pulled
-        .tables
-        .iter()
-        .filter(|pull| pull.wanted.is_some() && !serves(pull));
-    let mut problems: Vec<String> = lacking
-        .map(|pull| {
-            let (done, total) = (pull.done_bytes, pull.total_bytes);
-            let why = pull.problem.clone();
-            let why = why.unwrap_or_else(|| format!("{done} of {total} bytes have come"));
-            format!("table {} is not pulled yet: {why}", pull.table)
-        })
-        .collect();
-    if !pulled.reached && shared.serving.load().iter().next().is_none() {
-        let why = pulled
-            .problem
-            .unwrap_or_else(|| "not looked at yet".to_owned());
-        problems.push(format!(
-            "nothing is here, and the store was not reached: {why}"
-        ));
+    lacking.map(why).collect()
+}
+
+/// Why nothing is here at all, where it is for the store.
+pub fn unreached(shared: &Shared) -> Option<String> {
+    let pulled = pulled(shared)?;
+    if pulled.reached || shared.serving.load().iter().next().is_some() {
+        return None;
     }
-    problems
+    let why = pulled.problem;
+    let why = why.unwrap_or_else(|| "not looked at yet".to_owned());
+    Some(format!(
+        "nothing is here, and the store was not reached: {why}"
+    ))
 }
 
 type OfPull = fn(&TablePulled) -> u64;

@@ -1,12 +1,13 @@
-//! The probes: whether the process lives, and whether it should get traffic.
+//! The probes: whether the process lives, and whether it should get traffic, all or for one table.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use forebay_engine::TableName;
 use serde_json::{Value, json};
 
 use crate::metrics::WorkerMetrics;
@@ -14,102 +15,248 @@ use crate::shared::Shared;
 
 /// A worker that did not come by for so long hangs; they do ten times a second.
 const HANGING_MS: u64 = 5000;
+/// [`Hold::AMinute`]
+const START_MS: u64 = 60_000;
+
+/// What is wrong with a table, or with the store of all.
+pub struct Trouble {
+    pub table: Option<TableName>,
+    pub why: String,
+    pub holds: Hold,
+}
+
+/// How long a server that has just started waits for the end of a trouble.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Data is on its way.
+    HoweverLong,
+    /// Most end by themselves.
+    AMinute,
+    /// The rows are answered.
+    Not,
+}
 
 /// The process lives.
 pub async fn health() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// The server should get traffic: it is not stopping, all its threads serve, the store can be
-/// looked at, every table that should serve does, and it is known what should; live tables take
-/// writes.
+/// The server should get traffic: it is not stopping, all its threads serve, it had all its tables
+/// once since it started, and it serves at least one. Later troubles of single tables are only
+/// named: else a table that is lost would take the others away from their readers, on all nodes.
 pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
-    let mut problems = table_problems(&shared);
-    problems.extend(cluster_problems(&shared));
-    problems.extend(live_problems(&shared));
-    problems.extend(replica_problems(&shared));
-    problems.extend(super::pulls::problems(&shared));
-    let workers = shared.metrics.workers();
-    problems.extend(worker_problems(
-        workers,
-        shared.started_ms,
-        shared.clock_ms(),
-    ));
+    let (mut problems, troubles) = (node_problems(&shared), troubles(&shared));
+    problems.extend(holding(&shared, &troubles));
+    answer(&problems, &troubles)
+}
+
+/// Nothing is wrong with the server, or with any table here: who restarts one node after the other
+/// waits for that.
+pub async fn all_tables(State(shared): State<Arc<Shared>>) -> Response {
+    let (mut problems, troubles) = (node_problems(&shared), troubles(&shared));
+    problems.extend(troubles.iter().map(|trouble| trouble.why.clone()));
+    answer(&problems, &troubles)
+}
+
+/// Nothing is wrong with the server, or with this table.
+pub async fn one_table(State(shared): State<Arc<Shared>>, Path(table): Path<String>) -> Response {
+    let (mut problems, mut troubles) = (node_problems(&shared), troubles(&shared));
+    troubles.retain(|trouble| {
+        trouble
+            .table
+            .as_ref()
+            .is_some_and(|name| name.as_str() == table)
+    });
+    if troubles.is_empty() && !is_known(&shared, &table) {
+        problems.push(format!("there is no table {table:?} here"));
+    }
+    problems.extend(troubles.iter().map(|trouble| trouble.why.clone()));
+    answer(&problems, &troubles)
+}
+
+fn answer(problems: &[String], troubles: &[Trouble]) -> Response {
+    let others = troubles.iter().map(|trouble| &trouble.why);
+    let others: Vec<&String> = others.filter(|why| !problems.contains(why)).collect();
+    let status = match problems.is_empty() {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let body = json!({ "ready": problems.is_empty(), "problems": problems, "troubles": others });
+    (status, Json(body)).into_response()
+}
+
+/// What is wrong with the server itself.
+fn node_problems(shared: &Shared) -> Vec<String> {
+    let (workers, now_ms) = (shared.metrics.workers(), shared.clock_ms());
+    let mut problems = worker_problems(workers, shared.started_ms, now_ms);
+    // Until the cluster was heard of, nobody knows which tables there are.
+    let cluster = shared.cluster.as_ref().map(|cluster| cluster.map());
+    if cluster.is_some_and(|map| map.node(map.me).is_none()) {
+        problems.push("nothing is known of the cluster yet".to_owned());
+    }
+    if let Some(cluster) = &shared.cluster
+        && cluster.member().facts().is_cut_off
+    {
+        problems.push("cut off from the cluster: no rows are answered".to_owned());
+    }
+    let replicas = shared
+        .cluster
+        .as_ref()
+        .map(|cluster| cluster.member().replicas());
+    if replicas
+        .flatten()
+        .is_some_and(|replicas| !replicas.are_known())
+    {
+        problems.push("which replicas of live tables are to be here is not known yet".to_owned());
+    }
+    problems.extend(super::pulls::unreached(shared));
     if shared.is_stopping() {
         problems.push("the server is stopping".to_owned());
     }
-    let status = if problems.is_empty() {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
-    (
-        status,
-        Json(json!({ "ready": problems.is_empty(), "problems": problems })),
-    )
-        .into_response()
-}
-
-fn table_problems(shared: &Shared) -> Vec<String> {
-    let states = shared.serving.states();
-    let mut problems: Vec<String> = states.problem.iter().cloned().collect();
-    for (table, state) in &states.tables {
-        let why = state.problem.as_deref().unwrap_or("not open yet");
-        match state.serving {
-            None if state.wanted.is_some() || state.problem.is_some() => {
-                problems.push(format!("table {table} does not serve: {why}"));
-            }
-            Some(version) if state.pointer_damaged => {
-                problems.push(format!("table {table} serves version {version}, but {why}"));
-            }
-            _ => {}
-        }
-    }
     problems
 }
 
-/// A node should get traffic from when it serves all tables of its cluster. Later it serves on,
-/// whatever it hears of the cluster.
-fn cluster_problems(shared: &Shared) -> Vec<String> {
+/// Which troubles of tables keep traffic away.
+fn holding(shared: &Shared, troubles: &[Trouble]) -> Vec<String> {
+    let why = |trouble: &Trouble| trouble.why.clone();
+    let has_started = &shared.has_started;
+    if !has_started.load(Ordering::Relaxed) {
+        let is_early = shared.clock_ms() < shared.started_ms + START_MS;
+        let holds = |trouble: &&Trouble| match trouble.holds {
+            Hold::HoweverLong => true,
+            Hold::AMinute => is_early,
+            Hold::Not => false,
+        };
+        let held = troubles.iter().filter(holds);
+        let held: Vec<String> = held.map(why).collect();
+        has_started.store(held.is_empty(), Ordering::Relaxed);
+        if !held.is_empty() {
+            return held;
+        }
+    }
+    match serves_any(shared) {
+        true => Vec::new(),
+        false => troubles.iter().map(why).collect(),
+    }
+}
+
+/// Whether rows of any table are answered. Those that a node of a cluster lacks others have.
+fn serves_any(shared: &Shared) -> bool {
+    shared.cluster.is_some()
+        || shared.serving.load().iter().next().is_some()
+        || shared.live.load().iter().next().is_some()
+}
+
+fn is_known(shared: &Shared, table: &str) -> bool {
+    let Ok(name) = TableName::new(table) else {
+        return false;
+    };
+    let cluster = shared.cluster.as_ref();
+    shared.serving.table(table.as_bytes()).is_some()
+        || shared.live.load().contains_key(&name)
+        || cluster.is_some_and(|cluster| cluster.map().table(&name).is_some())
+}
+
+fn troubles(shared: &Shared) -> Vec<Trouble> {
+    let mut troubles = batch_troubles(shared);
+    troubles.extend(cluster_troubles(shared));
+    troubles.extend(live_troubles(shared));
+    troubles.extend(replica_troubles(shared));
+    let lacking = super::pulls::lacking(shared).into_iter();
+    troubles.extend(lacking.map(|(table, why)| Trouble {
+        why: format!("table {table} is not pulled yet: {why}"),
+        table: Some(table),
+        holds: Hold::HoweverLong,
+    }));
+    troubles
+}
+
+fn batch_troubles(shared: &Shared) -> Vec<Trouble> {
+    let states = shared.serving.states();
+    let store = states.problem.iter().map(|why| Trouble {
+        table: None,
+        why: why.clone(),
+        holds: Hold::AMinute,
+    });
+    let tables = states.tables.iter().filter_map(|(table, state)| {
+        let why = state.problem.as_deref().unwrap_or("not open yet");
+        let (why, holds) = match state.serving {
+            None if state.wanted.is_some() || state.problem.is_some() => {
+                let holds = match &state.problem {
+                    Some(_) => Hold::AMinute,
+                    None => Hold::HoweverLong,
+                };
+                (format!("table {table} does not serve: {why}"), holds)
+            }
+            Some(version) if state.pointer_damaged => {
+                let why = format!("table {table} serves version {version}, but {why}");
+                (why, Hold::Not)
+            }
+            _ => return None,
+        };
+        Some(Trouble {
+            table: Some(table.clone()),
+            why,
+            holds,
+        })
+    });
+    store.chain(tables).collect()
+}
+
+/// Batch tables of the cluster of which the parts of this node are not open.
+fn cluster_troubles(shared: &Shared) -> Vec<Trouble> {
     let Some(cluster) = &shared.cluster else {
         return Vec::new();
     };
-    if cluster.has_served.load(Ordering::Relaxed) {
-        return Vec::new();
-    }
-    let (map, tables) = (cluster.map(), shared.serving.load());
-    // Until the cluster was heard of, nobody knows which tables there are.
-    if map.node(map.me).is_none() {
-        return vec!["nothing is known of the cluster yet".to_owned()];
-    }
+    let (map, open) = (cluster.map(), shared.serving.load());
     let wanted = map.tables().filter(|(_, table)| table.serving.is_some());
-    let missing = wanted.filter(|(name, _)| tables.get(name.as_str().as_bytes()).is_none());
-    let problems: Vec<String> = missing
-        .map(|(name, _)| format!("table {name} of the cluster is not open here yet"))
-        .collect();
-    cluster
-        .has_served
-        .store(problems.is_empty(), Ordering::Relaxed);
-    problems
+    let missing = wanted.filter(|(name, _)| open.get(name.as_str().as_bytes()).is_none());
+    let trouble = |name: &TableName| Trouble {
+        table: Some(name.clone()),
+        why: format!("table {name} of the cluster is not open here yet"),
+        holds: Hold::HoweverLong,
+    };
+    missing.map(|(name, _)| trouble(name)).collect()
 }
 
-fn live_problems(shared: &Shared) -> Vec<String> {
-    let not_open = shared.live.problems().into_iter();
-    let not_open = not_open.map(|(table, why)| format!("live table {table} does not serve: {why}"));
+fn live_troubles(shared: &Shared) -> Vec<Trouble> {
+    let not_open = shared
+        .live
+        .problems()
+        .into_iter()
+        .map(|(table, why)| Trouble {
+            why: format!("live table {table} does not serve: {why}"),
+            table: Some(table),
+            holds: Hold::AMinute,
+        });
     let tables = shared.live.load();
     let refusing = tables.iter().filter_map(|(table, live)| {
         let why = live.stats().refuses?;
-        Some(format!("live table {table} refuses writes: {why}"))
+        Some(Trouble {
+            table: Some(table.clone()),
+            why: format!("live table {table} refuses writes: {why}"),
+            holds: Hold::Not,
+        })
     });
     not_open.chain(refusing).collect()
 }
 
 /// Who restarts one node after the other waits until the replicas of the last one are there: with
 /// another one away partitions might have no majority.
-fn replica_problems(shared: &Shared) -> Vec<String> {
+fn replica_troubles(shared: &Shared) -> Vec<Trouble> {
     let cluster = shared.cluster.as_ref();
-    let replicas = cluster.and_then(|cluster| cluster.member().replicas());
-    replicas.map_or_else(Vec::new, |replicas| replicas.waits_for())
+    let Some(replicas) = cluster.and_then(|cluster| cluster.member().replicas()) else {
+        return Vec::new();
+    };
+    let waits = replicas.waits_for().into_iter().map(|wait| Trouble {
+        table: Some(wait.table),
+        why: wait.why,
+        holds: match wait.is_coming {
+            true => Hold::HoweverLong,
+            false => Hold::AMinute,
+        },
+    });
+    waits.collect()
 }
 
 fn worker_problems(workers: &[WorkerMetrics], started_ms: u64, now_ms: u64) -> Vec<String> {

@@ -41,11 +41,15 @@ fn serves_everywhere(cluster: &SimCluster, table: &str, version: u32) {
     }
 }
 
-/// All nodes that run answer with that version soon, and none with an older one meanwhile.
-fn comes_to_serve(cluster: &SimCluster, table: &str, version: u32) {
+/// All nodes that run answer with that version soon, and none with an older one meanwhile, but one
+/// that was cut off and has not heard of it yet.
+fn comes_to_serve(cluster: &SimCluster, table: &str, version: u32, cut_off: Option<u8>) {
     for node in cluster.nodes.iter().filter(|node| node.is_running()) {
         cluster.until("it serves", |_| {
             let found = version_at(node, table)?;
+            if found < version && cut_off == Some(node.number) {
+                return None;
+            }
             assert_eq!(found, version, "at {}", node.name());
             Some(())
         });
@@ -171,7 +175,7 @@ fn the_coordinator_is_killed_and_comes_back() {
         one.saw(&[1, 2]);
     }
     cluster.node(lost).start();
-    comes_to_serve(&cluster, "words", 2);
+    comes_to_serve(&cluster, "words", 2, None);
     cluster.until_all_up();
     let rollout = cluster.push("words", ROWS, 3);
     assert_eq!(left_out(&cluster, &rollout), BTreeSet::new());
@@ -214,7 +218,7 @@ fn one_node_is_killed_with_its_disk_and_one_is_cut_off() {
     cluster.node(killed).disk = forebay_io::sim::SimDisk::new();
     cluster.node(killed).start();
     cluster.until_all_up();
-    comes_to_serve(&cluster, "words", 2);
+    comes_to_serve(&cluster, "words", 2, None);
     let rollout = cluster.push("words", ROWS, 3);
     assert_eq!(left_out(&cluster, &rollout), BTreeSet::new());
     serves_everywhere(&cluster, "words", 3);
@@ -231,7 +235,7 @@ fn nodes_stop_and_start_with_what_they_had() {
     for _ in 0..2 {
         cluster.nodes.iter_mut().for_each(SimNode::stop);
         cluster.nodes.iter_mut().for_each(SimNode::start);
-        comes_to_serve(&cluster, "words", 1);
+        comes_to_serve(&cluster, "words", 1, None);
         cluster.until_all_up();
     }
     let rollout = cluster.push("words", ROWS, 2);
@@ -281,7 +285,8 @@ fn pushes_hold_as_any_node_is_struck_at_any_moment() {
             _ => cluster.node(struck).start(),
         }
         client.join().expect("it is rolled out");
-        comes_to_serve(&cluster, "words", version);
+        let cut_off = matches!(strike, Strike::CutOff).then_some(struck);
+        comes_to_serve(&cluster, "words", version, cut_off);
         cluster.until_all_up();
         for one in reading {
             one.until(&cluster, version);

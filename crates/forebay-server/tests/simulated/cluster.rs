@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_cluster::ClusterId;
 use forebay_cluster::catalog::Documented;
@@ -29,6 +29,8 @@ use super::node::{STORE, SimNode, SimWorld};
 const BEGIN_MS: u64 = 1_700_000_000_000;
 /// How long anything may take, by the simulated clock.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// How long its threads and tasks may go on after a cluster, by the machine's clock.
+const LEFT_OVER: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(50);
 /// Which node timeouts a seed draws from, in seconds.
 const NODE_TIMEOUTS_S: [u64; 3] = [3, 10, 20];
@@ -45,7 +47,14 @@ pub struct SimCluster {
     pub world: SimWorld,
     pub timing: Timing,
     pub seed: u64,
-    _alone: MutexGuard<'static, ()>,
+    /// The last field: it waits for the end of the others.
+    _alone: Alone,
+}
+
+/// The turn of a cluster, until nobody has its clock any more.
+struct Alone {
+    clock: Weak<dyn Clock>,
+    _turn: MutexGuard<'static, ()>,
 }
 
 /// The seed of a test: the one given by FOREBAY_TEST_SEED, or that of the moment.
@@ -74,13 +83,14 @@ impl SimCluster {
 
     /// A cluster without nodes.
     pub fn made(seed: u64) -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let world = SimWorld {
             clock: Arc::new(IdleClock::at(BEGIN_MS).expect("a thread")),
             random: Arc::new(SeededRandom::new(seed)),
             net: SimNet::new(),
             disk: SimDisk::new(),
         };
+        let weak = Arc::downgrade(&world.clock);
         let disk = || Arc::new(world.disk.clone());
         let (clock, random) = (|| Arc::clone(&world.clock), || Arc::clone(&world.random));
         let root = Path::new(STORE);
@@ -109,7 +119,10 @@ impl SimCluster {
             world,
             timing,
             seed,
-            _alone: alone,
+            _alone: Alone {
+                clock: weak,
+                _turn: turn,
+            },
         }
     }
 
@@ -261,6 +274,20 @@ impl Drop for SimCluster {
         // All at once: each takes its time.
         self.nodes.iter_mut().for_each(SimNode::kill);
         self.nodes.clear();
+    }
+}
+
+impl Drop for Alone {
+    /// Tasks of killed nodes wait for moments that this clock reaches soon, unless another one runs
+    /// beside it.
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        while self.clock.strong_count() > 0 {
+            if begun.elapsed() > LEFT_OVER && !std::thread::panicking() {
+                panic!("something of the cluster has not ended after {LEFT_OVER:?}");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

@@ -72,6 +72,7 @@ use opening::TableOpener;
 use pace::TailPace;
 use peers::PeerMaker;
 use roster::{RosterPost, SharedRoster};
+pub use settling::ReplicaWait;
 pub use staged_files::StagedFiles;
 use worker::ReplicaWorker;
 
@@ -191,10 +192,20 @@ impl LocalReplicas {
     }
 
     /// Why the next node should not be stopped yet: replicas are not there, ail, or have no room.
-    pub fn waits_for(&self) -> Vec<String> {
+    pub fn waits_for(&self) -> Vec<ReplicaWait> {
         let mut all = self.commons.settling.waits_for();
-        all.extend(self.commons.troubles.lock().values().cloned());
+        let troubles = self.commons.troubles.lock();
+        all.extend(troubles.iter().map(|(table, why)| ReplicaWait {
+            table: table.clone(),
+            why: why.clone(),
+            is_coming: false,
+        }));
         all
+    }
+
+    /// Whether it is known which replicas are to be here.
+    pub fn are_known(&self) -> bool {
+        self.commons.settling.is_known()
     }
 
     /// What keeps tables from being as they are to be, such as a full disk, by table.

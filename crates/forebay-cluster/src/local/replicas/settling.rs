@@ -32,21 +32,33 @@ pub struct Settling {
     caught_up: Arc<Mutex<BTreeSet<(GroupId, PeerId)>>>,
 }
 
-/// What there is to be waited for.
+/// How many replicas of a table are to be waited for, by table and why.
 #[derive(Debug, Default)]
 struct Settled {
     is_known: bool,
     has_settled: bool,
-    /// By tables: how many ail, and how many are not there yet.
-    ailing: BTreeMap<TableName, usize>,
-    coming: BTreeMap<TableName, usize>,
+    waits: BTreeMap<(TableName, Stands), usize>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stands {
     There,
+    /// It is there, and its group has no leader: most of it is away.
+    Leaderless,
     Coming,
-    Ailing,
+    /// It ails, and its group has a leader, who takes another peer in.
+    Replaced,
+    /// It ails, and nobody can take another peer in.
+    Stuck,
+}
+
+/// What a table's replicas here are waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaWait {
+    pub table: TableName,
+    pub why: String,
+    /// It ends by itself, however long it takes.
+    pub is_coming: bool,
 }
 
 impl Settling {
@@ -59,38 +71,31 @@ impl Settling {
         }
     }
 
-    /// What has the node not ready, in words.
-    pub fn waits_for(&self) -> Vec<String> {
-        let now = self.now.lock();
-        if !now.is_known {
-            return vec![
-                "which replicas of live tables are to be here is not known yet".to_owned(),
-            ];
-        }
-        let ailing = now.ailing.iter().map(|(table, count)| {
-            format!(
-                "live table {table}: {count} replicas here met damage, or forgot what they promised: others \
-                 are to take their place"
-            )
-        });
-        let coming = now.coming.iter().filter(|_| !now.has_settled);
-        let coming = coming.map(|(table, count)| {
-            format!("live table {table}: {count} replicas here are not there yet, or catch up")
-        });
-        ailing.chain(coming).collect()
+    /// Whether it is known which replicas are to be here.
+    pub fn is_known(&self) -> bool {
+        self.now.lock().is_known
     }
-}
 
-impl Settled {
-    fn count(&mut self, table: &TableName, stands: Stands, count: usize) {
-        let counts = match stands {
-            Stands::There => return,
-            Stands::Coming => &mut self.coming,
-            Stands::Ailing => &mut self.ailing,
+    pub fn waits_for(&self) -> Vec<ReplicaWait> {
+        let now = self.now.lock();
+        let waits = now.waits.iter();
+        let wait = |((table, stands), count): (&(TableName, Stands), &usize)| {
+            let why = match stands {
+                Stands::There => return None,
+                Stands::Leaderless => "here know no leader: nothing of them is read or written",
+                Stands::Coming if now.has_settled => return None,
+                Stands::Coming => "here are not there yet, or catch up",
+                Stands::Replaced | Stands::Stuck => {
+                    "here met damage, or forgot what they promised: others are to take their place"
+                }
+            };
+            Some(ReplicaWait {
+                table: table.clone(),
+                why: format!("live table {table}: {count} replicas {why}"),
+                is_coming: matches!(stands, Stands::Coming | Stands::Replaced),
+            })
         };
-        if count > 0 {
-            *counts.entry(table.clone()).or_default() += count;
-        }
+        waits.filter_map(wait).collect()
     }
 }
 
@@ -113,18 +118,35 @@ impl Settling {
             let told = reports.binary_search_by_key(&place, |report| (report.group, report.peer));
             let report = told.ok().and_then(|at| reports.get(at));
             let stands = match report {
-                Some(report) if report.is_troubled() => Stands::Ailing,
-                Some(_) if has_settled || self.is_there(host, order) => Stands::There,
+                Some(report) if report.is_troubled() => self.ailing(host, order.group),
+                Some(_) if has_settled || self.is_there(host, order) => led(host, order.group),
                 Some(_) | None => Stands::Coming,
             };
-            settled.count(&order.table, stands, 1);
+            *settled
+                .waits
+                .entry((order.table.clone(), stands))
+                .or_default() += 1;
         }
-        for (table, count) in &orders.missing {
-            settled.count(table, Stands::Coming, *count);
+        for (table, count) in orders.missing.iter().filter(|(_, count)| **count > 0) {
+            let coming = (table.clone(), Stands::Coming);
+            *settled.waits.entry(coming).or_default() += count;
         }
-        let is_all_there = settled.coming.is_empty();
-        settled.has_settled = settled.ailing.is_empty() && (has_settled || is_all_there);
+        let mut stands = settled.waits.keys().map(|(_, stands)| *stands);
+        settled.has_settled = stands.all(|stands| match stands {
+            Stands::There | Stands::Leaderless => true,
+            Stands::Coming => has_settled,
+            Stands::Replaced | Stands::Stuck => false,
+        });
         *self.now.lock() = settled;
+    }
+
+    fn ailing(&self, host: &ReplicaHost, group: GroupId) -> Stands {
+        match host.facts(group) {
+            Some(facts) if facts.leader.is_some() && facts.membership.voters.len() > 1 => {
+                Stands::Replaced
+            }
+            _ => Stands::Stuck,
+        }
     }
 
     /// Whether a replica that does not ail votes, and had all that was decided when that was asked.
@@ -149,5 +171,12 @@ impl Settling {
         };
         host.read(order.group, Box::new(done));
         false
+    }
+}
+
+fn led(host: &ReplicaHost, group: GroupId) -> Stands {
+    match host.facts(group) {
+        Some(facts) if facts.leader.is_none() => Stands::Leaderless,
+        _ => Stands::There,
     }
 }

@@ -70,7 +70,8 @@ pub struct Follower {
     pub(crate) heard: Duration,
     started: Duration,
     remembering: bool,
-    cut_off: bool,
+    /// It serves nothing.
+    pub(crate) cut_off: bool,
     /// The coordinator does not take this node: another process has its name, or the formats
     /// differ.
     is_refused: bool,
