@@ -230,6 +230,11 @@ def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch):
         store.create("live", delta="i64").close()
         forebay.load([{"id": 1, "n": 2}], "live", key="{id}", as_="delta", store=Path("~/a"))
         assert store["live"][1] == 2
+    for place in ["~/a", Path("~/a"), Path("~") / "a"]:
+        with forebay.Store(place) as store:
+            assert store.url == str(tmp_path / "a") and list(store["t"]) == ["1"]
+    with pytest.raises(forebay.MissingError, match=str(tmp_path / "nowhere")):
+        forebay.Store(Path("~/nowhere"))
     assert {file.name for file in tmp_path.iterdir()} == {"a", "rows.csv", "bad.jsonl"}
 
 
