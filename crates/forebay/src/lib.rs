@@ -113,6 +113,9 @@ pub mod command_line {
 
     use clap::Parser;
     use forebay_run::error::without_controls;
+    use serde_json::json;
+
+    use crate::embed::plain;
 
     pub use crate::context::{Context, Opened};
     pub use crate::error_kind::words;
@@ -134,6 +137,12 @@ pub mod command_line {
     /// Runs the command line that the process was started with.
     pub fn main() -> ExitCode {
         let cli = crate::cli::Cli::try_parse().unwrap_or_else(|error| {
+            let mut words = std::env::args_os().take_while(|word| word != "--");
+            if error.use_stderr() && words.any(|word| word == "--json") {
+                let error = json!({"event": "error", "kind": "usage", "text": plain(&error)});
+                tell!("{error}");
+                std::process::exit(2);
+            }
             let text = error.render().to_string();
             // What was typed is repeated, and could change the terminal.
             if text.lines().all(|line| without_controls(line) == line) {
