@@ -159,3 +159,53 @@ def test_an_empty_source_is_a_table_without_rows_and_a_warning(store, tmp_path):
     assert onto["warnings"] == ["the sources have no rows: nothing is changed"]
     assert store.json("get", "t", "1") == [None]
     assert store.run("scan", "t", "--json").out == ""
+
+
+def test_names_and_values_from_data_do_not_reach_the_terminal_raw(store, tmp_path):
+    red, turned, unseen = "a\x1b[31m", "b\u202e", "c\u200b"
+    path = tmp_path / "odd.jsonl"
+
+    def row(value):
+        return json.dumps({"id": 1, red: value, turned: value, unseen: f"\x1b]0;{value}\x07"})
+
+    path.write_text(row(1) + "\n")
+    store.push("t", path)
+    path.write_text(row(2) + "\n")
+    dry = store.run("push", "t", path, "--key", "{id}", "--dry-run").out
+    pushed = store.run("push", "t", path, "--key", "{id}", "--gate", "changed<101%")
+    shown = store.run("diff", "t", 1, 2).out
+    for text in (dry, shown, pushed.out, pushed.err):
+        assert not set("\x1b\x07\u202e\u200b") & set(text), text
+    for name in (r"a\u{1b}[31m", r"b\u{202e}", r"c\u{200b}"):
+        assert name in dry and name in shown, shown
+    assert r"\u{1b}]0;1\u{7} -> \u{1b}]0;2\u{7}" in shown, shown
+    message = store.refuse("push", "t", path, "--key", "{b}")
+    assert "\u202e" not in message and r"b\u{202e}" in message, message
+
+
+def test_wrong_options_are_an_object_with_json(store):
+    for words in (["push", "--nope"], ["get"], ["rollback", "t", "--keep=x"]):
+        done = store.run(*words, "--json", code=2)
+        error = json.loads(done.err)
+        assert (error["event"], error["kind"]) == ("error", "usage") and error["text"], error
+    assert "Usage:" in store.run("get", code=2).err
+    assert "Usage:" in store.run("get", "--json", "--help").out
+    # Behind -- it is an argument like others.
+    assert "Usage:" in store.run("get", "--nope", "--", "--json", code=2).err
+
+
+def test_a_store_that_is_a_file_is_said_with_what_to_do(store, source):
+    store.path.touch()
+    for words in (["tables"], ["push", "t", source(), "--key", "{id}"], ["serve", "--create"]):
+        message = store.refuse(*words)
+        assert "a file stands where a directory has to be" in message, message
+        assert "catalog" not in message, message
+
+
+def test_a_rollback_says_that_older_versions_may_be_removed(store, source):
+    for version in range(3):
+        store.run("push", "t", source(version=version), "--key", "{id}", "--keep", 2, "--force")
+    store.run("rollback", "t")
+    message = store.refuse("rollback", "t")
+    assert "no version served before version 2, or a push removed those that did" in message
+    assert "--keep" in message

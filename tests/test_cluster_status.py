@@ -86,6 +86,11 @@ def test_nodes_are_asked_while_the_store_is_away(made, tmp_path):
     assert state == "not known" and "127.0.0.1:1: " in result.err, result.err
 
 
+def test_a_wrong_option_is_not_a_cluster_that_is_down(store):
+    assert store.run("cluster", "status", "--check", "--nodes", "a", code=None).code == 3
+    assert store.run("cluster", "status", "--nodes", "a", code=None).code == 2
+
+
 def test_users_and_tls(cluster, tmp_path):
     ca, ca_key = certificate(tmp_path, "ca")
     signed = ["-CA", ca, "-CAkey", ca_key, "-addext", "basicConstraints=critical,CA:FALSE"]

@@ -4,6 +4,7 @@ else, and a server that goes on."""
 import json
 import os
 import random
+import shutil
 import urllib.error
 import urllib.request
 
@@ -46,6 +47,15 @@ def read_all(server):
         right += 1
     client.close()
     return right, errors
+
+
+def http(server, path):
+    """The status and the object of an answer by HTTP."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http}{path}", timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
 
 
 def still_sound(server):
@@ -126,12 +136,8 @@ def test_a_table_whose_pointer_is_damaged_is_not_ready(table):
     whole = pointer.read_bytes()
 
     def ready(server, of="/tables/people"):
-        try:
-            url = f"http://127.0.0.1:{server.http}/ready{of}"
-            with urllib.request.urlopen(url, timeout=30) as r:
-                return r.status, json.load(r)["problems"]
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)["problems"]
+        status, answer = http(server, f"/ready{of}")
+        return status, answer["problems"]
 
     with table.serve() as server:
         assert ready(server) == (200, [])
@@ -165,3 +171,75 @@ def test_a_table_that_is_damaged_hides_no_other(table, source):
     assert "problem" not in others
     assert people["serving"] is None and "current" in people["problem"]
     assert "current" in table.run("tables").out
+
+
+def stray_file(tables):
+    (tables / "README").write_text("mine\n")
+    (tables / ".DS_Store").write_bytes(b"\0\1")
+    (tables / "caf\udce9").mkdir()
+
+
+def pointer_is_a_directory(tables):
+    pointer = tables / "people" / "current"
+    pointer.unlink()
+    pointer.mkdir()
+
+
+def versions_are_a_file(tables):
+    shutil.rmtree(tables / "people" / "versions")
+    (tables / "people" / "versions").write_text("")
+
+
+def table_is_a_loop(tables):
+    shutil.rmtree(tables / "people")
+    (tables / "people").symlink_to("people")
+
+
+def test_a_plain_file_beside_the_tables_is_none(table):
+    stray_file(table.path / "tables")
+    assert [info["table"] for info in table.json("tables")] == ["people", "sound"]
+    assert "there is no table README" in table.refuse("get", "README", "1")
+    with table.serve() as server:
+        still_sound(server)
+        assert http(server, "/ready/tables")[0] == 200
+        status, served = http(server, "/v1/tables")
+        assert status == 200
+        assert [info["table"] for info in served["tables"]] == ["people", "sound"]
+    assert "README" not in server.log.read_text()
+
+
+@pytest.mark.parametrize(
+    "break_it, named",
+    [
+        (pointer_is_a_directory, "current"),
+        (versions_are_a_file, "versions"),
+        (table_is_a_loop, "people"),
+    ],
+)
+def test_a_table_that_cannot_be_read_hides_no_other(table, break_it, named):
+    break_it(table.path / "tables")
+    people, sound = table.json("tables")
+    assert (sound["table"], sound["serving"], "problem" in sound) == ("sound", 1, False)
+    assert people["table"] == "people" and named in people["problem"]
+    assert named in table.run("tables").out
+    with table.serve() as server:
+        still_sound(server)
+        status, ready = http(server, "/ready/tables")
+        (problem,) = ready["problems"]
+        assert status == 503 and "table people does not serve: cannot" in problem, problem
+        served = {info["table"]: info for info in http(server, "/v1/tables")[1]["tables"]}
+        assert named in served["people"]["problem"] and served["sound"]["problem"] is None
+    assert "people" in server.log.read_text()
+
+
+def test_a_live_table_whose_manifest_cannot_be_read_hides_no_other(table):
+    table.run("create", "clicks", "--delta", "i64")
+    manifest = table.path / "tables" / "clicks" / "live"
+    manifest.unlink()
+    manifest.mkdir()
+    clicks = table.json("tables")[0]
+    assert (clicks["table"], clicks["mode"]) == ("clicks", "live") and "live" in clicks["problem"]
+    with table.serve() as server:
+        still_sound(server)
+        status, ready = http(server, "/ready/tables")
+        assert status == 503 and any("clicks" in problem for problem in ready["problems"])

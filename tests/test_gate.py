@@ -317,3 +317,25 @@ def test_limits_for_no_column_are_refused_before_anything_is_built(push, store, 
     assert limit in done.err
     assert says in done.err
     assert len(json.loads(store.run("versions", "prices", "--json").out)) == 1
+
+
+def test_limits_of_figures_say_why_they_hold_a_push_onto_another_version(push, store):
+    push(scored())
+    changed = scored().slice(0, 3)
+    held = push(changed, "--onto", "current", "--gate", "mean(n)<5%", code=3)
+    wrong = [finding for finding in held["gate"] if not finding["passed"]]
+    assert [finding["limit"] for finding in wrong] == ["mean(n)<5%"]
+    assert "--onto" in wrong[0]["seen"] and "leave out this limit" in wrong[0]["seen"]
+
+
+def test_the_two_zeros_are_one_value_and_stay_what_they_are(push, store):
+    def zeros(sign):
+        return scored().set_column(1, "n", pa.array([0.0, sign * 0.0] * 100))
+
+    first = push(zeros(1))
+    second = push(zeros(-1), "--gate", "shift(n)<5%", "--gate", "distinct(n)<5%")
+    assert second["swapped"]
+    for pushed in (first, second):
+        of_n = next(column for column in pushed["statistics"] if column["column"] == "n")
+        assert (of_n["common"], of_n["distinct"]) == (1, 1)
+    assert '"n":-0.0' in store.run("get", "prices", 1).out

@@ -362,3 +362,14 @@ def test_lists_take_the_only_column_that_is_left(store, tmp_path):
         assert store.json(*words("t", tmp_path / name))["rows"] == rows
     assert store.json("get", "t", "a", "b", "c") == [[1, 2], [], [3]]
     assert "say by --value COLUMN which" in store.refuse(*words("t", tmp_path / "more.csv"))
+
+
+def test_a_load_of_inserts_does_not_say_that_all_keys_were_written(store, tmp_path):
+    store.run("create", "t", "--ttl", "never")
+    for value, kept in (("old", "old"), ("new", "old")):
+        path = write(tmp_path / f"{value}.csv", value, count=3)
+        done = store.run(*words("t", path, "--as", "insert")).out
+        assert "t took inserts of 3 keys" in done and "keep their values" in done, done
+        assert store.run("get", "t", "k000001").out == f"{kept}\n"
+    path = write(tmp_path / "updates.csv", "newest", count=3)
+    assert "t has 3 keys more written" in store.run(*words("t", path)).out

@@ -53,6 +53,22 @@ def test_a_node_pulls_serves_and_swaps_within_a_second(remote, node, source):
     wait_for(lambda: server.value("people:7", "v1") is None, "the drop")
 
 
+def test_objects_and_files_that_are_no_tables_keep_no_table_from_being_served(
+    remote, node, source, tmp_path
+):
+    remote.push("people", source(500, version=1))
+    remote.write("tables/README", b"mine")
+    remote.write("tables/.DS_Store", b"mine")
+    assert [info["table"] for info in remote.json("tables")] == ["people"]
+    server = node()
+    wait_for(lambda: server.value("people:7", "v1") == "1", "version 1")
+    wait_for(lambda: server.ask("/ready")[0] == 200, "all is well")
+    (server.cache / "tables" / "README").write_text("mine")
+    remote.push("people", source(500, version=2))
+    wait_for(lambda: server.value("people:7", "v1") == "2", "version 2")
+    assert server.ask("/ready")[0] == 200
+
+
 def test_the_cache_alone_serves_while_the_store_is_down(remote, node, source):
     remote.push("people", source(500, version=1))
     server = node()

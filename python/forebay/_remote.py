@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
 
 from ._batch import pair
+from ._command import Path
 from ._errors import MissingError, UsageError
 from ._forebay import column_names, key_bytes, scan_limit
 from ._frames import for_pandas
@@ -18,6 +19,7 @@ from ._remote_reads import Range, Reader
 from ._remote_scan import RemoteScan
 from ._remote_values import Key, milliseconds
 from ._servers import Servers
+from ._text import at_home
 from ._wire import Command, Place
 
 RemoteTtl = float | timedelta | str
@@ -32,18 +34,19 @@ def connect(
     url: str,
     *,
     timeout: float = 10.0,
-    ca_file: str | None = None,
-    certificate_file: str | None = None,
-    key_file: str | None = None,
+    ca_file: Path | None = None,
+    certificate_file: Path | None = None,
+    key_file: Path | None = None,
 ) -> Connection:
     """Connects to a server, or to some nodes of a cluster; gives a `Connection`.
 
     `url` (str) is `redis://host:port,host:port`; `rediss://` is TLS. The port is 7379 where none is
     given; a user and a password stand before the hosts, percent-encoded:
     `redis://user:password@host`. `timeout` (float) is how many seconds an answer is waited for, and
-    for how long a call goes on to try. With TLS, `ca_file` (str) is a file of the certificates that
-    are trusted, by default the system's; `certificate_file` and `key_file` (str) are the client's
-    own certificate and its key, for servers that ask for one; all are in PEM.
+    for how long a call goes on to try. With TLS, `ca_file` (str or path) is a file of the
+    certificates that are trusted, by default the system's; `certificate_file` and `key_file` (str
+    or path) are the client's own certificate and its key, for servers that ask for one; all are in
+    PEM.
 
     It needs no store at hand, and the package redis: `pip install 'forebay[redis]'`. Nobody is
     asked before the first call for a table. Raises `UsageError` for a URL that is none, and where
@@ -53,7 +56,8 @@ def connect(
     ...     connection["people"]["b"]["name"]
     'Bob'
     """
-    tls = {"ca_certs": ca_file, "certfile": certificate_file, "keyfile": key_file}
+    files = {"ca_certs": ca_file, "certfile": certificate_file, "keyfile": key_file}
+    tls = {name: None if file is None else at_home(file) for name, file in files.items()}
     given: Any = url
     if not isinstance(given, str):
         raise TypeError(f"url is str, as in 'redis://127.0.0.1:7379', not {given!r}")

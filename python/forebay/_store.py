@@ -60,7 +60,7 @@ def open(store: Path, *, create: bool = False, memory_bytes: int | None = None) 
         ...
     forebay.MissingError: there is no forebay store at nowhere: push a table to create one, ...
     """
-    return Store(at_home(store), create, memory_bytes)
+    return Store(store, create, memory_bytes)
 
 
 class Store(RawStore):
@@ -88,6 +88,9 @@ class Store(RawStore):
 
     The examples of the methods go on from here.
     """
+
+    def __new__(cls, url: Path, create: bool = False, memory_bytes: int | None = None) -> Self:
+        return super().__new__(cls, at_home(url), create, memory_bytes)
 
     def __getitem__(self, target: str) -> Table:
         return Table(self, target)

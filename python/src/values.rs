@@ -12,7 +12,7 @@ use pyo3::BoundObject;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
-use crate::errors::unreadable;
+use crate::errors::{unreadable, usage};
 use crate::shape::Shape;
 
 /// A value as its table's kind says.
@@ -78,9 +78,20 @@ fn row_of<'py>(
     for index in fields {
         let value = row.datum(index).map_err(|error| unreadable(py, &error))?;
         let column = &row.schema().columns()[index];
-        dict.set_item(&column.name, datum(py, &column.kind, &value)?)?;
+        let value = datum(py, &column.kind, &value);
+        let value = value.map_err(|error| of_column(py, &column.name, error))?;
+        dict.set_item(&column.name, value)?;
     }
     Ok(dict.into_any())
+}
+
+/// An error about a value, with the column that has it.
+fn of_column(py: Python<'_>, column: &str, error: PyErr) -> PyErr {
+    let class = error.get_type(py).name();
+    match class.is_ok_and(|class| class == "UsageError") {
+        true => usage(py, format!("column '{column}': {}", error.value(py))),
+        false => error,
+    }
 }
 
 fn list<'py>(py: Python<'py>, kind: &Kind, list: &ListView<'_>) -> PyResult<Bound<'py, PyAny>> {

@@ -230,7 +230,21 @@ def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch):
         store.create("live", delta="i64").close()
         forebay.load([{"id": 1, "n": 2}], "live", key="{id}", as_="delta", store=Path("~/a"))
         assert store["live"][1] == 2
+    for place in ["~/a", Path("~/a"), Path("~") / "a"]:
+        with forebay.Store(place) as store:
+            assert store.url == str(tmp_path / "a") and list(store["t"]) == ["1"]
+    with pytest.raises(forebay.MissingError, match=str(tmp_path / "nowhere")):
+        forebay.Store(Path("~/nowhere"))
     assert {file.name for file in tmp_path.iterdir()} == {"a", "rows.csv", "bad.jsonl"}
+
+
+def test_a_tilde_is_the_home_in_the_files_of_a_connection(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made: list[Any] = []
+    monkeypatch.setattr("forebay._remote.Servers", lambda *given: made.append(given[2]))
+    forebay.connect("rediss://localhost", ca_file=Path("~/ca.pem"), key_file="~/key.pem")
+    ca, key = (str(tmp_path / name) for name in ("ca.pem", "key.pem"))
+    assert made == [{"ca_certs": ca, "certfile": None, "keyfile": key}]
 
 
 def test_a_store_that_is_made_new_is_a_warning_and_the_rest_is_no_more_than_told(path, caplog):

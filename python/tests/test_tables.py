@@ -120,8 +120,21 @@ def test_every_type_comes_back_as_pythons(path):
 def test_what_python_cannot_hold_is_an_error_not_another_value(path):
     fine = pa.table({"id": [1], "at": pa.array([1_500], pa.timestamp("ns"))})
     forebay.push(fine, "t", key="{id}", store=path)
-    with forebay.open(path) as store, pytest.raises(forebay.UsageError, match="nanoseconds"):
-        store["t"][1]
+    with forebay.open(path) as store:
+        with pytest.raises(forebay.UsageError, match="'at': .*nanoseconds"):
+            store["t"][1]
+
+
+def test_a_value_that_python_cannot_hold_is_named_by_its_column(path):
+    inner = pa.array([{"late": 1}], pa.struct([("late", pa.time64("ns"))]))
+    data = pa.table({"id": [1], "noon": pa.array([1], pa.time64("ns")), "in": inner})
+    forebay.push(data.select(["id", "noon"]), "plain", key="{id}", store=path)
+    forebay.push(data.select(["id", "in"]), "nested", key="{id}", store=path)
+    with forebay.open(path) as store:
+        with pytest.raises(forebay.UsageError, match="^column 'noon': the value has nanoseconds"):
+            store["plain"][1]
+        with pytest.raises(forebay.UsageError, match="^column 'in': column 'late': the value has"):
+            store["nested"][1]
 
 
 def test_lists_and_bytes_are_values_too(path):

@@ -91,7 +91,10 @@ pub enum StoreError {
     },
     #[error("table {table} serves no version yet: swap to one first")]
     NothingServes { table: TableName },
-    #[error("table {table} cannot be rolled back: no version served before version {serving}")]
+    #[error(
+        "table {table} cannot be rolled back: no version served before version {serving}, or a push removed those \
+         that did, as its --keep N says how many versions stay"
+    )]
     NothingBefore { table: TableName, serving: u64 },
     #[error(
         "the manifest {} of live table {table} is gone, and runs or a log of that table are in {}: restore the \

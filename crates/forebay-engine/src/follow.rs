@@ -188,6 +188,7 @@ impl Followed {
             Ok(PointerSeen::Dropped) => self.gone.push(name.clone()),
             Ok(PointerSeen::Serve(pointer, version)) => self.open(&table, pointer, version, now),
             Err(error) if is_known => self.failed(name, &error.to_string(), now),
+            Err(_) if table.is_plain_file() => {}
             Err(error) => {
                 let follow = Follow {
                     pointer_damaged: matches!(error, StoreError::DamagedPointer { .. }),

@@ -52,19 +52,12 @@ pub struct VersionInfo {
 }
 
 impl Store {
-    /// The batch tables that exist, sorted: those with at least one version. See also
-    /// [`Store::live_tables`].
+    /// The batch tables that exist, sorted: those with at least one version, and those of which
+    /// that cannot be read. See also [`Store::live_tables`].
     pub fn tables(&self) -> Result<Vec<TableName>, StoreError> {
         let mut tables = self.table_dirs()?;
-        let mut failed = None;
-        tables.retain(|name| match self.any_table(name).exists() {
-            Ok(exists) => exists,
-            Err(error) => {
-                failed.get_or_insert(error);
-                false
-            }
-        });
-        failed.map_or(Ok(tables), Err)
+        tables.retain(|name| self.any_table(name).exists().unwrap_or(true));
+        Ok(tables)
     }
 
     /// A batch table that exists; [`StoreError::NoTable`] for any other, [`StoreError::IsLive`] for
@@ -126,6 +119,12 @@ impl Table {
         self.store.disk()
     }
 
+    /// Whether a plain file has the name of the table's directory. That is no table.
+    pub(crate) fn is_plain_file(&self) -> bool {
+        let listed = self.disk().list(&self.files.dir);
+        listed.is_err_and(|error| error.kind() == io::ErrorKind::NotADirectory)
+    }
+
     /// Whether there is a version of it, and nobody dropped it.
     pub(crate) fn exists(&self) -> Result<bool, StoreError> {
         if self.version_numbers()?.is_empty() {
@@ -174,6 +173,9 @@ impl Table {
         let dir = self.files.versions();
         let names = match self.disk().list(&dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory && self.is_plain_file() => {
+                Vec::new()
+            }
             names => names.at("list", &dir)?,
         };
         let mut versions: Vec<u64> = names.iter().filter_map(|name| version_of(name)).collect();

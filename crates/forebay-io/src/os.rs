@@ -106,7 +106,11 @@ impl Disk for OsDisk {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        fs::exists(path)
+        match fs::exists(path) {
+            // Nothing lies below a plain file.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+            exists => exists,
+        }
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {

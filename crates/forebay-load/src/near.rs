@@ -1,7 +1,7 @@
 //! Names as messages have them: those that a mistyped one may have been meant for, and names in
 //! options that somebody may copy.
 
-use forebay_run::error::named_column;
+use forebay_run::error::{is_hidden, named_column, without_controls};
 
 /// The candidate that is most like `name`, where one is like it at all: letters left out, added,
 /// changed or swapped in about a third of the name, or another case.
@@ -23,14 +23,15 @@ pub(crate) fn nearest<'c>(
 /// The end of a message about an unknown name: `; did you mean 'price'?`, or nothing.
 pub(crate) fn hint<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     match nearest(name, candidates) {
-        Some(near) => format!("; did you mean '{near}'?"),
+        Some(near) => format!("; did you mean '{}'?", without_controls(near)),
         None => String::new(),
     }
 }
 
-/// Whether an option can hold the name: none takes an empty one, and line ends break the message.
+/// Whether an option can hold the name: none takes an empty one, and nobody can copy what is not
+/// seen.
 pub(crate) fn is_word(name: &str) -> bool {
-    !name.is_empty() && !name.contains(char::is_control)
+    !name.is_empty() && !name.contains(is_hidden)
 }
 
 /// Names on one line.
@@ -62,13 +63,15 @@ mod tests {
         assert_eq!((near(""), near("i")), (None, None));
         assert_eq!(hint("pirce", ["price"]), "; did you mean 'price'?");
         assert_eq!(hint("x", ["price"]), "");
+        let turned = hint("price", ["price\u{202e}"]);
+        assert_eq!(turned, r"; did you mean 'price\u{202e}'?");
     }
 
     #[test]
     fn names_stay_on_their_line_and_options_hold_them() {
         assert_eq!(listed(["a", "", "b\nc"]), r"a, '', b\nc");
         assert_eq!(column_option("it's", "text"), r"--column 'it'\''s:text'");
-        for name in ["", "b\nc", "\0"] {
+        for name in ["", "b\nc", "\0", "a\u{202e}b", "a\u{200b}"] {
             let option = column_option(name, "text");
             assert!(option.starts_with("--column 'NAME:text' once"), "{option}");
         }

@@ -105,14 +105,59 @@ pub fn named_column(name: &str) -> String {
 }
 
 /// A text in which control characters are written out, so that it stays on its line and says
-/// nothing to a terminal.
+/// nothing to a terminal, and what is not seen: invisible characters, and those that change the
+/// direction of the others.
 pub fn without_controls(text: &str) -> String {
-    let shown = |text: &mut String, character: char| match character.is_control() {
-        true => text.extend(character.escape_default()),
-        false => text.push(character),
-    };
+    shown_but(text, |_| false)
+}
+
+/// The same of a text of several lines, whose line ends and tabs stay.
+pub fn lines_without_controls(text: &str) -> String {
+    shown_but(text, |character| matches!(character, '\n' | '\t'))
+}
+
+/// Whether a character is not shown as itself: a control, or of no width, or one that turns the
+/// direction of writing.
+pub fn is_hidden(character: char) -> bool {
+    let is_format = matches!(
+        character,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    );
+    is_format || character.is_control()
+}
+
+fn shown_but(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
-    text.chars()
-        .for_each(|character| shown(&mut out, character));
+    for character in text.chars() {
+        match is_hidden(character) && !stays(character) {
+            true => out.extend(character.escape_default()),
+            false => out.push(character),
+        }
+    }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_seen_is_written_out() {
+        let name = "a\u{202e}b\u{200b}\u{feff}c\u{1b}[1m\n\u{9b}";
+        let shown = r"a\u{202e}b\u{200b}\u{feff}c\u{1b}[1m\n\u{9b}";
+        assert_eq!(without_controls(name), shown);
+        assert_eq!(named_column(name), shown);
+        assert_eq!(lines_without_controls("a\tb\u{7}\n"), "a\tb\\u{7}\n");
+        for sound in ["naïve", "日本", "שם", "😀", "a b"] {
+            assert_eq!(without_controls(sound), sound);
+        }
+    }
 }

@@ -12,6 +12,7 @@ use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_load::progress::Progress;
 use forebay_load::sources::Spool;
 use forebay_objects::{Patience, RemoteDisk, RemoteStore, StoreMemory, is_claimed};
+use forebay_run::error::lines_without_controls;
 use serde::Serialize;
 use tracing::warn;
 
@@ -454,7 +455,7 @@ impl Context {
         let mut out = if self.output.json {
             serde_json::to_vec(object).context("cannot print the result")?
         } else {
-            text().trim_end().as_bytes().to_vec()
+            lines_without_controls(text().trim_end()).into_bytes()
         };
         out.push(b'\n');
         self.print_raw(&out)

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use forebay_cluster::status::Health;
 use forebay_objects::OpenError;
-use forebay_run::error::without_controls;
 use serde_json::json;
 
 use crate::error_kind::{ErrorKind, WrongLine, words};
@@ -80,9 +79,7 @@ pub fn report_error(output: Output, error: &anyhow::Error) {
         let event = json!({"event": "error", "kind": kind.name(), "text": words(error)});
         tell!("{event}");
     } else {
-        let words = words(error);
-        let lines: Vec<String> = words.split('\n').map(without_controls).collect();
-        tell!("forebay: {}", lines.join("\n"));
+        output.tell(&words(error));
     }
 }
 

@@ -113,6 +113,9 @@ pub mod command_line {
 
     use clap::Parser;
     use forebay_run::error::without_controls;
+    use serde_json::json;
+
+    use crate::embed::plain;
 
     pub use crate::context::{Context, Opened};
     pub use crate::error_kind::words;
@@ -133,21 +136,38 @@ pub mod command_line {
 
     /// Runs the command line that the process was started with.
     pub fn main() -> ExitCode {
-        let cli = crate::cli::Cli::try_parse().unwrap_or_else(|error| {
-            let text = error.render().to_string();
-            // What was typed is repeated, and could change the terminal.
-            if text.lines().all(|line| without_controls(line) == line) {
-                error.exit();
-            }
-            text.lines()
-                .for_each(|line| tell!("{}", without_controls(line)));
-            std::process::exit(error.exit_code())
-        });
+        let cli = crate::cli::Cli::try_parse().unwrap_or_else(|error| exit_by(&error));
         forebay_io::raw::raise_open_files_limit();
         forebay_io::raw::ignore_file_size_signal();
         let context = Context::new(&cli.global);
         let done = crate::cli::run(cli.command, &context);
         let done = done.map_err(|error| context.of_cluster(error));
         crate::exit::report(context.output, done)
+    }
+
+    /// Ends as the parser of the options says: with help, or with what is wrong.
+    fn exit_by(error: &clap::Error) -> ! {
+        if !error.use_stderr() {
+            error.exit();
+        }
+        let words = std::env::args_os().take_while(|word| word != "--");
+        let words: Vec<_> = words.collect();
+        let has = |option: &str| words.iter().any(|word| word == option);
+        let text = error.render().to_string();
+        if has("--json") {
+            tell!(
+                "{}",
+                json!({"event": "error", "kind": "usage", "text": plain(error)})
+            );
+        } else if text.lines().all(|line| without_controls(line) == line) {
+            // In colours.
+            let _ = error.print();
+        } else {
+            // What was typed is repeated, and could change the terminal.
+            text.lines()
+                .for_each(|line| tell!("{}", without_controls(line)));
+        }
+        // A monitor would take 2 for a cluster that is down.
+        std::process::exit(if has("--check") { 3 } else { error.exit_code() })
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use forebay_io::start_thread;
+use forebay_run::error::lines_without_controls;
 use tracing_subscriber::EnvFilter;
 
 use crate::output::Output;
@@ -58,7 +59,8 @@ impl Write for Queue {
 fn write_lines(lines: &Receiver<Vec<u8>>, dropped: &AtomicU64) {
     while let Ok(line) = lines.recv() {
         let mut stderr = io::stderr().lock();
-        _ = stderr.write_all(&line);
+        let line = String::from_utf8_lossy(&line);
+        _ = stderr.write_all(lines_without_controls(&line).as_bytes());
         let count = dropped.swap(0, Ordering::Relaxed);
         if count > 0 {
             _ = writeln!(

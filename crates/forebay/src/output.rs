@@ -1,5 +1,6 @@
 //! How results, progress and errors are printed.
 
+use forebay_run::error::lines_without_controls;
 use serde_json::json;
 
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +19,7 @@ impl Output {
     pub fn tell(self, text: &str) {
         match self.json {
             true => tell!("{}", json!({"event": "message", "text": text})),
-            false => tell!("forebay: {text}"),
+            false => tell!("forebay: {}", lines_without_controls(text)),
         }
     }
 }

@@ -60,6 +60,14 @@ impl DirectoryCatalog {
     }
 }
 
+/// Whether there is no such file. Below a plain file, which is no store, there is none.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
 impl Catalog for DirectoryCatalog {
     fn get(&self, name: &str) -> io::Result<Option<(Bytes, SeenTag)>> {
         match self.disk.read(&self.root.join(name)) {
@@ -67,7 +75,7 @@ impl Catalog for DirectoryCatalog {
                 let tag = tag(&bytes);
                 Ok(Some((bytes.into(), tag)))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }

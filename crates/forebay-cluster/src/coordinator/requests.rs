@@ -219,8 +219,8 @@ impl Step<'_> {
             };
             let Some(&to) = entry.history.last() else {
                 return words(format!(
-                    "before version {serving} of table {table} none served that is kept: there is nothing to \
-                     go back to"
+                    "before version {serving} of table {table} none served that is kept (--keep N of a push \
+                     says how many versions stay): there is nothing to go back to"
                 ));
             };
             self.make_way(table)?;

@@ -37,7 +37,8 @@ use crate::push::take_push_lock;
 use crate::store::Store;
 
 impl Store {
-    /// The live tables that exist, sorted.
+    /// The live tables that exist, sorted. One of which that cannot be read is none of them:
+    /// [`Store::tables`] has it.
     pub fn live_tables(&self) -> Result<Vec<TableName>, StoreError> {
         self.live_tables_but(|_| false)
     }
@@ -49,7 +50,7 @@ impl Store {
     ) -> Result<Vec<TableName>, StoreError> {
         let mut live = Vec::new();
         for name in self.table_dirs()? {
-            if !is_known(&name) && self.is_live(&name)? {
+            if !is_known(&name) && self.is_live(&name).unwrap_or(false) {
                 live.push(name);
             }
         }

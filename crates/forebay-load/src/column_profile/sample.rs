@@ -185,7 +185,16 @@ fn hashes(array: &dyn Array) -> Vec<u64> {
     {
         let bytes = array.values().inner().as_slice();
         let width = size_of::<T::Native>();
-        bytes.chunks_exact(width).map(xxh3_64).collect()
+        let hashes = bytes.chunks_exact(width).map(xxh3_64);
+        if !T::DATA_TYPE.is_floating() {
+            return hashes.collect();
+        }
+        // The two zeros of a float are one value.
+        let zero = xxh3_64(&[0; 8][..width]);
+        let floats = hashes.zip(array.values());
+        floats
+            .map(|(hash, value)| if value.number() == 0.0 { zero } else { hash })
+            .collect()
     }
     downcast_primitive_array! {
         array => of_numbers(array),

@@ -43,9 +43,9 @@ pub enum BadRow {
     NoDelta,
     #[error(
         "an insert into a table whose rows may expire, and a load does not look whether what it finds has \
-         expired: let the row update, or send it to the server as SET KEY VALUE NX"
+         expired: let the row update, or send it to the server as {instead}"
     )]
-    NoInsert,
+    NoInsert { instead: Arc<str> },
     #[error("the column '{column}' gives no time at which the row expires")]
     Expiry { column: Arc<str> },
     #[error("{reason}")]

@@ -20,8 +20,8 @@ pub struct OperationChoice {
     pub column: Option<String>,
     /// What rows do without one.
     pub verb: Verb,
-    /// Inserts make bad rows.
-    pub refuse_inserts: bool,
+    /// Inserts make bad rows; what does them instead.
+    pub refuse_inserts: Option<String>,
     /// What deltas mean in the table, if it has any.
     pub delta: Option<DeltaKind>,
     pub expiry: Expiry,
@@ -60,7 +60,7 @@ pub enum Verb {
 pub(super) struct Operations {
     column: Option<OperandPlace>,
     verb: Verb,
-    refuse_inserts: bool,
+    refuse_inserts: Option<Arc<str>>,
     delta: Option<DeltaKind>,
     expiry: BoundExpiry,
     now_ms: u64,
@@ -123,7 +123,7 @@ impl Operations {
         Ok(Operations {
             column,
             verb: choice.verb,
-            refuse_inserts: choice.refuse_inserts,
+            refuse_inserts: choice.refuse_inserts.as_deref().map(Arc::from),
             delta: choice.delta,
             expiry,
             now_ms: choice.now_ms,
@@ -154,14 +154,16 @@ impl Operations {
             ("delete", Verb::Delete),
             ("delta", Verb::Delta),
         ];
-        match verbs
+        let found = verbs
             .iter()
-            .find(|(name, _)| word.eq_ignore_ascii_case(name))
-        {
-            Some((_, Verb::Delta)) if self.delta.is_none() => Err(BadRow::NoDelta),
-            Some((_, Verb::Insert)) if self.refuse_inserts => Err(BadRow::NoInsert),
-            Some((_, verb)) => Ok(*verb),
-            None => Err(BadRow::Operation {
+            .find(|(name, _)| word.eq_ignore_ascii_case(name));
+        match (found, &self.refuse_inserts) {
+            (Some((_, Verb::Delta)), _) if self.delta.is_none() => Err(BadRow::NoDelta),
+            (Some((_, Verb::Insert)), Some(instead)) => Err(BadRow::NoInsert {
+                instead: Arc::clone(instead),
+            }),
+            (Some((_, verb)), _) => Ok(*verb),
+            (None, _) => Err(BadRow::Operation {
                 column: place.name.clone(),
                 word: word.chars().take(40).collect(),
             }),

@@ -159,29 +159,61 @@ fn of_one(limit: &ShareLimit, measure: Measure, column: &str, sides: &Sides<'_>)
     if let Some(reading) = measure.of_column(sides) {
         return judged(limit, measure, reading);
     }
-    // Who limits a figure does not want it to vanish, as a mean does where all values are null.
-    let is_lost = match (measure, sides.pair) {
-        (Measure::Nulls, _) | (_, None) => true,
-        (_, Some(ProfilePair { after: None, .. })) => true,
-        (_, Some(ProfilePair { before, after, .. })) => {
-            measure.is_known(before.as_ref()) && !measure.is_known(after.as_ref())
-        }
-    };
-    let of = match is_lost {
-        true => "of the new version",
-        false => "of both versions",
-    };
+    let (why, passed) = unknown(measure, sides.pair);
     Finding {
         limit: limit.to_string(),
-        seen: format!(
-            "{measure} of column {}: not known {of}",
-            named_column(column)
-        ),
-        passed: !is_lost,
+        seen: format!("{measure} of column {}: {why}", named_column(column)),
+        passed,
         reported: true,
         remedy: None,
     }
 }
+
+/// Why a figure of a column is not compared, and whether the version passes all the same: what can
+/// never be compared is held.
+fn unknown(measure: Measure, pair: Option<&ProfilePair>) -> (&'static str, bool) {
+    let (before, after) = match pair {
+        Some(ProfilePair {
+            before,
+            after: Some(after),
+            ..
+        }) if measure != Measure::Nulls => (before.as_ref(), after),
+        _ => return (NOT_COUNTED, false),
+    };
+    let Some(before) = before else {
+        return (
+            "not compared, as the version that serves has no figures of it",
+            true,
+        );
+    };
+    if before.of != after.of {
+        return (
+            "cannot be compared, as its values became of another kind",
+            false,
+        );
+    }
+    match (before.range.is_some(), after.range.is_some()) {
+        (false, false) => (
+            "none in both versions, as none of its values is finite",
+            true,
+        ),
+        (true, false) => (
+            "none in the new version, as none of its values is finite",
+            false,
+        ),
+        (false, true) => (
+            "none in the version that serves, as none of its values is finite there",
+            false,
+        ),
+        (true, true) => (
+            "none in the version that serves, as its values there are too large to be added up",
+            false,
+        ),
+    }
+}
+
+const NOT_COUNTED: &str = "not counted in the new version, as a push onto another one (--onto) reads the rows that \
+                           change and no others: leave out this limit, or push all rows";
 
 fn judged(limit: &ShareLimit, measure: Measure, reading: Reading) -> Finding {
     let Reading { value, seen } = reading;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use forebay_engine::Altered;
 
-use super::measure::{Measure, percent};
+use super::measure::{Measure, shortest};
 
 /// One condition for the swap.
 #[derive(Debug, Clone, PartialEq)]
@@ -234,7 +234,9 @@ impl fmt::Display for ShareLimit {
             Relation::Above => '>',
             Relation::Below => '<',
         };
-        write!(f, "{}{relation}{}%", self.metric, percent(self.value))
+        // Twelve digits are more than anybody writes, and hide how doubles are rounded.
+        let percent = shortest(self.value * 100.0, 11);
+        write!(f, "{}{relation}{percent}%", self.metric)
     }
 }
 

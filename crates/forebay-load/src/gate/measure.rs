@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use forebay_engine::{ColumnProfile, Measured, NullShare, ProfilePair, QUANTILE_PERCENTS};
+use forebay_engine::{
+    ColumnProfile, Measured, NullShare, ProfilePair, QUANTILE_PERCENTS, ValueRange,
+};
 use forebay_run::error::named_column;
 
 /// A figure of a column that a limit bounds.
@@ -106,7 +108,7 @@ impl Measure {
             _ => self.share(sides.pair?.after.as_ref()?)?,
         };
         let column = named_column(sides.column);
-        let seen = format!("{}% of {column} {}", percent(value), self.are());
+        let seen = format!("{}% of {column} {}", percent_text(value), self.are());
         Some(Reading { value, seen })
     }
 
@@ -130,7 +132,7 @@ impl Measure {
             Measure::Shift if is_time_or_truth => return None,
             // The lengths of most texts are nearly the same: one byte more is a large part of them.
             Measure::Shift | Measure::Std if before.of == Measured::Length => return None,
-            Measure::Std if before.range.as_ref()?.spread() <= 0.0 => return None,
+            Measure::Shift | Measure::Std if before.range.as_ref()?.spread() <= 0.0 => return None,
             Measure::Distinct if before.distinct? < LEAST_DISTINCT => return None,
             _ => {}
         }
@@ -155,7 +157,11 @@ impl Measure {
             Measure::Negative => (after - before).abs(),
             _ => after - before,
         };
-        let (column, from, to) = (named_column(column), percent(before), percent(after));
+        let (column, from, to) = (
+            named_column(column),
+            percent_text(before),
+            percent_text(after),
+        );
         let seen = match self {
             Measure::Nulls => format!("nulls of {column} from {from}% to {to}%"),
             _ => format!(
@@ -192,18 +198,7 @@ impl Measure {
         let (before, after) = both(sides)?;
         let column = &named_column(sides.column);
         if self == Measure::Shift {
-            let (before, after) = (before.range.as_ref()?, after.range.as_ref()?);
-            let spread = before.spread();
-            let bounds = spread > 0.0 && spread.is_finite();
-            let value = bounds.then(|| after.distance(before) / spread)?;
-            let seen = format!(
-                "quantiles of {column} moved by {}% of what lies between the serving version's 5% and 95% \
-                 quantiles; its median from {} to {}",
-                percent(value),
-                shown(before.quantile(50)?),
-                shown(after.quantile(50)?)
-            );
-            return Some(Reading { value, seen });
+            return shift(column, before.range.as_ref()?, after.range.as_ref()?);
         }
         let was = self.figure(before)?;
         let Some(is) = self.figure(after) else {
@@ -215,7 +210,7 @@ impl Measure {
             _ => (is - was) / was.abs(),
         };
         let sign = if value > 0.0 { "+" } else { "" };
-        let (from, to, change) = (shown(was), shown(is), percent(value));
+        let (from, to, change) = (shown(was), shown(is), percent_text(value));
         let seen = format!("{self} of {column} from {from} to {to} ({sign}{change}%)");
         Some(Reading { value, seen })
     }
@@ -249,6 +244,33 @@ impl Measure {
     }
 }
 
+/// How far the quantiles moved; not a number, which no limit passes, where they lie too far apart
+/// for that to be known.
+fn shift(column: &str, before: &ValueRange, after: &ValueRange) -> Option<Reading> {
+    let (spread, distance) = (before.spread(), after.distance(before));
+    let (value, how_far) = match (distance == 0.0, spread > 0.0) {
+        (true, _) => (0.0, "did not move".to_owned()),
+        (_, false) => (
+            f64::INFINITY,
+            "moved, and the serving version's 5% and 95% quantiles are equal".to_owned(),
+        ),
+        _ if !spread.is_finite() || !distance.is_finite() => {
+            (f64::NAN, "lie too far apart to be compared".to_owned())
+        }
+        _ => {
+            let value = distance / spread;
+            let how_far = format!(
+                "moved by {}% of what lies between the serving version's 5% and 95% quantiles",
+                percent_text(value)
+            );
+            (value, how_far)
+        }
+    };
+    let (from, to) = (shown(before.quantile(50)?), shown(after.quantile(50)?));
+    let seen = format!("quantiles of {column} {how_far}; its median from {from} to {to}");
+    Some(Reading { value, seen })
+}
+
 fn both<'a>(sides: &Sides<'a>) -> Option<(&'a ColumnProfile, &'a ColumnProfile)> {
     let pair = sides.pair?;
     let (before, after) = (pair.before.as_ref()?, pair.after.as_ref()?);
@@ -261,8 +283,27 @@ pub fn percent(fraction: f64) -> f64 {
     (fraction * 10_000.0).round() / 100.0
 }
 
+/// The same as text. A share of less than 0.01% keeps two digits, and a change of a million percent
+/// or more has an exponent.
+pub fn percent_text(fraction: f64) -> String {
+    let exact = fraction * 100.0;
+    match exact.abs() {
+        size if size >= 1e6 && size.is_finite() => format!("{exact:.1e}"),
+        size if size > 0.0 && size < 0.01 => shortest(exact, 1),
+        _ => (percent(fraction) + 0.0).to_string(),
+    }
+}
+
+/// A number to so many digits behind the first one, without zeros at its end.
+pub fn shortest(number: f64, digits: usize) -> String {
+    let rounded: f64 = format!("{number:.digits$e}").parse().unwrap_or(number);
+    rounded.to_string()
+}
+
 /// A number to six digits.
 pub fn shown(number: f64) -> String {
+    // Zero has no sign.
+    let number = number + 0.0;
     let size = number.abs();
     match (1e-4..1e15).contains(&size) || size == 0.0 {
         true => {

@@ -44,8 +44,8 @@ pub use limit::{Limit, LimitError, Metric, Relation, SchemaLimit, ShareLimit};
 
 use crate::near::is_word;
 use columns::check_column;
-use measure::percent;
 pub use measure::{Measure, shown};
+use measure::{percent, percent_text};
 
 /// Limits in force unless others are given for the same. A schema holds the swap where readers who
 /// ask as they did would get nothing, or other answers.
@@ -184,13 +184,16 @@ fn check_share(limits: &[Limit], limit: &ShareLimit, seen: &Comparison) -> Vec<F
             after as f64 / before as f64 - 1.0
         };
         let sign = if change > 0.0 { "+" } else { "" };
-        let text = format!("{what} {before} to {after} ({sign}{}%)", percent(change));
+        let text = format!(
+            "{what} {before} to {after} ({sign}{}%)",
+            percent_text(change)
+        );
         vec![finding(limit, change, text)]
     };
     let share = |share: &Share, what: &str| {
         let text = format!(
             "{}% {what} ({} looked at)",
-            percent(share.fraction()),
+            percent_text(share.fraction()),
             share.looked_at
         );
         vec![finding(limit, share.fraction(), text)]

@@ -21,6 +21,10 @@ use crate::push::looking::Opened;
 use crate::sources::{SourceOptions, SourceSet};
 use crate::types::{arrow_field, arrow_type};
 
+/// The command that inserts into a table of rows or lists, of which SET knows nothing.
+const STORED_INSERT: &str =
+    "KV.WRITE KEY INSERT VALUE, with VALUE as the table stores it (docs/format.md)";
+
 /// A load's sources, held against its table.
 pub struct TableFit<'a> {
     request: &'a LoadRequest,
@@ -135,18 +139,21 @@ impl<'a> TableFit<'a> {
             live::Expiry::AfterMs(ms) => ms,
         };
         let expires = self.options.expiry != live::Expiry::Never;
+        let insert = match self.options.value {
+            ValueKind::Bytes { .. } | ValueKind::Number { .. } => "SET KEY VALUE NX",
+            ValueKind::Row | ValueKind::List { .. } => STORED_INSERT,
+        };
         if expires && request.verb == Verb::Insert {
-            return Err(self.unfit(
+            return Err(self.unfit(format!(
                 "its rows may expire, and a load does not look whether what an insert finds has expired: \
                  leave --as insert out, so that rows replace those of their keys; or send them to the \
-                 server as SET KEY VALUE NX; or create the table again by 'forebay create' with --ttl never"
-                    .to_owned(),
-            ));
+                 server as {insert}; or create the table again by 'forebay create' with --ttl never"
+            )));
         }
         Ok(OperationChoice {
             column: request.operation_column.clone(),
             verb: request.verb,
-            refuse_inserts: expires,
+            refuse_inserts: expires.then(|| insert.to_owned()),
             delta: self.options.delta,
             expiry: match &request.ttl {
                 None if !expires => Expiry::Never,

@@ -390,3 +390,30 @@ fn rows_expire_as_the_table_or_their_column_says() {
         );
     }
 }
+
+#[test]
+fn an_insert_that_a_load_refuses_names_what_does_it_in_the_kind_of_table() {
+    let expiry = Expiry::AfterMs(60_000);
+    for (draft, command) in [
+        (LiveDraft::hashed(), "SET KEY VALUE NX"),
+        (people(), "KV.WRITE KEY INSERT VALUE"),
+    ] {
+        let draft = draft.expiry(expiry);
+        let place = Place::new(draft);
+        let path = place.file("a.csv", "id,name,age,op\n1,a,7,insert\n");
+        let fits = LoadRequest {
+            value_column: (command.starts_with("SET")).then(|| "name".to_owned()),
+            ..request(&path, "{id}")
+        };
+        let all = LoadRequest {
+            verb: Verb::Insert,
+            ..fits.clone()
+        };
+        place.refused(&all, &["may expire", command]);
+        let by_row = LoadRequest {
+            operation_column: Some("op".to_owned()),
+            ..fits
+        };
+        place.refused(&by_row, &["a.csv", "may expire", command]);
+    }
+}

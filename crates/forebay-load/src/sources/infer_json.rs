@@ -256,14 +256,7 @@ fn has_name_twice(tape: &Tape<'_>, start: u32, end: u32) -> Result<bool, ArrowEr
         let TapeElement::StartObject(end) = tape.get(at) else {
             continue;
         };
-        names.clear();
-        let mut field = at + 1;
-        while field < end {
-            if let TapeElement::String(name) = tape.get(field) {
-                names.push(tape.get_string(name));
-            }
-            field = tape.next(field + 1, "field value")?;
-        }
+        jsonl::names_of(tape, at, end, &mut names)?;
         names.sort_unstable();
         if names.windows(2).any(|pair| pair[0] == pair[1]) {
             return Ok(true);

@@ -316,6 +316,24 @@ impl DecoderFactory for ExactValues {
     }
 }
 
+/// Puts the names of an object, which stands between two places, into `names`.
+pub(super) fn names_of<'t>(
+    tape: &'t Tape<'_>,
+    start: u32,
+    end: u32,
+    names: &mut Vec<&'t str>,
+) -> Result<(), ArrowError> {
+    names.clear();
+    let mut field = start + 1;
+    while field < end {
+        if let TapeElement::String(name) = tape.get(field) {
+            names.push(tape.get_string(name));
+        }
+        field = tape.next(field + 1, "field value")?;
+    }
+    Ok(())
+}
+
 /// Decodes objects, but none that has a name twice: of two values one would be lost.
 struct UniqueNames {
     inner: Box<dyn ArrayDecoder>,
@@ -330,14 +348,7 @@ impl ArrayDecoder for UniqueNames {
             let TapeElement::StartObject(end) = tape.get(*at) else {
                 continue;
             };
-            names.clear();
-            let mut field = at + 1;
-            while field < end {
-                if let TapeElement::String(name) = tape.get(field) {
-                    names.push(tape.get_string(name));
-                }
-                field = tape.next(field + 1, "field value")?;
-            }
+            names_of(tape, *at, end, &mut names)?;
             if names == self.last {
                 continue;
             }

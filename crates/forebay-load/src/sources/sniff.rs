@@ -98,8 +98,7 @@ pub(super) fn begins(record: &[u8], is_format_given: bool) -> String {
         return "nothing stands before the comma".to_owned();
     }
     let start = excerpt(record);
-    let is_visible = |c: char| !c.is_whitespace() && c != '\u{feff}';
-    let start = match start.chars().any(is_visible) {
+    let start = match start.chars().any(|c| !c.is_whitespace()) {
         true => format!("'{start}'"),
         false => record
             .iter()

@@ -8,6 +8,7 @@ use forebay_engine::{
     diff, profiles_of, show_key,
 };
 use forebay_load::progress::Unit;
+use forebay_run::error::{named_column, without_controls};
 use forebay_run::row::write_json_bytes;
 use serde_json::{Map, Value, json};
 
@@ -156,7 +157,8 @@ fn text(args: &Diff, report: &DiffReport, profiles: &[ProfilePair]) -> String {
     for (name, changed) in report.columns.iter().filter(|(_, changed)| *changed > 0) {
         _ = writeln!(
             out,
-            "column {name} changed in {}",
+            "column {} changed in {}",
+            named_column(name),
             human::counted(*changed, "row")
         );
     }
@@ -175,15 +177,15 @@ fn sample_text(sample: &DiffSample) -> String {
         Difference::Changed => '~',
     };
     let value = |value: &Option<Vec<u8>>| {
-        value
+        let text = value
             .as_deref()
-            .map_or("null".into(), String::from_utf8_lossy)
-            .into_owned()
+            .map_or("null".into(), String::from_utf8_lossy);
+        without_controls(&text)
     };
     let change = |change: &forebay_engine::ColumnChange| {
         format!(
             "{} {} -> {}",
-            change.column,
+            named_column(&change.column),
             value(&change.before),
             value(&change.after)
         )

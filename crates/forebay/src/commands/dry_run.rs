@@ -12,6 +12,7 @@ use forebay_load::push::{
 };
 use forebay_objects::{OpenError, Patience};
 use forebay_run::Order;
+use forebay_run::error::{lines_without_controls, named_column, without_controls};
 use forebay_run::row::write_json_bytes;
 use serde::Serialize;
 use serde_json::Value;
@@ -114,7 +115,10 @@ pub fn run(request: &PushRequest, extent: Extent, context: &Context) -> anyhow::
     drop(drawing);
     match context.output.json {
         true => context.print_raw(&object(&forecast)?)?,
-        false => context.print_raw(text(&forecast)?.as_bytes())?,
+        false => {
+            let text = lines_without_controls(&text(&forecast)?);
+            context.print_raw(text.as_bytes())?;
+        }
     }
     Ok(match forecast.outlook {
         Outlook::Swap | Outlook::Keep => Outcome::Done,
@@ -296,12 +300,16 @@ fn read(forecast: &Forecast) -> String {
 fn schema(forecast: &Forecast, out: &mut String) {
     let manifest = &forecast.manifest;
     let order = ORDERS.name_of(manifest.order);
-    let value = value_word(&manifest.value);
-    _ = writeln!(out, "key: {} ({order}); value: {value}", manifest.key);
+    let (key, value) = (
+        without_controls(&manifest.key),
+        named_column(value_word(&manifest.value)),
+    );
+    _ = writeln!(out, "key: {key} ({order}); value: {value}");
     _ = writeln!(out, "columns:");
     for column in manifest.schema.columns() {
         let never = if column.nullable { "" } else { ", never null" };
-        _ = writeln!(out, "  {}:{}{never}", column.name, column.kind);
+        let (name, kind) = (named_column(&column.name), column.kind.to_string());
+        _ = writeln!(out, "  {name}:{}{never}", without_controls(&kind));
     }
 }
 
@@ -323,7 +331,7 @@ fn examples(forecast: &Forecast, out: &mut String) -> anyhow::Result<()> {
             Some(value) => renderer.text(value, &mut text)?,
             None => text.extend(b"(goes)"),
         }
-        let value = String::from_utf8_lossy(&text);
+        let value = without_controls(&String::from_utf8_lossy(&text));
         _ = writeln!(out, "  {}\t{value}", show_key(key));
     }
     Ok(())
@@ -366,7 +374,8 @@ fn bad_rows(forecast: &Forecast, out: &mut String) {
         _ = writeln!(out, "bad rows: {count} of those read");
     }
     for row in &forecast.bad_rows {
-        _ = writeln!(out, "  {}: {}: {}", row.file, row.place, row.reason);
+        let (file, reason) = (without_controls(&row.file), without_controls(&row.reason));
+        _ = writeln!(out, "  {file}: {}: {reason}", row.place);
     }
     if let Some(changed) = changed(&forecast.lossy).strip_prefix("; ") {
         _ = writeln!(out, "changed, as was asked for: {changed} of those read");

@@ -305,12 +305,16 @@ pub(crate) fn summary(report: &LoadReport) -> String {
         human::bytes(report.bytes),
     );
     let time = human::duration(Duration::from_secs_f64(report.seconds.max(0.0)));
-    let mut text = format!(
-        "{} has {rows} more written, {bytes}, in {time}",
-        report.table
-    );
-    if report.applied.updates < report.rows {
-        text += &format!(": {}", report.applied);
+    let (table, applied) = (&report.table, &report.applied);
+    let mut text = match applied.inserts == report.rows && report.rows > 0 {
+        // Which keys were there a load does not look.
+        true => format!(
+            "{table} took inserts of {rows}, {bytes}, in {time}: keys that were there keep their values"
+        ),
+        false => format!("{table} has {rows} more written, {bytes}, in {time}"),
+    };
+    if applied.updates.max(applied.inserts) < report.rows {
+        text += &format!(": {applied}");
     }
     if report.rejected > 0 {
         text += &format!("; {} rejected", human::counted(report.rejected, "bad row"));

@@ -6,6 +6,7 @@ use forebay_engine::TableName;
 use forebay_load::convert::{Loss, Lossy};
 use forebay_load::gate::Finding;
 use forebay_load::push::{Applied, PushReport};
+use forebay_run::error::{named_column, without_controls};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -89,7 +90,10 @@ pub fn notes(report: &PushReport) -> Vec<String> {
     });
     let told = told.map(|finding| match finding.passed {
         true => format!("gate: {}", finding.seen),
-        false => format!("gate, passed over: {}: {}", finding.limit, finding.seen),
+        false => {
+            let limit = without_controls(&finding.limit);
+            format!("gate, passed over: {limit}: {}", finding.seen)
+        }
     });
     let warnings = report.warnings.iter();
     warnings
@@ -126,7 +130,7 @@ pub fn changed(lossy: &[Lossy]) -> String {
             Loss::Utc => "taken for UTC",
         };
         let values = human::counted(lossy.values, "value");
-        format!("; {}: {values} {how}", lossy.column)
+        format!("; {}: {values} {how}", named_column(&lossy.column))
     };
     lossy.iter().map(told).collect()
 }
@@ -134,7 +138,10 @@ pub fn changed(lossy: &[Lossy]) -> String {
 /// What held, then what is only reported; what passed in silence is not told.
 pub fn findings(gate: &[Finding]) -> String {
     let held = gate.iter().filter(|finding| !finding.passed);
-    let held = held.map(|finding| format!("  HELD {}: {}\n", finding.limit, finding.seen));
+    let held = held.map(|finding| {
+        let limit = without_controls(&finding.limit);
+        format!("  HELD {limit}: {}\n", finding.seen)
+    });
     let told = gate.iter().filter(|f| f.passed && f.reported);
     let told = told.map(|finding| format!("  also {}\n", finding.seen));
     held.chain(told).collect()

@@ -15,9 +15,9 @@ use crate::render::Columns;
 ///
 /// With --json an array of {table, mode, serving, versions, order, rows, bytes, created}. Of a
 /// batch table the last three are of the serving version, and null with serving when none serves.
-/// A damaged one has {problem}, too, and nothing else is known of it. Of a live one rows are the
-/// records in its runs, without what is in its log alone, and bytes the length of the runs; of a
-/// live one of a cluster, which its nodes have, the last three are null.
+/// One that is damaged or cannot be read has {problem}, too, and nothing else is known of it. Of a
+/// live one rows are the records in its runs, without what is in its log alone, and bytes the
+/// length of the runs; of a live one of a cluster, which its nodes have, the last three are null.
 #[derive(Debug, Args)]
 pub struct Tables {}
 
@@ -32,7 +32,7 @@ struct TableRow {
     rows: Option<u64>,
     bytes: Option<u64>,
     created: Option<String>,
-    /// Only when its pointer or manifest is damaged, and then nothing else is known.
+    /// Only where it is damaged or cannot be read, and then nothing else is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -41,17 +41,12 @@ pub fn run(context: &Context) -> anyhow::Result<Outcome> {
     let store = context.open_store()?;
     let mut rows = Vec::new();
     for name in store.tables()? {
-        rows.push(
-            match store.table(&name).and_then(|table| describe(&table)) {
-                Err(error) if ErrorKind::of_store(&error) == ErrorKind::Damaged => {
-                    unknown(name, &error)
-                }
-                row => row?,
-            },
-        );
+        let described = store.table(&name).and_then(|table| describe(&table));
+        rows.extend(or_unknown(name, "batch", described)?);
     }
     for name in store.live_tables()? {
-        rows.push(describe_live(&store, name)?);
+        let described = describe_live(&store, &name);
+        rows.extend(or_unknown(name, "live", described)?);
     }
     rows.extend(live_in_cluster(context)?);
     rows.sort_by(|a, b| a.table.cmp(&b.table));
@@ -77,11 +72,25 @@ fn describe(table: &Table) -> Result<TableRow, StoreError> {
     })
 }
 
-/// One that is damaged does not hide the others.
-fn unknown(table: TableName, error: &StoreError) -> TableRow {
-    TableRow {
+/// One that is damaged, or cannot be read, does not hide the others; one that was dropped meanwhile
+/// is none.
+fn or_unknown(
+    table: TableName,
+    mode: &'static str,
+    described: Result<TableRow, StoreError>,
+) -> Result<Option<TableRow>, StoreError> {
+    let error = match described {
+        Ok(row) => return Ok(Some(row)),
+        Err(StoreError::NoTable { .. }) => return Ok(None),
+        Err(error) => error,
+    };
+    let is_of_table = matches!(error, StoreError::Io { .. });
+    if !is_of_table && ErrorKind::of_store(&error) != ErrorKind::Damaged {
+        return Err(error);
+    }
+    Ok(Some(TableRow {
         table,
-        mode: "batch",
+        mode,
         serving: None,
         versions: 0,
         order: None,
@@ -89,13 +98,13 @@ fn unknown(table: TableName, error: &StoreError) -> TableRow {
         bytes: None,
         created: None,
         problem: Some(error.to_string()),
-    }
+    }))
 }
 
-fn describe_live(store: &Store, name: TableName) -> Result<TableRow, StoreError> {
-    let info = store.live_info(&name)?;
+fn describe_live(store: &Store, name: &TableName) -> Result<TableRow, StoreError> {
+    let info = store.live_info(name)?;
     Ok(TableRow {
-        table: name,
+        table: name.clone(),
         mode: "live",
         serving: None,
         versions: 0,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use forebay_io::check_threads;
 use forebay_load::progress::{Progress, Unit};
+use forebay_run::error::lines_without_controls;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::human;
@@ -82,7 +83,8 @@ impl BarStage {
             let position = self.bar.position();
             let elapsed = self.bar.elapsed();
             let reading = Reading::new(&name, position, None, self.unit, elapsed);
-            self.bar.suspend(|| tell!("{}", reading.summary()));
+            self.bar
+                .suspend(|| tell!("{}", lines_without_controls(&reading.summary())));
         }
         self.bar.finish_and_clear();
     }
@@ -105,7 +107,9 @@ impl Progress for Bars {
 
     fn message(&self, text: &str) {
         if let Ok(stage) = self.stage.lock() {
-            stage.bar.suspend(|| tell!("{text}"));
+            stage
+                .bar
+                .suspend(|| tell!("{}", lines_without_controls(text)));
         }
     }
 }

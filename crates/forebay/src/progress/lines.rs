@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use forebay_io::{Clock, SystemClock};
 use forebay_load::progress::{Progress, Unit};
+use forebay_run::error::lines_without_controls;
 use serde_json::json;
 
 use super::meter::Reading;
@@ -70,7 +71,7 @@ impl Lines {
 
     fn print(&self, event: &str, text: String, reading: Option<&Reading>) {
         match (self.form, reading) {
-            (Form::Text, _) => tell!("{text}"),
+            (Form::Text, _) => tell!("{}", lines_without_controls(&text)),
             (Form::Json, Some(reading)) => {
                 let mut object = json!(reading);
                 object["event"] = event.into();

@@ -229,7 +229,7 @@ fn a_first_line_that_is_no_json_is_told_as_what_it_is() {
         ),
         (
             "\u{feff}\u{feff}\n".as_bytes(),
-            "line 1 is no JSON object: it begins with 0xef 0xbb 0xbf; say by --format",
+            "line 1 is no JSON object: it begins with '\\u{feff}'; say by --format",
         ),
         (b"{\"id\":1} {\"id\":2}", "line 1: more than one JSON value"),
         (

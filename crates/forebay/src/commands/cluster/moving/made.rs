@@ -165,9 +165,9 @@ pub fn serving_summaries(model: &Model, context: &Context) -> anyhow::Result<Sum
 fn survey(live: BTreeSet<TableName>, context: &Context) -> anyhow::Result<Survey> {
     match context.cluster()?.client().survey(live) {
         Err(error @ ClientError::NobodyHome { .. }) => {
-            tell!(
-                "forebay: how much live tables hold is not known, and counts as nothing: {error}"
-            );
+            context.output.tell(&format!(
+                "how much live tables hold is not known, and counts as nothing: {error}"
+            ));
             Ok(Survey::new())
         }
         told => Ok(told?),
