@@ -1,10 +1,12 @@
 """Limits that the system sets a process: threads, the size of files."""
 
+import os
 import resource
+import subprocess
 
 import pytest
 from data import people, write
-from harness import Store
+from harness import BINARY, WAIT_S, Store, wait_for
 
 LIMIT_BYTES = 300_000
 
@@ -57,3 +59,18 @@ def test_the_limit_of_file_sizes_is_an_error_as_any(store, tmp_path):
         assert "File too large" in result.err, result.err
     assert [version["version"] for version in store.json("versions", "people")] == [1]
     assert not (tmp_path / "x.csv").exists()
+
+
+@pytest.mark.parametrize("words, nice", [([], 19), (["--nice", "0"], 0)])
+def test_a_push_gives_way_to_others(store, words, nice):
+    push = [BINARY, "--store", store.path, "push", "t", "-", "--format", "csv", "--key", "{id}"]
+    with subprocess.Popen([*push, *words], stdin=subprocess.PIPE) as process:
+        process.stdin.write(b"id,name\n1,a\n")
+        process.stdin.flush()
+        wait_for(
+            lambda: os.getpriority(os.PRIO_PROCESS, process.pid) == nice,
+            lambda: os.getpriority(os.PRIO_PROCESS, process.pid),
+        )
+        process.stdin.close()
+        assert process.wait(WAIT_S) == 0
+    assert store.json("get", "t", "1")["name"] == "a"

@@ -40,5 +40,7 @@ pub use os::OsDisk;
 #[cfg(feature = "net")]
 pub use os_net::OsNet;
 pub use random::{Random, SystemRandom};
-pub use threads::{check_threads, crew, side_by_side, start_behind, start_thread, start_within};
+pub use threads::{
+    check_threads, crew, give_way, side_by_side, start_behind, start_thread, start_within,
+};
 pub use throttle::Throttle;

@@ -17,8 +17,7 @@ pub fn start_thread<R: Send + 'static>(
 
 /// How much less of a processor a thread gets that nobody waits for, as a nice value: about a tenth
 /// of what others get that have as much to do, and all that they leave.
-#[cfg(target_os = "linux")]
-const BEHIND: i32 = 10;
+const BEHIND: u8 = 10;
 
 /// Starts a thread that gives way to those that answer somebody, where processors are short.
 pub fn start_behind<R: Send + 'static>(
@@ -26,11 +25,19 @@ pub fn start_behind<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> io::Result<JoinHandle<R>> {
     start_thread(name, move || {
-        // Elsewhere it would be the whole process. Where it is refused the others are slower.
-        #[cfg(target_os = "linux")]
-        let _ = rustix::process::nice(BEHIND);
+        give_way(BEHIND);
         work()
     })
+}
+
+/// Has this thread, and all that it starts from now on, get less of a processor than others, by its
+/// nice value (19 is the least). Where the system refuses it, or would change the whole process,
+/// nothing changes.
+pub fn give_way(nice: u8) {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(nice.into());
+    #[cfg(not(target_os = "linux"))]
+    let _ = nice;
 }
 
 /// Starts a thread that ends within `scope`.

@@ -135,6 +135,7 @@ pub struct Load {
 }
 
 pub fn run(args: Load, context: &Context) -> anyhow::Result<Outcome> {
+    forebay_io::give_way(args.work.nice);
     let chosen = args.chosen(context)?;
     let request = args.request(context)?;
     carry_out(&request, &chosen, context)

@@ -78,7 +78,21 @@ pub struct WorkArgs {
     /// [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = human::parse_rate, help_heading = "Work")]
     pub rate: Option<u64>,
+
+    /// How far the command gives way to others where processors are short, as its nice value: 0 as
+    /// others, 19 takes what they leave
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = LOWEST_PRIORITY,
+        value_parser = clap::value_parser!(u8).range(0..=19),
+        help_heading = "Work"
+    )]
+    pub nice: u8,
 }
+
+/// The nice value of commands that nobody waits for as long as for a reader's answer.
+pub const LOWEST_PRIORITY: u8 = 19;
 
 /// [`WorkArgs`] with what is left to choose chosen.
 #[derive(Debug)]
