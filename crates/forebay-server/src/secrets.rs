@@ -43,6 +43,11 @@ pub enum SecretsError {
     },
     #[error("the token in {} is shorter than 16 characters: `openssl rand -hex 32` makes one", path.display())]
     ShortToken { path: PathBuf },
+    #[error(
+        "the certificate in {} has ended: put the new one there, and send SIGHUP again",
+        path.display()
+    )]
+    Ended { path: PathBuf },
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error(transparent)]
@@ -59,6 +64,12 @@ impl Secrets {
         let token = token.map(|path| read_token(disk, path)).transpose()?;
         Ok(Self { users, token, tls })
     }
+
+    /// Whether the certificate that clients are shown has ended.
+    pub fn ended(&self, now_unix_ms: u64) -> bool {
+        let ends = self.tls.as_ref().and_then(|tls| tls.ends_unix_s);
+        ends.is_some_and(|ends| ends <= (now_unix_ms / 1000) as i64)
+    }
 }
 
 impl SecretFiles {
@@ -69,9 +80,20 @@ impl SecretFiles {
         })
     }
 
-    /// Reads all files again. An error leaves everything as it was.
-    pub fn reload(&self, config: &ServerConfig, disk: &dyn Disk) -> Result<(), SecretsError> {
-        self.current.store(Arc::new(Secrets::read(config, disk)?));
+    /// Reads all files again. An error leaves everything as it was. Clients trust no certificate
+    /// that has ended: the one from before may not have.
+    pub fn reload(
+        &self,
+        config: &ServerConfig,
+        disk: &dyn Disk,
+        now_unix_ms: u64,
+    ) -> Result<(), SecretsError> {
+        let secrets = Secrets::read(config, disk)?;
+        if let Some(files) = config.tls.as_ref().filter(|_| secrets.ended(now_unix_ms)) {
+            let path = files.certificate.clone();
+            return Err(SecretsError::Ended { path });
+        }
+        self.current.store(Arc::new(secrets));
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
     }

@@ -84,6 +84,9 @@ impl Server {
             needed,
         })?;
         let secrets = SecretFiles::read(&config, &**store.disk())?;
+        if secrets.load().ended(store.clock().unix_ms()) {
+            error!("the certificate has ended: clients that check it do not connect");
+        }
         let (open, addresses) = open_ports(&config)?;
         let http = config
             .http
@@ -179,7 +182,8 @@ impl Handle {
     /// another password, end with their next command.
     pub fn reload(&self) -> Result<(), SecretsError> {
         let (config, disk) = (&self.shared.config, self.shared.store.disk());
-        let outcome = self.shared.secrets.reload(config, &**disk);
+        let now_unix_ms = self.shared.store.clock().unix_ms();
+        let outcome = self.shared.secrets.reload(config, &**disk, now_unix_ms);
         match &outcome {
             // Whoever asked for it looks for an answer.
             Ok(()) => warn!("users, token and certificates were read again"),

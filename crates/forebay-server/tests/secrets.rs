@@ -120,6 +120,19 @@ fn certificates_are_read_again_for_new_connections() {
         "PONG"
     );
 
+    let key = KeyPair::generate().expect("a key");
+    let mut ended = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    ended.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let ended = ended.self_signed(&key).expect("signed");
+    fixture.file("server.pem", &ended.pem());
+    fixture.file("server.key", &key.serialize_pem());
+    let error = fixture.server().reload().expect_err("refused");
+    assert!(error.to_string().contains("has ended"), "{error}");
+    assert_eq!(
+        tls_client(fixture.connect(), &second, None).text("PING"),
+        "PONG"
+    );
+
     fixture.file("server.pem", "no certificate");
     let error = fixture.server().reload().expect_err("refused");
     assert!(error.to_string().contains("server.pem"), "{error}");
