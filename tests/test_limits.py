@@ -5,6 +5,7 @@ import resource
 import subprocess
 
 import pytest
+import redis
 from data import people, write
 from harness import BINARY, WAIT_S, Store, wait_for
 
@@ -74,3 +75,15 @@ def test_a_push_gives_way_to_others(store, words, nice):
         process.stdin.close()
         assert process.wait(WAIT_S) == 0
     assert store.json("get", "t", "1")["name"] == "a"
+
+
+def test_a_value_that_is_too_long_is_refused_in_words(store):
+    store.run("create", "kv")
+    with store.serve() as server:
+        client = server.client()
+        for size in (17 << 20, 100 << 20):
+            with pytest.raises(redis.ResponseError, match="at most 16777216 bytes"):
+                client.set("kv:large", b"x" * size)
+            # By a new connection.
+            assert client.get("kv:large") is None
+        assert client.set("kv:large", b"x" * (16 << 20))

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -22,6 +23,11 @@ const KEPT_BUFFER: usize = 256 << 10;
 /// Output is handed to the system in pieces of this size, each with a deadline of its own.
 const PIECE: usize = 256 << 10;
 
+/// How much of a refused command is read at most: the longest argument of Redis.
+const MOST_DROPPED: usize = 512 << 20;
+/// Who sends no more of it for so long has ended.
+const SILENT: Duration = Duration::from_secs(5);
+
 /// A connection that is served by one of the workers.
 pub struct Connection<S> {
     pub stream: S,
@@ -40,7 +46,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Next::Flush => self.send(&mut pipeline).await?,
                 Next::Close => {
                     self.send(&mut pipeline).await?;
-                    return self.stream.shutdown().await;
+                    self.stream.shutdown().await?;
+                    return match pipeline.is_refused_amid_command {
+                        true => self.drop_rest(&mut pipeline.input).await,
+                        false => Ok(()),
+                    };
                 }
                 Next::Read => {
                     self.send(&mut pipeline).await?;
@@ -78,6 +88,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .input_bytes
             .fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
+    }
+
+    /// Reads on while the client sends the rest of a command that is refused. A connection that is
+    /// closed with bytes unread is reset, and then most clients never see why.
+    async fn drop_rest(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let mut left = MOST_DROPPED;
+        while left > 0 && !self.shared.is_stopping() {
+            buffer.clear();
+            buffer.reserve(LARGEST_READ);
+            let clock = Arc::clone(self.shared.store.clock());
+            let read = tokio::select! {
+                read = self.stream.read_buf(buffer) => read?,
+                () = clock.wait(SILENT) => return Ok(()),
+            };
+            if read == 0 {
+                break;
+            }
+            left = left.saturating_sub(read);
+        }
+        Ok(())
     }
 
     async fn send(&mut self, pipeline: &mut Pipeline) -> io::Result<()> {

@@ -72,6 +72,8 @@ pub struct Pipeline {
     /// What the commands of another node see, where they are for certain versions.
     pub pinned: Option<TableView>,
     waiting: Option<Waiting>,
+    /// The client, who has logged in, still sends the rest of a command that is too long.
+    pub is_refused_amid_command: bool,
     coming: Coming,
     /// What was written and is not durable yet, and where its replies lie: they are not to be sent
     /// before it is.
@@ -108,6 +110,7 @@ impl Pipeline {
             reply: Reply::charged(false, charge),
             pinned: None,
             waiting: None,
+            is_refused_amid_command: false,
             coming: Coming::default(),
             commits: Commits::default(),
             unacknowledged: Vec::new(),
@@ -323,6 +326,11 @@ impl Pipeline {
         if *error != ProtocolError::Http {
             self.reply.error(&format!("ERR {error}"));
         }
+        let is_length = matches!(
+            error,
+            ProtocolError::BulkLength { .. } | ProtocolError::CommandLength { .. }
+        );
+        self.is_refused_amid_command = is_length && self.session.user.is_some();
         self.shared.metrics.count_drop(Drop::Protocol);
         self.session.closing = true;
         self.after_waits(Next::Close)

@@ -39,7 +39,7 @@ impl RequestLimits {
 pub enum ProtocolError {
     #[error("Protocol error: invalid multibulk length, at most {limit} arguments are allowed")]
     ArgumentCount { limit: usize },
-    #[error("Protocol error: invalid bulk length, at most {limit} bytes are allowed")]
+    #[error("Protocol error: invalid bulk length, a value or argument has at most {limit} bytes")]
     BulkLength { limit: usize },
     #[error("Protocol error: the command is longer than {limit} bytes")]
     CommandLength { limit: usize },
