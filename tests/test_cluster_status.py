@@ -82,6 +82,17 @@ def test_nodes_are_asked_while_the_store_is_away(made, tmp_path):
     assert state == "not known" and "--node HOST:PORT" in result.err, result.err
     state, result = checked(made, *http(made["n1"]), *http(made["n2"]))
     assert state in ("well", "degraded") and result.json()["source"] == "coordinator", result
+    # Nobody hears of the others now: none is called up that does not answer.
+    made["n3"].kill()
+
+    def is_known(*named):
+        state, result = checked(made, *named)
+        return state == "degraded" and [node["state"] for node in result.json()["nodes"]]
+
+    two = [*http(made["n1"]), *http(made["n2"])]
+    wait_for(lambda: is_known(*two) == ["up", "up", "not known"], lambda: checked(made, *two))
+    one = is_known(*http(made["n2"]))
+    assert one == ["not known", "up", "not known"], one
     state, result = checked(made, "--node", "127.0.0.1:1")
     assert state == "not known" and "127.0.0.1:1: " in result.err, result.err
 
@@ -109,4 +120,16 @@ def test_users_and_tls(cluster, tmp_path):
     state, result = checked(made, "--tls-ca", ca)
     assert state == "not known" and "--login FILE" in result.out, result
     login.write_text("watch:wrong\n")
-    assert checked(made, *how)[0] == "not known"
+    state, result = checked(made, *how)
+    assert state == "not known" and "does not know this user and password" in result.out, result
+    other, _ = certificate(tmp_path, "other")
+    state, result = checked(made, "--tls-ca", other)
+    assert state == "not known" and "signed by nobody in the file" in result.out, result
+
+
+def test_a_certificate_of_an_authority_is_named(cluster, tmp_path):
+    itself, key = certificate(tmp_path, "itself", "-addext", "subjectAltName=IP:127.0.0.1")
+    made = cluster(1)
+    restart(made, "--tls-cert", itself, "--tls-key", key)
+    state, result = checked(made, "--tls-ca", itself)
+    assert state == "not known" and "CA:FALSE" in result.out, result

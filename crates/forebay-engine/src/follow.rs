@@ -174,11 +174,7 @@ impl Followed {
             return;
         }
         let is_known = known.is_some();
-        let seen = see(&table, known, now);
-        if let Some(follow) = self.tables.get_mut(name) {
-            follow.pointer_damaged = matches!(seen, Err(StoreError::DamagedPointer { .. }));
-        }
-        match seen {
+        match see(&table, known, now) {
             Ok(PointerSeen::Same) => {}
             Ok(PointerSeen::Nothing) => {
                 if let Some(follow) = self.tables.get_mut(name) {
@@ -190,11 +186,7 @@ impl Followed {
             Err(error) if is_known => self.failed(name, &error.to_string(), now),
             Err(_) if table.is_plain_file() => {}
             Err(error) => {
-                let follow = Follow {
-                    pointer_damaged: matches!(error, StoreError::DamagedPointer { .. }),
-                    ..Follow::default()
-                };
-                self.tables.insert(name.clone(), follow);
+                self.tables.insert(name.clone(), Follow::default());
                 self.failed(name, &error.to_string(), now);
             }
         }

@@ -29,8 +29,6 @@ pub(crate) struct Follow {
     pub swaps: u64,
     pub load_errors: u64,
     pub problem: Option<String>,
-    /// [`TableState::pointer_damaged`].
-    pub pointer_damaged: bool,
     /// Files of the open versions were replaced: they have to be opened anew.
     pub stale: bool,
 }
@@ -146,7 +144,6 @@ impl Follow {
             swaps: self.swaps,
             load_errors: self.load_errors,
             problem: self.problem.clone(),
-            pointer_damaged: self.pointer_damaged,
         }
     }
 }

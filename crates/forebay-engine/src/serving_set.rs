@@ -39,8 +39,6 @@ pub struct TableState {
     pub load_errors: u64,
     /// What is wrong now.
     pub problem: Option<String>,
-    /// Whether the problem is that the pointer is damaged: nobody knows which version should serve.
-    pub pointer_damaged: bool,
 }
 
 /// What a follower knows, as of its last look.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_cluster::HostPort;
 use forebay_cluster::status::Status;
 use reqwest::{Client, StatusCode};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use thiserror::Error;
 use tokio::task::JoinSet;
 
@@ -27,6 +27,8 @@ pub struct NodePages {
 pub enum PageError {
     #[error("it answers only its users: --login FILE, of one line, user:password")]
     NoLogin,
+    #[error("it does not know this user and password: look at the file of --login")]
+    WrongLogin,
     #[error("{0}")]
     Unsent(String),
     #[error("it answers {0}")]
@@ -157,6 +159,7 @@ async fn ask(
     let response = request.send().await.map_err(failed)?;
     match response.status() {
         StatusCode::OK => Ok(response.bytes().await.map_err(failed)?.to_vec()),
+        StatusCode::UNAUTHORIZED if login.user.is_some() => Err(PageError::WrongLogin),
         StatusCode::UNAUTHORIZED => Err(PageError::NoLogin),
         status => Err(PageError::Refused(status)),
     }
@@ -168,8 +171,40 @@ fn cause_of(error: &reqwest::Error) -> String {
         return "it did not answer in time".to_owned();
     }
     let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
+    loop {
+        // Such an error is no source of the one that it is wrapped in.
+        let wrapped = cause.downcast_ref::<std::io::Error>();
+        let wrapped = wrapped.and_then(|error| error.get_ref()?.downcast_ref());
+        if let Some(words) = wrapped.and_then(of_certificate) {
+            return words.to_owned();
+        }
+        match cause.source() {
+            Some(next) => cause = next,
+            None => return cause.to_string(),
+        }
     }
-    cause.to_string()
+}
+
+/// Why a node's certificate is not trusted.
+fn of_certificate(error: &rustls::Error) -> Option<&'static str> {
+    let rustls::Error::InvalidCertificate(why) = error else {
+        return None;
+    };
+    Some(match why {
+        CertificateError::UnknownIssuer => {
+            "its certificate is signed by nobody in the file of --tls-ca"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "its certificate has ended: put a new one there, and send the node SIGHUP"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "its certificate does not have the name or address that it was asked at"
+        }
+        // Webpki has no other word for it.
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "its certificate is one of an authority (CA:TRUE), as openssl req -x509 makes them: make it with \
+             -addext basicConstraints=critical,CA:FALSE"
+        }
+        _ => return None,
+    })
 }

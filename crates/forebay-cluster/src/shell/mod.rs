@@ -453,10 +453,7 @@ impl Shell {
         let node = self.node.lock();
         let (head, model) = node.follower().known()?;
         let mut status = Status::of(&self.parts.identity, head, model, None);
-        match node.alarm() {
-            Some(alarm) => status.alarm(alarm),
-            None => status.alone(self.parts.who.name.as_str()),
-        }
+        status.by_node(self.parts.who.name.as_str(), node.alarm());
         Some(status)
     }
 

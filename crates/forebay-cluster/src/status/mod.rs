@@ -42,7 +42,7 @@ pub struct Status {
     #[serde(default)]
     pub source: StatusSource,
     /// What is neither read nor written now, and why. Each is a problem, too.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub down: Vec<String>,
     /// Whether the catalog itself is lost or an old copy.
     #[serde(default)]
@@ -303,10 +303,14 @@ impl Status {
         }
     }
 
-    /// What one node knows that reaches no coordinator.
-    pub fn alone(&mut self, node: &str) {
+    /// What one node knows by itself: it reaches no coordinator, or, by the alarm, the catalog is
+    /// lost and there is none.
+    pub fn by_node(&mut self, node: &str, alarm: Option<String>) {
         (self.healthy, self.source) = (false, StatusSource::Node);
         self.unheard(|name| name == node);
+        if let Some(alarm) = alarm {
+            return self.alarm(alarm);
+        }
         let problem = format!(
             "node {node} reaches no coordinator, and tells what it knows itself: ask again, or another node (forebay \
              cluster status asks several); when that lasts for half a minute, look at the logs of the nodes, and whether \
@@ -334,6 +338,20 @@ impl Status {
         }
         self.healthy &= problem.is_none();
         self.problems.extend(problem);
+        if differs.source == StatusSource::Node {
+            // It is the one that it knows of by itself.
+            let answers = |name: &str| {
+                let mut nodes = differs.nodes.iter();
+                nodes.any(|node| node.name == name && node.state == "up")
+            };
+            let unheard = self
+                .nodes
+                .iter_mut()
+                .filter(|node| node.state == "not known");
+            unheard
+                .filter(|node| answers(&node.name))
+                .for_each(|node| "up".clone_into(&mut node.state));
+        }
     }
 
     /// Whether this is more than what one node, or the catalog, knows.
@@ -357,6 +375,7 @@ impl NodeStatus {
             coordinator.is_some_and(|(coordinator, _)| coordinator.suspects().contains(&node.id));
         let is_starting = heard.is_some_and(|heard| heard.serves == 0);
         let state = match node.state {
+            NodeState::Up if coordinator.is_some() && heard.is_none() => "not known",
             NodeState::Up if is_starting => "starting",
             NodeState::Up if is_silent => "silent",
             NodeState::Up => "up",

@@ -25,13 +25,17 @@ pub fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> 
                 node.name
             )),
             // What it should do, a note says.
+            "not known" => problems.push(format!(
+                "node {} has not reported to the coordinator, which has just begun",
+                node.name
+            )),
             "left" | "down" if is_idle(node, has_tables) => {}
             "left" => problems.push(format!(
                 "node {} is stopped: start it again; until then what it holds is on a node less",
                 node.name
             )),
             "down" => problems.push(format!(
-                "node {} is down: start it again; what it held is on other nodes as far as there are \
+                "node {} is down: start it again (end it first if it hangs); what it held is on other nodes as far as there are \
                  replicas",
                 node.name
             )),
@@ -73,7 +77,12 @@ pub fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> 
 
 /// Tables, or parts of them, that no node serves which is up; or all of it.
 pub fn unserved(model: &Model, nodes: &[NodeStatus]) -> Vec<String> {
-    let runs = |node: &NodeStatus| matches!(node.state.as_str(), "up" | "starting" | "silent");
+    let runs = |node: &NodeStatus| {
+        matches!(
+            node.state.as_str(),
+            "up" | "starting" | "silent" | "not known"
+        )
+    };
     if !nodes.is_empty() && !nodes.iter().any(runs) {
         return vec!["no node runs: nothing is answered, and nobody coordinates".to_owned()];
     }

@@ -49,7 +49,6 @@ impl Followed {
                 follow.pointer = (!follow.stale).then_some(pointer);
                 follow.owed = None;
                 (follow.problem, follow.retry_at) = (None, None);
-                follow.pointer_damaged = false;
                 Ok(())
             }
             Err(error) => {

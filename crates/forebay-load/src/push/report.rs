@@ -102,7 +102,7 @@ pub struct Undone {
 impl PushReport {
     /// Whether the gate kept the version from being swapped in.
     pub fn held(&self) -> bool {
-        !self.swapped && self.gate.iter().any(|finding| !finding.passed)
+        !self.swapped && self.undone.is_none() && self.gate.iter().any(|finding| !finding.passed)
     }
 }
 

@@ -46,7 +46,10 @@ pub async fn health() -> Json<Value> {
 /// named: else a table that is lost would take the others away from their readers, on all nodes.
 pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let (mut problems, troubles) = (node_problems(&shared), troubles(&shared));
-    problems.extend(holding(&shared, &troubles));
+    // Until then it is not known which tables it should have.
+    if problems.is_empty() {
+        problems.extend(holding(&shared, &troubles));
+    }
     answer(&problems, &troubles)
 }
 
@@ -61,12 +64,8 @@ pub async fn all_tables(State(shared): State<Arc<Shared>>) -> Response {
 /// Nothing is wrong with the server, or with this table.
 pub async fn one_table(State(shared): State<Arc<Shared>>, Path(table): Path<String>) -> Response {
     let (mut problems, mut troubles) = (node_problems(&shared), troubles(&shared));
-    troubles.retain(|trouble| {
-        trouble
-            .table
-            .as_ref()
-            .is_some_and(|name| name.as_str() == table)
-    });
+    let is_its = |of: &Option<TableName>| of.as_ref().is_none_or(|name| name.as_str() == table);
+    troubles.retain(|trouble| is_its(&trouble.table));
     if troubles.is_empty() && !is_known(&shared, &table) {
         problems.push(format!("there is no table {table:?} here"));
     }
@@ -188,7 +187,7 @@ fn batch_troubles(shared: &Shared) -> Vec<Trouble> {
                 };
                 (format!("table {table} does not serve: {why}"), holds)
             }
-            Some(version) if state.pointer_damaged => {
+            Some(version) if state.problem.is_some() => {
                 let why = format!("table {table} serves version {version}, but {why}");
                 (why, Hold::Not)
             }

@@ -73,6 +73,7 @@ fn hide(status: &mut Status, hidden: &BTreeSet<String>) {
     }
     hide_lines(&mut status.problems, "problem", hidden);
     hide_lines(&mut status.notes, "note", hidden);
+    hide_lines(&mut status.down, "problem", hidden);
 }
 
 /// The counts of partitions stay: they are of all tables.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_cluster::ClusterId;
 use forebay_cluster::catalog::Documented;
@@ -281,12 +281,13 @@ impl Drop for Alone {
     /// Tasks of killed nodes wait for moments that this clock reaches soon, unless another one runs
     /// beside it.
     fn drop(&mut self) {
-        let begun = Instant::now();
+        let clock = forebay_io::SystemClock;
+        let end = clock.monotonic() + LEFT_OVER;
         while self.clock.strong_count() > 0 {
-            if begun.elapsed() > LEFT_OVER && !std::thread::panicking() {
+            if clock.monotonic() > end && !std::thread::panicking() {
                 panic!("something of the cluster has not ended after {LEFT_OVER:?}");
             }
-            std::thread::sleep(Duration::from_millis(1));
+            clock.sleep(Duration::from_millis(1));
         }
     }
 }
