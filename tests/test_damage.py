@@ -150,6 +150,12 @@ def test_a_table_whose_pointer_is_damaged_is_not_ready(table):
         assert "table people serves version 1, but the pointer" in problem, problem
         assert str(pointer) in problem
         assert server.client().hget("people:3", "id") == b"3", "what serves goes on"
+        pointer.write_bytes(whole)
+        wait_for(lambda: ready(server) == (200, []), "it is whole again")
+        pointer.unlink()
+        wait_for(lambda: ready(server)[0] == 503, "it is missed")
+        assert ready(server, "") == (200, []) and "current" in ready(server)[1][0]
+        pointer.write_bytes(whole[:-1])
     with table.serve() as server:
         # It has no other table.
         status, (problem,) = ready(server, "")

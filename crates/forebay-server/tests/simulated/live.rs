@@ -124,6 +124,30 @@ fn writes_survive_the_end_of_all_nodes() {
     }
 }
 
+/// Else it would get traffic that it cannot answer.
+#[test]
+fn no_node_is_ready_before_its_replicas_are_there() {
+    let mut cluster = with_table(3);
+    for number in [1, 2] {
+        cluster.node(number).kill();
+    }
+    cluster.sleep(cluster.timing.node_timeout() * 2);
+    cluster.node(3).kill();
+    cluster.sleep(Duration::from_secs(1));
+    cluster.nodes.iter_mut().for_each(SimNode::start);
+    cluster.until("all are ready", |cluster| {
+        let is_ready = |node: &SimNode| {
+            let Some((200, body)) = node.page("/ready") else {
+                return false;
+            };
+            assert!(!body.contains("not there yet"), "{}: {body}", node.name());
+            true
+        };
+        let ready = cluster.nodes.iter().filter(|node| is_ready(node));
+        (ready.count() == 3).then_some(())
+    });
+}
+
 #[test]
 fn without_a_majority_nothing_is_acknowledged() {
     let mut cluster = with_table(3);
