@@ -157,7 +157,7 @@ def test_a_table_whose_pointer_is_damaged_is_not_ready(table):
         assert ready(server, "") == (200, []) and "current" in ready(server)[1][0]
         pointer.write_bytes(whole[:-1])
     with table.serve() as server:
-        # It has no other table.
+        # For a minute it is hoped that it ends by itself.
         status, (problem,) = ready(server, "")
         assert status == 503 and "table people does not serve: the pointer" in problem, problem
         still_sound(server)
