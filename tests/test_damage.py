@@ -249,3 +249,23 @@ def test_a_live_table_whose_manifest_cannot_be_read_hides_no_other(table):
         still_sound(server)
         status, ready = http(server, "/ready/tables")
         assert status == 503 and any("clicks" in problem for problem in ready["problems"])
+
+
+def test_a_link_to_a_table_or_a_copy_of_it_is_not_changed(table, source):
+    tables = table.path / "tables"
+    (tables / "link").symlink_to("people")
+    shutil.copytree(tables / "people", tables / "copy")
+    for name in ("link", "copy"):
+        for words in (["drop", name], ["push", name, source(10), "--key", "{id}", "--force"]):
+            message = table.refuse(*words)
+            assert "has versions of table people" in message and "nothing was changed" in message
+    assert table.json("get", "people", "1") == [person(1)]
+    assert [info["version"] for info in table.json("versions", "people")] == [1]
+
+
+def test_an_export_does_not_overwrite_the_store(table):
+    manifest = table.path / "tables" / "people" / "versions" / "1.manifest"
+    for path in (manifest, table.path / "forebay.json", table.path / "new.csv"):
+        words = ["export", "people", "--to", path, "--format", "csv"]
+        assert "lies in the directory of a store" in table.refuse(*words)
+    assert table.json("get", "people", "1") == [person(1)]

@@ -273,6 +273,7 @@ impl Table {
     /// The push lock, for who is no push; refused while one is under way.
     pub(crate) fn lock_against_pushes(&self, what: &str) -> Result<Box<dyn Lock>, StoreError> {
         let disk = &**self.disk();
+        self.check_own()?;
         let words = holder_words(disk, &**self.store().clock(), what);
         let lock = try_lock(disk, &self.files.push_lock(), &words)?;
         lock.map_err(|holder| StoreError::PushRuns {

@@ -59,6 +59,16 @@ pub enum StoreError {
         root.display()
     )]
     NotEmpty { root: PathBuf },
+    #[error(
+        "{} has versions of table {owner}, as a link to it or a copy: nothing was changed. Remove the link or \
+         the copy, and push table {table} by itself",
+        dir.display()
+    )]
+    OfAnother {
+        dir: PathBuf,
+        table: TableName,
+        owner: TableName,
+    },
     #[error("{}", unread_words(path, problem))]
     Damaged {
         path: PathBuf,

@@ -393,6 +393,7 @@ pub(crate) fn take_push_lock(
     what: &str,
 ) -> Result<Result<Box<dyn Lock>, String>, StoreError> {
     let disk = &**table.disk();
+    table.check_own()?;
     make_dir(table, &table.files.dir)?;
     let words = holder_words(disk, &**table.store().clock(), what);
     try_lock(disk, &table.files.push_lock(), &words).inspect_err(|_| {

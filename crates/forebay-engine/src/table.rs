@@ -125,6 +125,28 @@ impl Table {
         listed.is_err_and(|error| error.kind() == io::ErrorKind::NotADirectory)
     }
 
+    /// Refuses to change a directory that is another table's: a link to it, or a copy.
+    pub(crate) fn check_own(&self) -> Result<(), StoreError> {
+        // In object storage there are no links, and each look costs a request.
+        if !self.disk().keeps_blocks() {
+            return Ok(());
+        }
+        let newest = self
+            .version_numbers()
+            .ok()
+            .and_then(|numbers| numbers.last().copied());
+        let bytes = newest.and_then(|newest| self.disk().read(&self.files.manifest(newest)).ok());
+        // What is damaged is found by who needs it.
+        match bytes.and_then(|bytes| Manifest::parse(&bytes).ok()) {
+            Some((manifest, _)) if manifest.table != self.name => Err(StoreError::OfAnother {
+                dir: self.files.dir.clone(),
+                table: self.name.clone(),
+                owner: manifest.table,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether there is a version of it, and nobody dropped it.
     pub(crate) fn exists(&self) -> Result<bool, StoreError> {
         if self.version_numbers()?.is_empty() {

@@ -1,6 +1,7 @@
 //! Where a store lies: the parts of its URL.
 
 use object_store::path::Path as Key;
+use percent_encoding::percent_decode_str;
 use thiserror::Error;
 
 /// A URL of a store in object storage, taken apart.
@@ -47,6 +48,17 @@ pub enum AddressError {
 pub fn is_remote(text: &str) -> bool {
     text.split_once("://")
         .is_some_and(|(scheme, _)| kind_of(scheme).is_some())
+}
+
+/// The path of this machine that a `file:` URL names, by what is behind `file://`: absolute, with
+/// `%20` and the like decoded. `None`: it names no absolute path in UTF-8.
+pub fn path_of_file_url(rest: &str) -> Option<String> {
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    if !path.starts_with('/') {
+        return None;
+    }
+    let decoded = percent_decode_str(path).decode_utf8().ok()?;
+    Some(decoded.into_owned())
 }
 
 impl Address {
@@ -145,6 +157,17 @@ mod tests {
                 Address::parse(url).map(|at| at.url()).as_deref(),
                 Ok(written)
             );
+        }
+    }
+
+    #[test]
+    fn file_urls_are_decoded() {
+        let path = |rest| path_of_file_url(rest).unwrap_or_default();
+        assert_eq!(path("/srv/my%20store"), "/srv/my store");
+        assert_eq!(path("localhost/srv/50%"), "/srv/50%");
+        assert_eq!(path("/srv/%C3%BC"), "/srv/ü");
+        for rest in ["srv", "host/srv", "localhost", "/srv/%FF"] {
+            assert_eq!(path_of_file_url(rest), None, "{rest}");
         }
     }
 

@@ -30,7 +30,7 @@ mod tables_document;
 mod telling;
 mod upload;
 
-pub use address::{Address, AddressError, is_remote};
+pub use address::{Address, AddressError, is_remote, path_of_file_url};
 pub use backend::{Patience, bucket, website};
 pub use disk::{Joined, RemoteDisk};
 pub use documents::StoreMemory;

@@ -166,11 +166,13 @@ impl Context {
         match self.store.split_once("://") {
             None if self.store.is_empty() => wrong!("--store is empty: give a directory"),
             None => Ok(PathBuf::from(&self.store)),
-            Some(("file", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
-            Some(("file", _)) => wrong!(
-                "{}: a file URL names an absolute path, as in file:///srv/forebay",
-                self.store
-            ),
+            Some(("file", rest)) => match forebay_objects::path_of_file_url(rest) {
+                Some(path) => Ok(PathBuf::from(path)),
+                None => wrong!(
+                    "{}: a file URL names an absolute path of this machine, as in file:///srv/forebay",
+                    self.store
+                ),
+            },
             Some((scheme, _)) => wrong!(
                 "{}: stores at {scheme}:// are not supported: give a directory of this machine, or an \
                  s3://, gs:// or az:// URL",

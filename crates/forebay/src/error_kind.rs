@@ -306,6 +306,7 @@ fn of_store(error: &StoreError) -> ErrorKind {
         | StoreError::IsLive { .. }
         | StoreError::InCluster { .. }
         | StoreError::Refused { .. }
+        | StoreError::OfAnother { .. }
         | StoreError::NotEmpty { .. } => ErrorKind::Usage,
         StoreError::NotRolledOut { gave_way: true, .. } => ErrorKind::GaveWay,
         StoreError::NotRolledOut { .. } => ErrorKind::NotRolledOut,

@@ -1,11 +1,12 @@
 //! `forebay export`: a table as a file again.
 
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
+use forebay_engine::live::is_of_store;
 use forebay_engine::{Source, Ttl, ValueKind, show_key};
 use forebay_load::export::{ExportFormat, ExportOptions, ExportValues, Exporter};
 use forebay_load::progress::{Progress, Unit};
@@ -134,6 +135,10 @@ fn write_file(
     source: Source<'_>,
     context: &Context,
 ) -> anyhow::Result<Written> {
+    let dir = args.to.parent().filter(|dir| !dir.as_os_str().is_empty());
+    if is_of_store(&*context.disk, dir.unwrap_or(Path::new(".")))? {
+        bail!("it lies in the directory of a store: name a file that is outside of it");
+    }
     let output = ResultFile::create(&args.to)?;
     let drawing = context.progress();
     let (written, file) = write(args, format, source, output, &*drawing)?;

@@ -279,7 +279,7 @@ impl Checkpoint {
     }
 }
 
-pub use copy::Copied;
+pub use copy::{Copied, is_of_store};
 
 #[cfg(test)]
 mod tests;

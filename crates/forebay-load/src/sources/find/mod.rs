@@ -78,7 +78,11 @@ impl Finder<'_> {
             return self.add_from("", source, source);
         };
         match scheme {
-            "file" => self.add_from("", rest, source),
+            "file" => {
+                // What is no path of this machine is not there either.
+                let path = forebay_objects::path_of_file_url(rest);
+                self.add_from("", path.as_deref().unwrap_or(rest), source)
+            }
             "http" | "https" => self.add_web(source),
             _ if forebay_objects::is_remote(source) => {
                 let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
