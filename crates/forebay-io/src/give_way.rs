@@ -9,7 +9,6 @@
 //! use.
 
 use std::cell::Cell;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -90,51 +89,6 @@ pub fn avoid_large_pages() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// How many processors' time this process may use by the quotas of its control groups; `None`:
-/// there is no quota.
-pub fn processor_quota() -> Option<f64> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    quota_of(&groups, &|path| std::fs::read_to_string(path).ok())
-}
-
-/// By the text of `/proc/self/cgroup`: the least of its groups and of those above them.
-fn quota_of(groups: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<f64> {
-    let quotas = groups.lines().filter_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
-        let path = Path::new(path.trim_start_matches('/'));
-        // A container may see its own group as the root, whatever it is called outside.
-        let quotas = path.ancestors().filter_map(|group| match controllers {
-            "" => quota_2(&read(
-                &Path::new("/sys/fs/cgroup").join(group).join("cpu.max"),
-            )?),
-            of if of.split(',').any(|one| one == "cpu") => {
-                let group = Path::new("/sys/fs/cgroup/cpu").join(group);
-                quota_1(
-                    &read(&group.join("cpu.cfs_quota_us"))?,
-                    &read(&group.join("cpu.cfs_period_us"))?,
-                )
-            }
-            _ => None,
-        });
-        quotas.reduce(f64::min)
-    });
-    quotas.reduce(f64::min)
-}
-
-/// Of version 2: `max 100000` or `25000 100000`.
-fn quota_2(text: &str) -> Option<f64> {
-    let mut words = text.split_whitespace();
-    quota_1(words.next()?, words.next()?)
-}
-
-/// Of version 1, where -1 is none.
-fn quota_1(quota_us: &str, period_us: &str) -> Option<f64> {
-    let quota_us: f64 = quota_us.trim().parse().ok()?;
-    let period_us: f64 = period_us.trim().parse().ok()?;
-    (quota_us > 0.0 && period_us > 0.0).then(|| quota_us / period_us)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,32 +116,5 @@ mod tests {
         let begun = thread_time();
         (0..1000).for_each(|_| give_way());
         assert!(thread_time() - begun < Duration::from_secs(1));
-    }
-
-    #[test]
-    fn the_least_quota_of_the_groups_counts() {
-        let of = |groups: &str, files: &[(&str, &str)]| {
-            quota_of(groups, &|path| {
-                let file = files.iter().find(|(name, _)| Path::new(name) == path);
-                file.map(|(_, text)| (*text).to_owned())
-            })
-        };
-        let root = "/sys/fs/cgroup/cpu.max";
-        let above = "/sys/fs/cgroup/a/cpu.max";
-        let own = "/sys/fs/cgroup/a/b/cpu.max";
-        assert_eq!(of("0::/a/b\n", &[(own, "max 100000\n")]), None);
-        let both = [(above, "50000 100000\n"), (own, "150000 100000\n")];
-        assert_eq!(of("0::/a/b\n", &both), Some(0.5));
-        assert_eq!(of("0::/out/side\n", &[(root, "25000 10000\n")]), Some(2.5));
-        let first = [
-            ("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "2500\n"),
-            ("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "10000\n"),
-            ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
-            ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
-        ];
-        let groups = "5:memory:/c\n4:cpu,cpuacct:/c\n0::/\n";
-        assert_eq!(of(groups, &first), Some(0.25));
-        assert_eq!(of("4:cpu:/c\n", &[(own, "5 10")]), None);
-        assert_eq!(of("nonsense\n\n", &[]), None);
     }
 }

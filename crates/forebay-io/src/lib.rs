@@ -21,6 +21,7 @@ mod net;
 mod os;
 #[cfg(feature = "net")]
 mod os_net;
+mod quotas;
 mod random;
 pub mod raw;
 pub mod sim;
@@ -32,15 +33,16 @@ pub use disk::{
     Disk, Lock, LogFile, ReadFile, WriteFile, advice, dir_of, is_bad_device, is_out_of_files,
     is_out_of_space, may_pass, out_of_files, put_file, replace_file,
 };
-pub use give_way::{avoid_large_pages, give_way, limit_behind, processor_quota};
+pub use give_way::{avoid_large_pages, give_way, limit_behind};
 pub use inbox::{Inbox, InboxSender, Received, inbox};
 pub use memory::MemoryDisk;
 pub use net::{Arrival, Connecting, Listener, Net, NetStream};
 pub use os::OsDisk;
 #[cfg(feature = "net")]
 pub use os_net::OsNet;
+pub use quotas::{memory_quota, processor_quota};
 pub use random::{Random, SystemRandom};
 pub use threads::{
-    check_threads, crew, give_way, side_by_side, start_behind, start_thread, start_within,
+    check_threads, crew, lower_priority, side_by_side, start_behind, start_thread, start_within,
 };
 pub use throttle::Throttle;

@@ -25,7 +25,7 @@ pub fn start_behind<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> io::Result<JoinHandle<R>> {
     start_thread(name, move || {
-        give_way(BEHIND);
+        lower_priority(BEHIND);
         work()
     })
 }
@@ -33,7 +33,7 @@ pub fn start_behind<R: Send + 'static>(
 /// Has this thread, and all that it starts from now on, get less of a processor than others, by its
 /// nice value (19 is the least). Where the system refuses it, or would change the whole process,
 /// nothing changes.
-pub fn give_way(nice: u8) {
+pub fn lower_priority(nice: u8) {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(nice.into());
     #[cfg(not(target_os = "linux"))]

@@ -219,7 +219,7 @@ pub struct Push {
 }
 
 pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
-    forebay_io::give_way(args.work.nice);
+    forebay_io::lower_priority(args.work.nice);
     let (dry_run, no_create, wish) = (args.dry_run, args.no_create, args.wish(context)?);
     let request = args.request(context)?;
     carry_out(request, wish, (dry_run, no_create), context)
