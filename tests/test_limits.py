@@ -74,7 +74,7 @@ def test_a_push_gives_way_to_others(store, words, nice):
         )
         process.stdin.close()
         assert process.wait(WAIT_S) == 0
-    assert store.json("get", "t", "1")["name"] == "a"
+    assert store.json("get", "t", "1")[0]["name"] == "a"
 
 
 def test_a_value_that_is_too_long_is_refused_in_words(store):

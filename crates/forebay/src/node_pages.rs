@@ -172,13 +172,13 @@ fn cause_of(error: &reqwest::Error) -> String {
     }
     let mut cause: &dyn std::error::Error = error;
     loop {
-        // Such an error is no source of the one that it is wrapped in.
-        let wrapped = cause.downcast_ref::<std::io::Error>();
-        let wrapped = wrapped.and_then(|error| error.get_ref()?.downcast_ref());
-        if let Some(words) = wrapped.and_then(of_certificate) {
+        if let Some(words) = cause.downcast_ref().and_then(of_certificate) {
             return words.to_owned();
         }
-        match cause.source() {
+        // What such an error wraps is no source of it.
+        let wrapped = cause.downcast_ref::<std::io::Error>();
+        let wrapped = wrapped.and_then(std::io::Error::get_ref);
+        match wrapped.map(|error| error as _).or_else(|| cause.source()) {
             Some(next) => cause = next,
             None => return cause.to_string(),
         }
