@@ -30,6 +30,7 @@
 mod columns;
 mod limit;
 mod measure;
+mod paths;
 
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ use crate::near::is_word;
 use columns::check_column;
 pub use measure::{Measure, shown};
 use measure::{percent, percent_text};
+pub use paths::check_paths;
 
 /// Limits in force unless others are given for the same. A schema holds the swap where readers who
 /// ask as they did would get nothing, or other answers.
