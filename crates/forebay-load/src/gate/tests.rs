@@ -120,6 +120,33 @@ fn limits_replace_the_default_of_their_kind() {
 }
 
 #[test]
+fn limits_replace_those_given_before_for_the_same() {
+    let given = [
+        "mean(a)<10%",
+        "mean(b)<5%",
+        "column-gone(a)=hold",
+        "rows>-50%",
+        "mean(a)<20%",
+        "mean(a)>-5%",
+        "column-gone(a)=report",
+        "rows>-60%",
+    ];
+    let given: Vec<Limit> = given.map(|text| text.parse().unwrap()).into();
+    let texts: Vec<String> = limits(&given).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts[texts.len() - 5..],
+        [
+            "mean(b)<5%",
+            "mean(a)<20%",
+            "mean(a)>-5%",
+            "column-gone(a)=report",
+            "rows>-60%"
+        ]
+    );
+    assert!(!texts.contains(&"rows>-20%".to_owned()), "{texts:?}");
+}
+
+#[test]
 fn what_is_no_limit_is_refused_with_examples() {
     for text in [
         "",
