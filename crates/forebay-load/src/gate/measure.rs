@@ -127,6 +127,8 @@ impl Measure {
             Measure::Nan | Measure::Infinite => {}
             // What becomes of keys, `lost` and `new` say.
             _ if few || sides.pair?.is_key => return None,
+            // Such a column has another figure, or none.
+            _ if !self.is_of(Some(before.of)) => return None,
             // Each night has later times; of truths `common` says the same.
             Measure::Zeros if is_time_or_truth => return None,
             Measure::Shift if is_time_or_truth => return None,

@@ -224,6 +224,28 @@ fn a_limit_for_a_column_bounds_its_figure_either_way_and_replaces_the_one_for_al
 }
 
 #[test]
+fn a_limit_without_a_column_is_for_the_columns_that_have_the_figure() {
+    let texts = |length: usize| -> ArrayRef {
+        let text = |at: usize| "x".repeat(length + at % 5);
+        Arc::new(StringArray::from_iter_values((0..1000).map(text)))
+    };
+    let more = || floats(|at| price(at) * 1.15);
+    assert_eq!(held(&["length<10%"], floats(price), more()), [""; 0]);
+    assert_eq!(held(&["mean<10%"], floats(price), more()), ["mean<10%"]);
+    assert_eq!(held(&["mean<10%"], texts(10), texts(12)), [""; 0]);
+    assert_eq!(held(&["length<10%"], texts(10), texts(12)), ["length<10%"]);
+}
+
+#[test]
+fn of_limits_for_the_same_the_last_one_holds() {
+    let held = |given: &[&str]| held(given, floats(price), floats(|at| price(at) * 1.15));
+    assert_eq!(held(&["std(c)<10%", "std(c)<900%"]), [""; 0]);
+    assert_eq!(held(&["std(c)<900%", "std(c)<10%"]), ["std(c)<10%"]);
+    assert_eq!(held(&["mean<10%", "mean<900%"]), [""; 0]);
+    assert_eq!(held(&["mean(c)<900%", "mean<10%"]), [""; 0]);
+}
+
+#[test]
 fn a_limit_for_a_column_holds_a_version_that_lost_the_figure() {
     let nulls: ArrayRef = Arc::new(Float64Array::new_null(1000));
     let limits = ["mean(c)<5%", "max(c)<5%", "shift(c)<5%"];
