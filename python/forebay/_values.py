@@ -82,7 +82,12 @@ def time(units: int, per_second: int) -> dt.time:
 
 
 def duration(units: int, per_second: int) -> dt.timedelta:
-    return _span(units, per_second)
+    try:
+        return _span(units, per_second)
+    except OverflowError:
+        raise UsageError(
+            "the value is longer than a timedelta of Python can be: use to_arrow()"
+        ) from None
 
 
 def _units(span: dt.timedelta, per_second: int, nanoseconds: int = 0) -> int:

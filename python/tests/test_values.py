@@ -99,6 +99,17 @@ def test_times_beyond_a_column_or_beyond_python(store):
         store["far"]["1"]
 
 
+@pytest.mark.parametrize(("unit", "units"), [("s", 10**14), ("s", -(2**63)), ("ms", 2**63 - 1)])
+def test_durations_beyond_those_of_python_are_told(store, unit, units):
+    far = pa.table({"id": [1], "span": pa.array([units], pa.duration(unit))})
+    store.push(far, "far", key="{id}", order="ordered")
+    table = store["far"]
+    for read in (lambda: table[1], lambda: table.get_many([1]), lambda: list(table.scan())):
+        with pytest.raises(forebay.UsageError, match="^column 'span': the value is longer than"):
+            read()
+    assert table.scan().to_arrow()["span"].cast("int64").to_pylist() == [units]
+
+
 def test_odd_classes_are_refused(store):
     table = store.create("t")
     with pytest.raises(TypeError, match="'ab' is no pair"):

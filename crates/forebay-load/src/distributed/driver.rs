@@ -50,7 +50,8 @@ impl DistributedPush {
         // The time of the push is settled with its lock, and matters to no check.
         let options = &request.source_options;
         let (_, encoder) = PushRows::of(&request, 0)?.open(&request.sources, options)?;
-        check_limits(&request, &encoder)?;
+        let table = store.table(&request.table).ok();
+        check_limits(&request, &encoder, table.as_ref())?;
         let boundaries = request.boundaries.as_ref();
         let given = boundaries.map(|given| given.of_order(request.order));
         let given = given.transpose().map_err(PushError::from)?;

@@ -34,6 +34,10 @@ pub enum BadRow {
         wanted: &'static str,
     },
     #[error(
+        "the value column '{column}' holds NaN, and deltas take no NaN: give a number, or leave the row out"
+    )]
+    NanNumber { column: Arc<str> },
+    #[error(
         "the operation column '{column}' says '{word}': it must be insert, update, delete or delta"
     )]
     Operation { column: Arc<str>, word: String },

@@ -66,8 +66,13 @@ pub(super) fn write_number(
             .map_err(|_| no_number(value.to_string(), "whole numbers below 2^63"))?
             .to_le_bytes(),
         (Number::F64, datum) => match exact_float64(&datum) {
-            Some(value) if !value.is_nan() => value.to_le_bytes(),
-            _ => {
+            Some(value) if value.is_nan() => {
+                return Err(BadRow::NanNumber {
+                    column: column.clone(),
+                });
+            }
+            Some(value) => value.to_le_bytes(),
+            None => {
                 return Err(no_number(
                     shown(&datum),
                     "float64, which does not hold it exactly",

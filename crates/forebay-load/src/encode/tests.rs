@@ -297,3 +297,24 @@ fn unions_are_refused_by_name() {
         "{error}"
     );
 }
+
+#[test]
+fn deltas_take_no_nan() {
+    let batch = batch(vec![
+        ("id", Arc::new(Int32Array::from(vec![1, 2]))),
+        ("n", Arc::new(Float64Array::from(vec![f64::NAN, 0.5]))),
+    ]);
+    let value = ValueChoice::Number {
+        column: "n".to_owned(),
+        number: Number::F64,
+    };
+    let (good, bad) = encode(&batch, "{id}", value).unwrap();
+    assert_eq!(good, [(b"2".to_vec(), 0.5f64.to_le_bytes().to_vec())]);
+    let [(0, reason)] = &bad[..] else {
+        panic!("{bad:?}")
+    };
+    assert!(
+        reason.contains("'n' holds NaN, and deltas take no NaN"),
+        "{reason}"
+    );
+}

@@ -25,6 +25,18 @@ pub enum GateError {
         column: String,
         columns: Vec<String>,
     },
+    /// Of a limit of the schema. `place` says which of the two versions lack the column.
+    #[error(
+        "the limit {limit} names the column '{column}', which {place}{}; columns there: {}",
+        near::hint(column, columns.iter().map(String::as_str)),
+        near::listed(columns.iter().map(String::as_str))
+    )]
+    UnknownPath {
+        limit: String,
+        column: String,
+        place: &'static str,
+        columns: Vec<String>,
+    },
     #[error("the limit {limit} is of no use for the column '{column}': {problem}")]
     Type {
         limit: String,

@@ -36,6 +36,9 @@ pub enum Measure {
 pub const LEAST_VALUES: u64 = 100;
 /// Different values below which `distinct` for all columns says nothing.
 const LEAST_DISTINCT: u64 = 100;
+/// From the median to the 1% or 99% quantile, as a multiple of the spread: a column of a longer
+/// tail has no stable standard deviation.
+const LONGEST_TAIL: f64 = 2.5;
 
 const WORDS: [(&str, Measure); 14] = [
     ("nulls", Measure::Nulls),
@@ -127,12 +130,16 @@ impl Measure {
             Measure::Nan | Measure::Infinite => {}
             // What becomes of keys, `lost` and `new` say.
             _ if few || sides.pair?.is_key => return None,
+            // Such a column has another figure, or none.
+            _ if !self.is_of(Some(before.of)) => return None,
             // Each night has later times; of truths `common` says the same.
             Measure::Zeros if is_time_or_truth => return None,
             Measure::Shift if is_time_or_truth => return None,
             // The lengths of most texts are nearly the same: one byte more is a large part of them.
             Measure::Shift | Measure::Std if before.of == Measured::Length => return None,
             Measure::Shift | Measure::Std if before.range.as_ref()?.spread() <= 0.0 => return None,
+            // A few values make up the deviation, and those of each night are others.
+            Measure::Std if is_heavy_tailed(before.range.as_ref()?) => return None,
             Measure::Distinct if before.distinct? < LEAST_DISTINCT => return None,
             _ => {}
         }
@@ -269,6 +276,16 @@ fn shift(column: &str, before: &ValueRange, after: &ValueRange) -> Option<Readin
     let (from, to) = (shown(before.quantile(50)?), shown(after.quantile(50)?));
     let seen = format!("quantiles of {column} {how_far}; its median from {from} to {to}");
     Some(Reading { value, seen })
+}
+
+/// Whether the outer quantiles lie so far from the median that the greatest values make up the
+/// standard deviation. No normal or exponential distribution has such quantiles.
+fn is_heavy_tailed(range: &ValueRange) -> bool {
+    let quantiles = (range.quantile(1), range.quantile(50), range.quantile(99));
+    let (Some(first), Some(median), Some(last)) = quantiles else {
+        return false;
+    };
+    (last - median).max(median - first) >= LONGEST_TAIL * range.spread()
 }
 
 fn both<'a>(sides: &Sides<'a>) -> Option<(&'a ColumnProfile, &'a ColumnProfile)> {

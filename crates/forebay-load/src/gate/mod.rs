@@ -30,6 +30,7 @@
 mod columns;
 mod limit;
 mod measure;
+mod paths;
 
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ use crate::near::is_word;
 use columns::check_column;
 pub use measure::{Measure, shown};
 use measure::{percent, percent_text};
+pub use paths::check_paths;
 
 /// Limits in force unless others are given for the same. A schema holds the swap where readers who
 /// ask as they did would get nothing, or other answers.
@@ -74,14 +76,19 @@ pub const DEFAULT_LIMITS: [&str; 21] = [
     "order-gained=report",
 ];
 
-/// The defaults, with each of `given` in place of the one that it replaces.
+/// The defaults, with each of `given` in place of the one that it replaces: a default, or one that
+/// was given before it.
 pub fn limits(given: &[Limit]) -> Vec<Limit> {
     let defaults = DEFAULT_LIMITS.iter();
     let defaults = defaults.filter_map(|text| text.parse::<Limit>().ok());
     let replaced = |limit: &Limit| given.iter().any(|new| new.replaces(limit));
+    let last = given.iter().enumerate().filter(|(at, limit)| {
+        let later = &given[at + 1..];
+        !later.iter().any(|new| new.replaces(limit))
+    });
     defaults
         .filter(|limit| !replaced(limit))
-        .chain(given.iter().cloned())
+        .chain(last.map(|(_, limit)| limit.clone()))
         .collect()
 }
 

@@ -1,6 +1,7 @@
 //! Tests of limits and of what they find.
 
 use forebay_engine::{Altered, NullShare, SchemaChange};
+use forebay_run::row::{Column, Kind, Schema};
 
 use super::*;
 
@@ -116,6 +117,33 @@ fn limits_replace_the_default_of_their_kind() {
             "column-new=hold"
         ]
     );
+}
+
+#[test]
+fn limits_replace_those_given_before_for_the_same() {
+    let given = [
+        "mean(a)<10%",
+        "mean(b)<5%",
+        "column-gone(a)=hold",
+        "rows>-50%",
+        "mean(a)<20%",
+        "mean(a)>-5%",
+        "column-gone(a)=report",
+        "rows>-60%",
+    ];
+    let given: Vec<Limit> = given.map(|text| text.parse().unwrap()).into();
+    let texts: Vec<String> = limits(&given).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts[texts.len() - 5..],
+        [
+            "mean(b)<5%",
+            "mean(a)<20%",
+            "mean(a)>-5%",
+            "column-gone(a)=report",
+            "rows>-60%"
+        ]
+    );
+    assert!(!texts.contains(&"rows>-20%".to_owned()), "{texts:?}");
 }
 
 #[test]
@@ -336,4 +364,60 @@ fn no_remedy_switches_a_limit_off() {
             "{limit}"
         );
     }
+}
+
+#[test]
+fn limits_of_the_schema_for_columns_of_no_version_are_refused() {
+    let int = |name: &str| Column::new(name, Kind::Int32, true);
+    let list = |item: Column| Kind::List {
+        item: Box::new(item),
+        length: None,
+    };
+    let both = || {
+        let item = Kind::Struct {
+            fields: Schema::new(vec![int("x")]),
+        };
+        let item = Column::new("item", item, true);
+        vec![int("id"), Column::new("tags", list(item), true)]
+    };
+    let serving = Schema::new([both(), vec![int("note")]].concat());
+    let rows = Schema::new([both(), vec![int("fresh")]].concat());
+    let refused = |limit: &str, serving: Option<&Schema>| {
+        let limits = [limit.parse::<Limit>().unwrap()];
+        let error = check_paths(&limits, &rows, serving).err();
+        error.map(|error| error.to_string())
+    };
+    for fine in [
+        "column-new(fresh)=hold",
+        "column-gone(note)=report",
+        "column-gone(tags[].x)=report",
+        "type-changed(note)=report",
+        "type-changed(fresh)=report",
+        "type-widened(tags[])=hold",
+        "column-gone=report",
+        "mean(nope)<5%",
+    ] {
+        assert_eq!(refused(fine, Some(&serving)), None, "{fine}");
+    }
+    for (limit, says) in [
+        ("column-new(zz)=hold", "which the rows do not have"),
+        ("column-new(note)=hold", "which the rows do not have"),
+        (
+            "column-gone(nte)=report",
+            "which the version that serves does not have; did you mean 'note'?",
+        ),
+        (
+            "column-gone(fresh)=report",
+            "which the version that serves does not have",
+        ),
+        (
+            "type-changed(tags[].y)=report",
+            "which neither the rows nor the version that serves have",
+        ),
+    ] {
+        let error = refused(limit, Some(&serving)).unwrap();
+        assert!(error.contains(limit) && error.contains(says), "{error}");
+    }
+    assert_eq!(refused("column-gone(nope)=report", None), None);
+    assert!(refused("type-changed(note)=report", None).is_some());
 }

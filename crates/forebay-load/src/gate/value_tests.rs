@@ -224,6 +224,51 @@ fn a_limit_for_a_column_bounds_its_figure_either_way_and_replaces_the_one_for_al
 }
 
 #[test]
+fn a_limit_without_a_column_is_for_the_columns_that_have_the_figure() {
+    let texts = |length: usize| -> ArrayRef {
+        let text = |at: usize| "x".repeat(length + at % 5);
+        Arc::new(StringArray::from_iter_values((0..1000).map(text)))
+    };
+    let more = || floats(|at| price(at) * 1.15);
+    assert_eq!(held(&["length<10%"], floats(price), more()), [""; 0]);
+    assert_eq!(held(&["mean<10%"], floats(price), more()), ["mean<10%"]);
+    assert_eq!(held(&["mean<10%"], texts(10), texts(12)), [""; 0]);
+    assert_eq!(held(&["length<10%"], texts(10), texts(12)), ["length<10%"]);
+}
+
+#[test]
+fn of_limits_for_the_same_the_last_one_holds() {
+    let held = |given: &[&str]| held(given, floats(price), floats(|at| price(at) * 1.15));
+    assert_eq!(held(&["std(c)<10%", "std(c)<900%"]), [""; 0]);
+    assert_eq!(held(&["std(c)<900%", "std(c)<10%"]), ["std(c)<10%"]);
+    assert_eq!(held(&["mean<10%", "mean<900%"]), [""; 0]);
+    assert_eq!(held(&["mean(c)<900%", "mean<10%"]), [""; 0]);
+}
+
+#[test]
+fn std_for_all_columns_passes_over_heavy_tails() {
+    let tailed = |at: usize| 1000.0 / (1000 - at) as f64;
+    let longer = || floats(move |at| tailed(at) * if at < 995 { 1.0 } else { 10.0 });
+    assert_eq!(held(&[], floats(tailed), longer()), [""; 0]);
+    assert_eq!(held(&[], longer(), floats(tailed)), [""; 0]);
+    let own = ["std(c)<200%"];
+    assert_eq!(held(&own, floats(tailed), longer()), own);
+    let negative = |values: fn(usize) -> f64| floats(move |at| -values(at));
+    let tail = negative(|at| 1000.0 / (1000 - at) as f64);
+    assert_eq!(
+        held(
+            &[],
+            tail,
+            negative(|at| (at / 999 * 9000) as f64 + 1000.0 / (1000 - at) as f64)
+        ),
+        [""; 0]
+    );
+    // Outliers of other columns show in it alone.
+    let outliers = floats(|at| price(at) * if at < 990 { 1.0 } else { 100.0 });
+    assert_eq!(held(&[], floats(price), outliers), ["std<200%"]);
+}
+
+#[test]
 fn a_limit_for_a_column_holds_a_version_that_lost_the_figure() {
     let nulls: ArrayRef = Arc::new(Float64Array::new_null(1000));
     let limits = ["mean(c)<5%", "max(c)<5%", "shift(c)<5%"];

@@ -37,12 +37,12 @@ pub(crate) mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_engine::{Manifest, Push, PushOptions, Store};
+use forebay_engine::{Manifest, Push, PushOptions, Store, StoreError, Table};
 use forebay_run::RunOptions;
 
 use crate::convert::Lossy;
 use crate::encode::RowEncoder;
-use crate::gate::check_columns;
+use crate::gate::{check_columns, check_paths};
 use crate::progress::Progress;
 use crate::sort::{AsTheyAre, Duplicates, SortPlan, SortSpace};
 
@@ -84,7 +84,8 @@ fn push_whole(
 ) -> Result<PushReport, PushError> {
     let rows = PushRows::of(request, store.clock().unix_ms())?;
     let opened = rows.open(&request.sources, &request.source_options)?;
-    check_limits(request, &opened.1)?;
+    let table = store.table(&request.table).ok();
+    check_limits(request, &opened.1, table.as_ref())?;
     let given = request.boundaries.as_ref();
     let given = given
         .map(|given| given.of_order(request.order))
@@ -132,7 +133,7 @@ fn push_onto(
     let push = store.begin_push(&request.table, options(request))?;
     let layer = Layer::new(request, onto, push.table(), push.created_unix_ms())?;
     let opened = layer.open(request, &request.source_options)?;
-    check_limits(request, &opened.1)?;
+    check_limits(request, &opened.1, Some(push.table()))?;
     let work = work(request, store, &push, Some(&layer), progress)?.with_table_types();
     let (_, read) = work.read(&request.source_options, opened, |options| {
         layer.open(request, options)
@@ -153,14 +154,26 @@ fn push_onto(
     conclude(request, store, push, ready, started, progress)
 }
 
-/// Whether the limits are for columns that the rows have.
-pub(crate) fn check_limits(request: &PushRequest, encoder: &RowEncoder) -> Result<(), PushError> {
-    let stored = encoder.schema().columns().len();
-    Ok(check_columns(
-        &request.limits,
-        encoder.batch_schema(),
-        stored,
-    )?)
+/// Whether the limits are for columns that the rows have, or the version of the table that serves.
+pub(crate) fn check_limits(
+    request: &PushRequest,
+    encoder: &RowEncoder,
+    table: Option<&Table>,
+) -> Result<(), PushError> {
+    let (limits, rows) = (&request.limits, encoder.schema());
+    check_columns(limits, encoder.batch_schema(), rows.columns().len())?;
+    // The gate holds a version that cannot be compared with the one that serves.
+    if let Ok(serving) = serving_manifest(table) {
+        let serving = serving.as_ref().map(|manifest| &manifest.schema);
+        check_paths(limits, rows, serving)?;
+    }
+    Ok(())
+}
+
+fn serving_manifest(table: Option<&Table>) -> Result<Option<Manifest>, StoreError> {
+    let Some(table) = table else { return Ok(None) };
+    let serving = table.pointer()?.serving;
+    serving.map(|version| table.manifest(version)).transpose()
 }
 
 fn options(request: &PushRequest) -> PushOptions {

@@ -24,6 +24,10 @@ pub enum SourceError {
         "{source_text:?}: files whose names hold control characters, such as line ends, are not read: rename it"
     )]
     Name { source_text: String },
+    #[error(
+        "{directory}: a name in this directory is not UTF-8, and such files are not read: rename the file {file}"
+    )]
+    NotUnicode { directory: String, file: String },
     #[error("{source_text}: no file matches")]
     NoMatch { source_text: String },
     #[error("{source_text}: the directory has no file ending in {endings}; name a format to read others", endings = Format::ENDINGS)]

@@ -62,6 +62,8 @@ pub(super) struct JsonLook {
     seen: Arc<JsonSeen>,
     /// What is wrong with the first record that could not be parsed.
     fault: Option<String>,
+    /// The number of the first record with a name twice, and what is wrong with it.
+    twice: Option<(u64, String)>,
 }
 
 #[derive(Debug)]
@@ -80,6 +82,8 @@ struct State {
     count: usize,
     /// How many of the records were objects.
     objects: u64,
+    /// The place among the records of the first with a name twice, and what is wrong with it.
+    twice: Option<(usize, String)>,
     too_wide: bool,
 }
 
@@ -88,6 +92,7 @@ impl JsonLook {
         JsonLook {
             decoder: None,
             fault: None,
+            twice: None,
             seen: Arc::new(JsonSeen {
                 given: given.clone(),
                 state: Mutex::new(State {
@@ -116,6 +121,11 @@ impl JsonLook {
         self.fault.clone()
     }
 
+    /// The number of the first record with a name twice, and what is wrong with it.
+    pub fn name_twice(&self) -> Option<(u64, String)> {
+        self.twice.clone()
+    }
+
     /// Looks at records; those that are no objects are passed over.
     pub fn look(&mut self, bytes: &[u8], records: &[Record]) -> Result<(), TooWide> {
         for records in records.chunks(BATCH_ROWS) {
@@ -133,8 +143,17 @@ impl JsonLook {
             true => Err(too_deep()),
             false => self.parse(&bytes[first.start..last.end], records.len()),
         };
-        if self.seen.lock().too_wide {
+        let (too_wide, twice) = {
+            let mut state = self.seen.lock();
+            (state.too_wide, state.twice.take())
+        };
+        if too_wide {
             return Err(TooWide);
+        }
+        if let (Ok(()), Some((at, reason))) = (&parsed, twice)
+            && let Some(record) = records.get(at)
+        {
+            self.twice.get_or_insert((record.number, reason));
         }
         match parsed {
             Ok(()) => {}
@@ -206,12 +225,14 @@ impl ArrayDecoder for Looker {
             shape,
             room,
             objects,
+            twice,
             ..
         } = &mut *state;
-        for at in at {
+        for (number, at) in at.iter().enumerate() {
             if let TapeElement::StartObject(end) = tape.get(*at) {
                 *objects += 1;
-                if has_name_twice(tape, *at, end)? {
+                if let Some(reason) = name_twice(tape, *at, end)? {
+                    twice.get_or_insert((number, reason));
                     continue;
                 }
                 let seen = see_record(shape, tape, *at, end, &self.0.given, room);
@@ -248,9 +269,9 @@ impl From<ArrowError> for ShapeTrouble {
     }
 }
 
-/// Whether any object of a record has a name twice: the record is a bad row then, whose values
-/// count for no type.
-fn has_name_twice(tape: &Tape<'_>, start: u32, end: u32) -> Result<bool, ArrowError> {
+/// What is wrong with a record any object of which has a name twice: the record is a bad row, whose
+/// values count for no type.
+fn name_twice(tape: &Tape<'_>, start: u32, end: u32) -> Result<Option<String>, ArrowError> {
     let mut names: Vec<&str> = Vec::new();
     for at in start..end {
         let TapeElement::StartObject(end) = tape.get(at) else {
@@ -258,11 +279,11 @@ fn has_name_twice(tape: &Tape<'_>, start: u32, end: u32) -> Result<bool, ArrowEr
         };
         jsonl::names_of(tape, at, end, &mut names)?;
         names.sort_unstable();
-        if names.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Ok(true);
+        if let Some(reason) = jsonl::name_twice(&names) {
+            return Ok(Some(reason));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 fn see_record(

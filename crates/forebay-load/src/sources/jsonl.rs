@@ -17,6 +17,7 @@ use arrow_json::reader::{
     ArrayDecoder, Decoder, DecoderContext, DecoderFactory, Tape, TapeElement,
 };
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use forebay_run::error::without_controls;
 use forebay_run::row::{Datum, read_base64};
 use serde::de::IgnoredAny;
 
@@ -258,8 +259,7 @@ pub(super) fn told(message: &str, guessed: &Fields) -> String {
         .is_some_and(|name| guessed.find(name).is_some());
     if is_guessed {
         return format!(
-            "the field '{field}' holds {nested} of JSON, and other kinds of values in other records, which no column \
-             holds together: leave the field out of the file, or write its values as texts"
+            "the field '{field}' holds {nested} of JSON, and values of other kinds, which no column holds together: leave the field out of the file, or write its values as texts"
         );
     }
     format!(
@@ -334,6 +334,13 @@ pub(super) fn names_of<'t>(
     Ok(())
 }
 
+/// What is wrong with an object of these names, which are sorted, if one stands there twice.
+pub(super) fn name_twice(names: &[&str]) -> Option<String> {
+    let twice = names.windows(2).find(|pair| pair[0] == pair[1])?;
+    let name = without_controls(twice[0]);
+    Some(format!("the name '{name}' stands twice in one object"))
+}
+
 /// Decodes objects, but none that has a name twice: of two values one would be lost.
 struct UniqueNames {
     inner: Box<dyn ArrayDecoder>,
@@ -354,8 +361,7 @@ impl ArrayDecoder for UniqueNames {
             }
             let in_order = names.iter().map(|name| (*name).to_owned()).collect();
             names.sort_unstable();
-            if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-                let reason = format!("the name '{}' stands twice in one object", twice[0]);
+            if let Some(reason) = name_twice(&names) {
                 return Err(ArrowError::JsonError(reason));
             }
             self.last = in_order;
@@ -465,7 +471,7 @@ mod tests {
         );
         let guessed = Fields::from(vec![Field::new("a", DataType::Utf8, true)]);
         let mixed = told(nested, &guessed);
-        assert!(mixed.contains("other kinds of values"), "{mixed}");
+        assert!(mixed.contains("values of other kinds"), "{mixed}");
         let other = "Json error: whilst decoding field 'a': expected { got 1";
         assert_eq!(
             told(other, &Fields::empty()),

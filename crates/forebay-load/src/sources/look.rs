@@ -65,6 +65,11 @@ impl<'f> Look<'f> {
         self.json.fault()
     }
 
+    /// The number of the first JSON record with a name twice, and what is wrong with it.
+    pub fn name_twice(&self) -> Option<(u64, String)> {
+        self.json.name_twice()
+    }
+
     pub fn finish(mut self) -> Seen {
         match self.format {
             TextFormat::Csv(_) => Seen::Csv(self.csv),

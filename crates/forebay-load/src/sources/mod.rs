@@ -364,6 +364,10 @@ impl SourceSet {
         let united = unite(&columns, &given).map_err(|error| explained(error, &files))?;
         let schema = plain_schema(&united);
         if let (Some(file), true) = (files.first(), schema.fields().is_empty()) {
+            let mut twice = files.iter().filter_map(name_twice);
+            if let Some(error) = twice.next() {
+                return Err(error);
+            }
             let file = file.name.to_string();
             let is_empty =
                 |file: &Arc<File>| matches!(&file.content, Content::Text(_, text) if text.empty);
@@ -484,6 +488,17 @@ impl SourceSet {
             .collect();
         self.arrange(Arc::new(Schema::new(kept)))
     }
+}
+
+/// What is wrong with a JSON file that has a record with a name twice.
+fn name_twice(file: &Arc<File>) -> Option<SourceError> {
+    let Content::Text(_, text) = &file.content else {
+        return None;
+    };
+    Some(SourceError::Header {
+        file: file.name.to_string(),
+        reason: text.name_twice.clone()?,
+    })
 }
 
 /// Of indexes of pandas that no file has as a column: their names, and what to say of each.

@@ -54,6 +54,7 @@ pub(super) fn stranger(
     is_format_given: bool,
 ) -> Option<(String, &'static str)> {
     const ICONV: &str = "convert it to UTF-8 first, as by iconv -f UTF-16 -t UTF-8";
+    const ICONV_32: &str = "convert it to UTF-8 first, as by iconv -f UTF-32 -t UTF-8";
     let zeros = |at: usize| head.iter().skip(at).step_by(2).take(16).all(|b| *b == 0);
     const REMADE: &str = "an interrupted write or copy leaves such files: make it again";
     let zero_bytes = head.iter().filter(|byte| **byte == 0).count();
@@ -63,6 +64,8 @@ pub(super) fn stranger(
     }
     let (what, advice) = match head {
         [_, ..] if head.iter().all(|byte| *byte == 0) => ("nothing but zeros", REMADE),
+        // Before UTF-16, whose mark begins alike.
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => ("UTF-32", ICONV_32),
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("UTF-16", ICONV),
         [_, 0, _, 0, ..] | [0, _, 0, _, ..] if zeros(0) || zeros(1) => ("UTF-16", ICONV),
         _ if many_zeros && is_format_given => (BINARY, "it is of another format, or damaged"),
@@ -150,6 +153,11 @@ mod tests {
         assert_eq!(stranger(b"\x1f\x8b\x08", &json), gzip);
         let what = |head: &[u8], format| stranger(head, format).map(|what| what.leak() as &str);
         assert_eq!(what(b"\xff\xfe{\0", &json), Some("UTF-16"));
+        for mark in [b"\xff\xfe\0\0", b"\0\0\xfe\xff"] {
+            assert_eq!(what(mark, &json), Some("UTF-32"));
+            let text = [mark, &b"i\0\0\0"[..]].concat();
+            assert_eq!(what(&text, &csv), Some("UTF-32"));
+        }
         assert_eq!(what(b"{\0\"\0a\0", &json), Some("UTF-16"));
         assert_eq!(
             what(b"PK\x03\x04", &csv),

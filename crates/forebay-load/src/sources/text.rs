@@ -55,6 +55,8 @@ pub(super) struct TextFile {
     /// There is no record.
     pub empty: bool,
     pub given: GivenColumns,
+    /// The place of the first JSON record with a name twice, and what is wrong with it.
+    pub name_twice: Option<String>,
     /// The format was given, and not guessed by the file's name or content.
     is_format_given: bool,
     splitter: Splitter,
@@ -96,6 +98,7 @@ impl TextFile {
             known: options.guesses.is_some(),
             empty: true,
             given: given(options),
+            name_twice: None,
             is_format_given: options.format.is_some(),
             splitter: Splitter::Lines,
             head_bytes: 0,
@@ -127,6 +130,9 @@ impl TextFile {
                 let file = blob.name.to_string();
                 return Err(SourceError::Header { file, reason });
             }
+            let twice = look.name_twice();
+            file.name_twice =
+                twice.map(|(number, reason)| format!("{}: {reason}", file.place(number)));
             file.sample = Some(look.finish());
         }
         Ok(file)

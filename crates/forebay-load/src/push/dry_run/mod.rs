@@ -228,7 +228,7 @@ impl<'a> Prepared<'a> {
         };
         let (options, open) = (&request.source_options, |options: &_| self.open(options));
         let opened = open(options)?;
-        check_limits(request, &opened.1)?;
+        check_limits(request, &opened.1, self.table.as_ref())?;
         looking.read(options, opened, open, |sources, encoder| {
             look(sources, encoder, lens, progress)
         })

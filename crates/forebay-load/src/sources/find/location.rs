@@ -9,9 +9,10 @@ use std::sync::Arc;
 use forebay_objects::{Address, Patience};
 use futures::{StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
-use object_store::path::Error::BadSegment;
+use object_store::path::Error::{BadSegment, NonUnicode};
 use object_store::path::Path;
 use object_store::{Error, ListResult, ObjectMeta, ObjectStore, ObjectStoreExt};
+use percent_encoding::percent_decode_str;
 use tokio::runtime::Runtime;
 
 use crate::sources::error::SourceError;
@@ -225,7 +226,22 @@ impl Location {
         ) = (self.is_far(), &error)
         {
             return SourceError::Name {
-                source_text: path.clone(),
+                source_text: from_root(path),
+            };
+        }
+        if let (
+            false,
+            Error::InvalidPath {
+                source: NonUnicode { path, .. },
+            },
+        ) = (self.is_far(), &error)
+        {
+            let encoded = from_root(path);
+            let (directory, file) = encoded.rsplit_once('/').unwrap_or_default();
+            let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+            return SourceError::NotUnicode {
+                directory: decoded(if directory.is_empty() { "/" } else { directory }),
+                file: format!("{:?}", decoded(file)),
             };
         }
         if let (false, Some(system)) = (self.is_far(), system_error(&error)) {
@@ -240,6 +256,11 @@ impl Location {
             error: self.store.said(error),
         }
     }
+}
+
+/// A path of this machine, from the root on: errors of the library leave out its first slash.
+fn from_root(path: &str) -> String {
+    format!("/{}", path.trim_start_matches('/'))
 }
 
 /// What the system said to a file's store.

@@ -69,12 +69,27 @@ fn sources_are_found_in_order() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "makes odd files")]
 fn what_is_there_but_no_file_is_told_as_what_it_is() {
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
     let dir = Dir::new(&[
         ("good.csv", b"id\n1\n"),
         ("empty.csv", b""),
         ("odd/a\nb.csv", b"id\n1\n"),
+        ("bytes/good.csv", b"id\n1\n"),
     ]);
+    let name = std::ffi::OsStr::from_bytes(b"bad \xff.csv");
+    std::fs::write(dir.0.path().join("bytes").join(name), b"id\n1\n").unwrap();
+    for source in ["bytes", "bytes/*.csv", "bytes/**"] {
+        let error = dir.open(source).unwrap_err().to_string();
+        let start = format!(
+            "{}: a name in this directory is not UTF-8",
+            dir.path("bytes")
+        );
+        assert!(
+            error.starts_with(&start) && error.ends_with("rename the file \"bad \u{fffd}.csv\""),
+            "{source}: {error}"
+        );
+    }
     symlink(dir.path("loop.csv"), dir.path("loop.csv")).unwrap();
     symlink(dir.path("gone.csv"), dir.path("dangling.csv")).unwrap();
     for (name, expected) in [
@@ -97,6 +112,9 @@ fn what_is_there_but_no_file_is_told_as_what_it_is() {
     ] {
         let error = dir.open(name).unwrap_err().to_string();
         assert!(error.contains(expected), "{name}: {error}");
+        // From the root on.
+        let is_whole = error.contains(&dir.path("")) || !name.starts_with("odd");
+        assert!(is_whole, "{name}: {error}");
     }
     let error = SourceSet::open(
         &vec!["/dev/null".into()].into(),

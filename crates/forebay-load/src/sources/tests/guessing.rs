@@ -330,9 +330,16 @@ fn values_of_several_kinds_in_one_field_are_named() {
     let content = read(&dir.open("a.jsonl").unwrap()).unwrap();
     assert_eq!(content.rows, ["3|x"]);
     for (reject, expected) in content.rejects.iter().zip([
-        "line 1: the field 'b' holds a list of JSON, and other kinds of values in other records",
-        "line 3: the field 'b' holds an object of JSON, and other kinds of values in other records",
+        "line 1: the field 'b' holds a list of JSON, and values of other kinds, which",
+        "line 3: the field 'b' holds an object of JSON, and values of other kinds, which",
     ]) {
         assert!(reject.starts_with(expected), "{reject}");
     }
+    // They may all stand in one record.
+    dir.write("one.jsonl", b"{\"k\":1,\"a\":{\"b\":[1,2,{\"c\":null}]}}\n");
+    let rejects = read(&dir.open("one.jsonl").unwrap()).unwrap().rejects;
+    assert!(
+        rejects[0].contains("values of other kinds") && !rejects[0].contains("other records"),
+        "{rejects:?}"
+    );
 }

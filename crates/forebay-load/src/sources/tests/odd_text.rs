@@ -191,6 +191,14 @@ fn files_that_are_no_text_of_their_format() {
         error("a.jsonl", &utf16),
         "line 1 is not JSON: the file seems to be UTF-16; convert it to UTF-8 first, as by iconv -f UTF-16 -t UTF-8"
     );
+    let utf32: Vec<u8> = "\u{feff}{\"a\":1}\n"
+        .chars()
+        .flat_map(|character| (character as u32).to_le_bytes())
+        .collect();
+    assert_eq!(
+        error("a.jsonl", &utf32),
+        "line 1 is not JSON: the file seems to be UTF-32; convert it to UTF-8 first, as by iconv -f UTF-32 -t UTF-8"
+    );
     assert!(error("a.json", b"\x1f\x8b\x08\0").contains("its compressed content is damaged"));
     assert!(error("a.csv", b"PK\x03\x04zip").contains("it is a zip archive"));
     assert!(error("a.csv", b"PAR1\x15\x04").contains("Parquet"));
@@ -258,6 +266,22 @@ fn json_without_records_or_fields_is_told_so() {
             message.starts_with("none of its records has a field"),
             "{message}"
         );
+    }
+    for (text, expected) in [
+        (
+            "{\"k\":1,\"k\":2}",
+            "line 1: the name 'k' stands twice in one object",
+        ),
+        (
+            "\n{}\n{\"a\":{\"k\":1,\"k\":2}}\n{\"b\":1,\"b\":2}",
+            "line 3: the name 'k' stands twice in one object",
+        ),
+        (
+            "[{\"k\":1,\"k\":2}]",
+            "element 1: the name 'k' stands twice in one object",
+        ),
+    ] {
+        assert_eq!(error("a.json", text.as_bytes()), expected);
     }
     // Among files that have records it adds none.
     let dir = Dir::new(&[("a.json", b"[]"), ("b.json", b"[{\"id\":1}]")]);
