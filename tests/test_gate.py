@@ -307,7 +307,7 @@ def test_a_dry_run_shows_values_and_judges_them(push, store):
         ("nulls(nte)<1%", "did you mean"),
         ("mean(note)<1%", "length(COLUMN)"),
         ("length(n)<1%", "mean(COLUMN)"),
-        ("column-gone(nte)=report", "did you mean 'note'"),
+        ("type-changed(nte)=report", "did you mean 'note'"),
         ("column-new(zz)=hold", "the rows do not have"),
         ("type-changed(vv)=report", "neither the rows nor the version that serves have"),
     ],
