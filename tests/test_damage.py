@@ -265,7 +265,7 @@ def test_a_link_to_a_table_or_a_copy_of_it_is_not_changed(table, source):
 
 def test_an_export_does_not_overwrite_the_store(table):
     manifest = table.path / "tables" / "people" / "versions" / "1.manifest"
-    for path in (manifest, table.path / "forebay.json", table.path / "new.csv"):
+    for path in (manifest, table.path / "forebay.json", table.path / "tables" / "new.csv"):
         words = ["export", "people", "--to", path, "--format", "csv"]
-        assert "lies in the directory of a store" in table.refuse(*words)
+        assert "the place of a file of a store" in table.refuse(*words)
     assert table.json("get", "people", "1") == [person(1)]

@@ -11,8 +11,9 @@ use crate::table_view::TableView;
 
 /// Between two tries of such a command.
 pub const PAUSE: Duration = Duration::from_millis(5);
-/// The longest that one waits: a few looks for new tables.
-const LONGEST: Duration = LOOK.saturating_mul(5);
+/// The longest that one waits: many looks for new tables, of which one suffices unless the machine
+/// is short of processors.
+const LONGEST: Duration = LOOK.saturating_mul(25);
 
 /// Whether the command that a connection is at waits for a table.
 #[derive(Debug, Default)]

@@ -121,7 +121,7 @@ use forebay_run::scan::{Direction, ScanRange};
 pub use self::applied::{AppliedPlace, DecidedEntry, EntryError};
 pub use self::batch::Batch;
 pub use self::budget::Budget;
-pub use self::checkpoint::{Asked, Checkpoint, CheckpointError, Copied, is_of_store};
+pub use self::checkpoint::{Asked, Checkpoint, CheckpointError, Copied};
 pub use self::commit::{Commit, LogTicket};
 pub use self::content::{PartitionContent, PartitionRun};
 pub use self::copies::PartitionCopy;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use forebay_engine::live::is_of_store;
-use forebay_engine::{Source, Ttl, ValueKind, show_key};
+use forebay_engine::{STORE_FILE, Source, Ttl, ValueKind, show_key};
+use forebay_io::Disk;
 use forebay_load::export::{ExportFormat, ExportOptions, ExportValues, Exporter};
 use forebay_load::progress::{Progress, Unit};
 use forebay_load::type_name::type_name;
@@ -135,15 +135,28 @@ fn write_file(
     source: Source<'_>,
     context: &Context,
 ) -> anyhow::Result<Written> {
-    let dir = args.to.parent().filter(|dir| !dir.as_os_str().is_empty());
-    if is_of_store(&*context.disk, dir.unwrap_or(Path::new(".")))? {
-        bail!("it lies in the directory of a store: name a file that is outside of it");
+    if is_of_store(&*context.disk, &args.to)? {
+        bail!("it is the place of a file of a store: name another one");
     }
     let output = ResultFile::create(&args.to)?;
     let drawing = context.progress();
     let (written, file) = write(args, format, source, output, &*drawing)?;
     file.finish()?;
     Ok(written)
+}
+
+/// Whether a store has its files there: its own one, those of its tables, or of its cluster.
+fn is_of_store(disk: &dyn Disk, path: &Path) -> std::io::Result<bool> {
+    let whole = std::path::absolute(path)?;
+    for root in whole.ancestors().skip(1) {
+        let store = root.join(STORE_FILE);
+        if disk.exists(&store)? {
+            let below = whole.strip_prefix(root).unwrap_or(&whole);
+            let dirs = ["tables", "cluster"];
+            return Ok(whole == store || dirs.iter().any(|dir| below.starts_with(dir)));
+        }
+    }
+    Ok(false)
 }
 
 /// Writes all records, and gives the output back, flushed.

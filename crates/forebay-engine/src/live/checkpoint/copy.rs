@@ -80,12 +80,6 @@ fn copy_into(
     copied
 }
 
-/// Whether the directory is that of a store, or lies in one: what is written there may destroy it.
-pub fn is_of_store(disk: &dyn Disk, dir: &Path) -> Result<bool, StoreError> {
-    let store = store_file(dir);
-    Ok(disk.exists(&store).at("look for", &store)? || is_inside_store(disk, dir)?)
-}
-
 /// Whether the directory, made or not, lies in that of a store: below its root.
 fn is_inside_store(disk: &dyn Disk, root: &Path) -> Result<bool, StoreError> {
     let whole = std::path::absolute(root).at("look for", root)?;

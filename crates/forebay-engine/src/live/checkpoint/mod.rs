@@ -279,7 +279,7 @@ impl Checkpoint {
     }
 }
 
-pub use copy::{Copied, is_of_store};
+pub use copy::Copied;
 
 #[cfg(test)]
 mod tests;
