@@ -105,7 +105,8 @@ def test_options_are_those_of_the_command_line(command, function, apart):
     line = [sys.executable, "-m", "forebay", command, "--help"]
     text = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     flags = set(re.findall(r"^ +(?:-\w, )?--([a-z][a-z-]*)", text, re.M))
-    flags -= {"help", "json", "quiet"}
+    # The priority is that of the caller's process.
+    flags -= {"help", "json", "quiet", "nice"}
     if command == "create":
         # Said by what it is a method of, and by whether boundaries are bytes.
         flags -= {"store", "work-dir", "mode", "hex"}
