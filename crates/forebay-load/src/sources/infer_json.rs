@@ -176,7 +176,7 @@ impl JsonLook {
             return Err(fault);
         }
         self.seen.lock().count = count;
-        let reason = |error: ArrowError| jsonl::told(&error.to_string(), &Fields::empty());
+        let reason = |error: ArrowError| jsonl::reason_of(&error.to_string(), &Fields::empty());
         let mut decoder = match self.decoder.take() {
             Some(decoder) => decoder,
             None => build(&self.seen).map_err(reason)?,

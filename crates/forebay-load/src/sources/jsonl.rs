@@ -220,7 +220,7 @@ fn decode(
     count: usize,
     guessed: &Fields,
 ) -> Result<RecordBatch, String> {
-    let reason = |error: ArrowError| told(&error.to_string(), guessed);
+    let reason = |error: ArrowError| reason_of(&error.to_string(), guessed);
     let taken = decoder.decode(bytes).map_err(reason)?;
     if taken < bytes.len() && !bytes[taken..].trim_ascii().is_empty() {
         return Err(MORE.to_owned());
@@ -236,7 +236,7 @@ fn decode(
 
 /// What the decoder says, in the words of whoever wrote the file. `guessed` are columns whose types
 /// were guessed: where one is text and holds a list or object, its values are of several kinds.
-pub(super) fn told(message: &str, guessed: &Fields) -> String {
+pub(super) fn reason_of(message: &str, guessed: &Fields) -> String {
     const INNER: &str = "Json error: ";
     let mut path = Vec::new();
     let mut rest = message.trim_start_matches(INNER);
@@ -466,19 +466,19 @@ mod tests {
     fn what_the_decoder_says_is_told_by_field() {
         let nested = "Json error: whilst decoding field 'a': Json error: whilst decoding field 'b': expected string got [1\"x\"]";
         assert_eq!(
-            told(nested, &Fields::empty()),
+            reason_of(nested, &Fields::empty()),
             "the field 'a.b' holds a list of JSON, and takes a text, a number, true, false or null"
         );
         let guessed = Fields::from(vec![Field::new("a", DataType::Utf8, true)]);
-        let mixed = told(nested, &guessed);
+        let mixed = reason_of(nested, &guessed);
         assert!(mixed.contains("values of other kinds"), "{mixed}");
         let other = "Json error: whilst decoding field 'a': expected { got 1";
         assert_eq!(
-            told(other, &Fields::empty()),
+            reason_of(other, &Fields::empty()),
             "the field 'a': expected { got 1"
         );
         assert_eq!(
-            told("Json error: something else", &Fields::empty()),
+            reason_of("Json error: something else", &Fields::empty()),
             "something else"
         );
     }

@@ -46,9 +46,9 @@ enum Stands {
     /// It is there, and its group has no leader: most of it is away.
     Leaderless,
     Coming,
-    /// It ails, and its group has a leader, who takes another peer in.
+    /// It is damaged, and its group has a leader, who takes another peer in.
     Replaced,
-    /// It ails, and nobody can take another peer in.
+    /// It is damaged, and nobody can take another peer in.
     Stuck,
 }
 
@@ -118,7 +118,7 @@ impl Settling {
             let told = reports.binary_search_by_key(&place, |report| (report.group, report.peer));
             let report = told.ok().and_then(|at| reports.get(at));
             let stands = match report {
-                Some(report) if report.is_troubled() => self.ailing(host, order.group),
+                Some(report) if report.is_troubled() => self.damaged(host, order.group),
                 Some(_) if has_settled || self.is_there(host, order) => led(host, order.group),
                 Some(_) | None => Stands::Coming,
             };
@@ -140,7 +140,7 @@ impl Settling {
         *self.now.lock() = settled;
     }
 
-    fn ailing(&self, host: &ReplicaHost, group: GroupId) -> Stands {
+    fn damaged(&self, host: &ReplicaHost, group: GroupId) -> Stands {
         match host.facts(group) {
             Some(facts) if facts.leader.is_some() && facts.membership.voters.len() > 1 => {
                 Stands::Replaced

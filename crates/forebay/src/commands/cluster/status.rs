@@ -167,7 +167,7 @@ fn of_catalog(client: &ClusterClient, silent: &[String]) -> anyhow::Result<Statu
     Ok(status)
 }
 
-/// How fast nodes brought things lately, as far as a node says that.
+/// How fast nodes copied lately, as far as a node says that.
 pub fn paces(model: &Model, pages: &NodePages) -> Paces {
     let (status, _) = Answers::of_cluster(pages, model).merge();
     let nodes = status.map_or_else(Vec::new, |status| status.nodes);
