@@ -148,6 +148,9 @@ def test_an_old_copy_of_the_catalog_says_nothing(served, tmp_path):
     wait_for(lambda: told(made["n3"]), "it tells")
     assert any("old copy" in problem for problem in told(made["n3"]))
     assert [files(node) for node in made.nodes] == held
+    # Nodes answer: the cluster is known, and has a problem.
+    status = made.store.json("cluster", "status", "--check", code=1)
+    assert status["source"] == "node" and status["catalog_lost"], status
     done = made.store.json("cluster", "restore", *caches(made), "--yes")
     assert done["found_revision"] < done["known_revision"] < done["revision"]
     assert done["tables"] == [{"table": "people", "version": 4}]
