@@ -25,7 +25,7 @@ build: ## The binary, for use: target/release/forebay
 
 .PHONY: demo
 demo: ## The main job on real flights: push, serve, push again under readers, diff, roll back
-	@echo 'building forebay (two minutes the first time, seconds after)'
+	@echo 'building forebay (some minutes the first time, seconds after)'
 	scripts/setup demo cargo build --locked -p forebay
 	@FOREBAY=$(DEBUG_BINARY) $(PYTHON) scripts/demo.py
 	@echo "  These are times of a build for development; 'make demo-release' has those of one for use."
@@ -38,7 +38,7 @@ demo-release: ## The same with the release binary
 
 .PHONY: demo-cluster
 demo-cluster: ## Five nodes in three zones: pushes, a node that dies, two tables swapped at once, under readers
-	@echo 'building forebay (two minutes the first time, seconds after)'
+	@echo 'building forebay (some minutes the first time, seconds after)'
 	scripts/setup demo cargo build --locked -p forebay
 	@FOREBAY=$(DEBUG_BINARY) $(PYTHON) scripts/demo_cluster.py
 	@echo "  These are times of a build for development."
