@@ -65,6 +65,7 @@ class TableInfo:
     - `order`: `hashed` or `ordered`
     - `rows`, `bytes`, `created` (a datetime in UTC): of the serving version, as `VersionInfo` has
       them
+    - `backup`: when `forebay backup` last copied it (a datetime in UTC)
 
     - `problem`: why its pointer or manifest cannot be read, if so
 
@@ -87,12 +88,14 @@ class TableInfo:
     rows: int | None
     bytes: int | None
     created: datetime | None
+    backup: datetime | None = None
     problem: str | None = None
 
 
 def table_info(answer: dict[str, Any]) -> TableInfo:
     """Of what the command answers."""
     answer["created"] = _moment(answer["created"])
+    answer["backup"] = _moment(answer["backup"])
     return TableInfo(**answer)
 
 

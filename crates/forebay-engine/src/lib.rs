@@ -10,6 +10,7 @@
 //! is ever removed before that manifest is.
 
 mod activate;
+pub mod backup;
 mod batch;
 mod bound;
 mod cleanup;

@@ -2,6 +2,7 @@
 //! `cargo test -p forebay-engine --test engine crash::` runs those of crash.rs.
 
 mod activate;
+mod backup;
 mod collisions;
 mod common;
 mod crash;

@@ -17,6 +17,7 @@ use tracing::{error, warn};
 
 use crate::core::HostCore;
 use crate::crew::{StateKeeper, Worked};
+use crate::hold::HeldProposals;
 use crate::lease::{Lease, LeaseWord};
 use crate::log_writer::{LogUser, TableLog};
 use crate::outside::{GroupState, NodeKey};
@@ -71,6 +72,7 @@ pub struct HostedGroup {
     halted: Mutex<Option<String>>,
     /// What damage its state met, if it did.
     ails: OnceLock<String>,
+    held: HeldProposals,
 }
 
 /// Leave to read: what was read counts if [`ReadLeave::holds`] says so afterwards.
@@ -194,6 +196,7 @@ impl HostedGroup {
             is_asking: AtomicBool::new(false),
             halted: Mutex::default(),
             ails: OnceLock::new(),
+            held: HeldProposals::default(),
         }
     }
 
@@ -239,12 +242,46 @@ impl HostedGroup {
 
     /// The time of a tick has passed.
     pub(crate) fn tick(self: &Arc<Self>) {
+        if self.held.is_over(self.core.monotonic()) {
+            self.release();
+        }
         if self.quiet.tick() {
             self.tell(Event::Tick);
         }
     }
 
+    /// See the module `hold`. Gives the term in which this replica leads.
+    pub(crate) fn hold(self: &Arc<Self>, within: Duration) -> Option<u64> {
+        self.held.begin(self.core.monotonic() + within);
+        // After the hold began: what is proposed in this term from now on waits.
+        let term = self.leads_in();
+        if term.is_none() {
+            self.release();
+        }
+        term
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.is_on(self.core.monotonic())
+    }
+
+    pub(crate) fn release(self: &Arc<Self>) {
+        self.held.release(|waiting| self.propose_now(waiting));
+    }
+
+    /// The term in which this replica leads, as far as it knows.
+    fn leads_in(&self) -> Option<u64> {
+        let facts = (!self.is_halted()).then(|| self.facts())?;
+        (facts.leader == Some(self.me)).then_some(facts.term)
+    }
+
     pub(crate) fn propose(self: &Arc<Self>, all: Vec<(Bytes, WriteDone)>) {
+        if let Some(all) = self.held.admit(all) {
+            self.propose_now(all);
+        }
+    }
+
+    fn propose_now(self: &Arc<Self>, all: Vec<(Bytes, WriteDone)>) {
         let mut proposals = Vec::with_capacity(all.len());
         {
             let mut askers = self.askers.lock();
@@ -311,6 +348,10 @@ impl HostedGroup {
     pub(crate) fn end(&self, why: &str) -> bool {
         let before = self.halted.lock().replace(why.to_owned());
         self.refuse_all(Refusal::Uncertain);
+        // What was held back was never proposed.
+        let refuse = |(_, done): (Bytes, WriteDone)| done(Err(Refusal::NotLeader(None)));
+        self.held
+            .release(|waiting| waiting.into_iter().for_each(refuse));
         before.is_none()
     }
 

@@ -229,6 +229,24 @@ impl ReplicaHost {
         }
     }
 
+    /// Holds back what is proposed to a group that is led here, for at most that time. Gives the
+    /// term; `None`: it is not led here.
+    pub fn hold(&self, group: GroupId, within: Duration) -> Option<u64> {
+        self.get(group)?.hold(within)
+    }
+
+    /// Whether a group's proposals are still held back.
+    pub fn is_held(&self, group: GroupId) -> bool {
+        self.get(group).is_some_and(|group| group.is_held())
+    }
+
+    /// Ends such a hold.
+    pub fn release(&self, group: GroupId) {
+        if let Some(group) = self.get(group) {
+            group.release();
+        }
+    }
+
     /// Leave to read what is here, where nothing has to be waited for.
     pub fn try_read(&self, group: GroupId) -> Option<ReadLeave> {
         let groups = self.shared.groups.load();

@@ -15,6 +15,7 @@
 //! | `log_writer` | one write for what the groups of a table want to survive |
 //! | `crew` | threads that apply, and put copies in place |
 //! | `outbox` | messages on their way out, by node |
+//! | `hold` | groups that stand still for a checkpoint |
 //! | `heir` | a replica that begins another group, alone |
 //! | `halves` | partitions that are cut in two |
 //! | `lease` | what is said of a lease |
@@ -31,6 +32,7 @@ mod crew;
 mod group;
 mod halves;
 mod heir;
+mod hold;
 mod host;
 mod lease;
 mod loads;

@@ -36,7 +36,7 @@ pub use disk::{Joined, RemoteDisk};
 pub use documents::StoreMemory;
 pub use object_store::UpdateVersion;
 pub use objects::{News, Objects, Put};
-pub use open::{RemoteStore, open};
+pub use open::{RemoteStore, open, open_disk};
 pub use open_error::OpenError;
 pub use pull::claim as claim_cache;
 pub use pull::is_claimed;

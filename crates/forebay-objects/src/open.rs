@@ -1,6 +1,6 @@
 //! Opening a store in object storage.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_engine::{Pointers, Store};
@@ -36,6 +36,19 @@ pub fn open(
     on: &RemoteStore,
     create: bool,
 ) -> Result<(Store, Arc<RemoteDisk>), OpenError> {
+    let (disk, root) = open_disk(url, on)?;
+    let (clock, random) = (Arc::clone(&on.clock), disk.random());
+    let as_disk: Arc<dyn Disk> = disk.clone();
+    let store = if create && on.pointers.is_none() {
+        Store::open_or_create(as_disk, clock, random, &root)?
+    } else {
+        Store::open_with(as_disk, clock, random, &root, on.pointers.clone())?
+    };
+    Ok((store, disk))
+}
+
+/// The objects at a URL as the files below a root, whether a store is there or not.
+pub fn open_disk(url: &str, on: &RemoteStore) -> Result<(Arc<RemoteDisk>, PathBuf), OpenError> {
     let address = Address::parse(url)?;
     let url = address.url();
     let connect = |patience| {
@@ -48,8 +61,9 @@ pub fn open(
         Some(dir) => dir.clone(),
         None => default_work_dir(&url).ok_or(OpenError::NoWorkDir)?,
     };
-    let disk = Arc::new(RemoteDisk::new(Parts {
-        root: PathBuf::from(&url),
+    let root = PathBuf::from(&url);
+    let disk = RemoteDisk::new(Parts {
+        root: root.clone(),
         objects: connect(on.patience)?,
         leases: connect(Patience::Little)?.for_who_waits(on.patience),
         local: Arc::clone(&on.disk),
@@ -57,16 +71,8 @@ pub fn open(
         random: Arc::clone(&on.random),
         work_dir,
         memory: on.memory.clone(),
-    }));
-    let (clock, random) = (Arc::clone(&on.clock), disk.random());
-    let as_disk: Arc<dyn Disk> = disk.clone();
-    let store = if create && on.pointers.is_none() {
-        Store::open_or_create(as_disk, clock, random, Path::new(&url))?
-    } else {
-        let pointers = on.pointers.clone();
-        Store::open_with(as_disk, clock, random, Path::new(&url), pointers)?
-    };
-    Ok((store, disk))
+    });
+    Ok((Arc::new(disk), root))
 }
 
 fn default_work_dir(url: &str) -> Option<PathBuf> {

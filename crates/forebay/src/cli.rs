@@ -4,8 +4,9 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    checkpoint, cluster, compact, completions, create, diff, drop, export, get, load, man, plan,
-    pull, push, rollback, scan, serve, swap, tables, verify, versions,
+    backup, checkpoint, cluster, compact, completions, create, describe, diff, doctor, drop,
+    export, get, load, man, plan, pull, push, restore, rollback, scan, serve, swap, tables, verify,
+    versions,
 };
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -42,6 +43,7 @@ pub enum Command {
     Get(get::Get),
     Scan(scan::Scan),
     Tables(tables::Tables),
+    Describe(describe::Describe),
     Versions(versions::Versions),
     Swap(swap::Swap),
     Rollback(rollback::Rollback),
@@ -50,9 +52,12 @@ pub enum Command {
     Export(export::Export),
     Compact(compact::Compact),
     Checkpoint(checkpoint::Checkpoint),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Drop(drop::Drop),
     Cluster(cluster::Cluster),
     Plan(plan::Plan),
+    Doctor(doctor::Doctor),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -68,6 +73,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Get(args) => get::run(&args, context),
         Command::Scan(args) => scan::run(&args, context),
         Command::Tables(_) => tables::run(context),
+        Command::Describe(args) => describe::run(&args, context),
         Command::Versions(args) => versions::run(&args, context),
         Command::Swap(args) => swap::run(&args, context),
         Command::Rollback(args) => rollback::run(&args, context),
@@ -76,8 +82,11 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Export(args) => export::run(&args, context),
         Command::Compact(args) => compact::run(&args, context),
         Command::Checkpoint(args) => checkpoint::run(&args, context),
+        Command::Backup(args) => backup::run(&args, context),
+        Command::Restore(args) => restore::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
         Command::Cluster(args) => cluster::run(&args, context),
+        Command::Doctor(_) => doctor::run(context),
         Command::Plan(args) => plan::run(args, context),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(_) => man::run(Cli::command()),
@@ -125,6 +134,8 @@ mod tests {
             "forebay --json tables",
             "forebay tables --store s3://bucket/prefix --work-dir /w",
             "forebay versions t",
+            "forebay describe t",
+            "forebay doctor --json",
             "forebay swap t 3",
             "forebay swap a@3 b@7 --force",
             "forebay rollback a b",
@@ -137,6 +148,10 @@ mod tests {
             "forebay verify t@3",
             "forebay diff t 1 2",
             "forebay export t@2 --to x.csv",
+            "forebay backup --to /b",
+            "forebay backup t u --to s3://b/p --keep 7 --rate 50M",
+            "forebay restore --from /b --list",
+            "forebay restore t --from /b --backup 20261129T120000Z --no-swap",
             "forebay drop t",
             "forebay plan insert --input a.json --mode polish --seconds 1.5 --draw a.svg --batch-bytes 1G --json",
             "forebay plan replicas --input a.json --objective l1 --json",

@@ -136,6 +136,18 @@ impl Context {
             .is_some_and(|entry| entry.live().is_some()))
     }
 
+    /// The live tables of the cluster, if the store belongs to one.
+    pub fn live_tables_of_cluster(&self) -> anyhow::Result<Vec<TableName>> {
+        if !self.is_clustered()? {
+            return Ok(Vec::new());
+        }
+        let (_, model) = self.cluster()?.client().model()?;
+        let live = model
+            .all_tables()
+            .filter(|(_, entry)| entry.live().is_some());
+        Ok(live.map(|(name, _)| name.clone()).collect())
+    }
+
     /// What is told where the store has no table, and the nodes of its cluster have it.
     pub fn of_cluster(&self, error: anyhow::Error) -> anyhow::Error {
         let missing = match (store_error(&error), error.downcast_ref()) {

@@ -16,6 +16,8 @@ use forebay_run::error::lines_without_controls;
 use serde::Serialize;
 use tracing::warn;
 
+use crate::backing::cluster_checkpoint;
+use crate::backing::scratch::ScratchDir;
 use crate::cluster_handle::{Clustered, is_in_cluster};
 use crate::exit::{Outcome, is_closed_pipe};
 use crate::global::Global;
@@ -64,8 +66,21 @@ pub enum Opened {
 #[derive(Debug)]
 pub struct LiveReading {
     pub table: LiveTable,
-    /// What it is read from, where another process has the table open.
-    _checkpoint: Option<Checkpoint>,
+    _held: LiveHeld,
+}
+
+/// What a table is read from that others have open.
+#[derive(Debug)]
+enum LiveHeld {
+    Nothing,
+    /// Another process of this machine has it.
+    Checkpoint {
+        _checkpoint: Checkpoint,
+    },
+    /// The nodes of a cluster have it: this is a copy.
+    Copy {
+        _scratch: ScratchDir,
+    },
 }
 
 impl Opened {
@@ -235,7 +250,17 @@ impl Context {
         create: bool,
         pointers: Option<Arc<dyn Pointers>>,
     ) -> anyhow::Result<(Store, Arc<RemoteDisk>)> {
-        let on = RemoteStore {
+        let on = self.remote_parts(patience, pointers);
+        Ok(forebay_objects::open(&self.store, &on, create)?)
+    }
+
+    /// What a store in object storage is opened with.
+    pub(crate) fn remote_parts(
+        &self,
+        patience: Patience,
+        pointers: Option<Arc<dyn Pointers>>,
+    ) -> RemoteStore {
+        RemoteStore {
             pointers,
             disk: self.disk.clone(),
             clock: self.clock.clone(),
@@ -243,8 +268,7 @@ impl Context {
             work_dir: self.work_dir.clone(),
             patience,
             memory: self.memory.clone(),
-        };
-        Ok(forebay_objects::open(&self.store, &on, create)?)
+        }
     }
 
     /// The store, which has to exist.
@@ -333,6 +357,11 @@ impl Context {
         }
     }
 
+    /// What --work-dir says.
+    pub fn work_dir(&self) -> Option<&Path> {
+        self.work_dir.as_deref()
+    }
+
     /// Where sources go that can be read only once: beside the work of pushes, where --work-dir
     /// says so.
     pub fn spool(&self) -> Spool {
@@ -345,10 +374,22 @@ impl Context {
         Ok(self.open_store()?.table(name)?)
     }
 
-    /// What a target names, of either kind, to be read.
+    /// What a target names, of either kind, to be read. A live table of a cluster is copied from its
+    /// nodes.
     pub fn open_target(&self, target: &Target) -> anyhow::Result<Opened> {
+        self.open_target_for(target, None)
+    }
+
+    /// The same, where only these keys are read: of a live table of a cluster only the partitions
+    /// that they lie in are copied.
+    pub fn open_target_for(
+        &self,
+        target: &Target,
+        keys: Option<&[Vec<u8>]>,
+    ) -> anyhow::Result<Opened> {
         let store = self.open_store()?;
-        if !store.is_live(&target.table)? {
+        let is_in_cluster = self.is_live_in_cluster(&target.table)?;
+        if !is_in_cluster && !store.is_live(&target.table)? {
             return self.open_version(target).map(Opened::Batch);
         }
         if let Some(version) = target.version {
@@ -357,22 +398,41 @@ impl Context {
                 target.table
             );
         }
-        Ok(Opened::Live(self.read_live(&target.table)?))
+        match is_in_cluster {
+            true => self.read_of_cluster(&target.table, keys).map(Opened::Live),
+            false => self.read_live(&target.table).map(Opened::Live),
+        }
+    }
+
+    fn read_of_cluster(
+        &self,
+        name: &TableName,
+        keys: Option<&[Vec<u8>]>,
+    ) -> anyhow::Result<LiveReading> {
+        let (store, scratch) = cluster_checkpoint::bring(name, keys, self)?;
+        let table = store.live_table(name, &self.live_budget())?;
+        let _held = LiveHeld::Copy { _scratch: scratch };
+        Ok(LiveReading { table, _held })
     }
 
     /// A live table to be read: this process's alone, or as it is now where a server has it open.
     pub fn read_live(&self, name: &TableName) -> anyhow::Result<LiveReading> {
+        if self.is_live_in_cluster(name)? {
+            return self.read_of_cluster(name, None);
+        }
         let (store, budget) = (self.open_store()?, self.live_budget());
         match store.live_table(name, &budget) {
             Err(LiveError::Store(StoreError::InUse { .. })) => {
                 let checkpoint = store.checkpoint(name, &budget)?;
                 let table = checkpoint.store().live_table(name, &budget)?;
-                let _checkpoint = Some(checkpoint);
-                Ok(LiveReading { table, _checkpoint })
+                let _held = LiveHeld::Checkpoint {
+                    _checkpoint: checkpoint,
+                };
+                Ok(LiveReading { table, _held })
             }
             opened => Ok(LiveReading {
                 table: opened?,
-                _checkpoint: None,
+                _held: LiveHeld::Nothing,
             }),
         }
     }

@@ -60,6 +60,7 @@ macro_rules! wrong {
     };
 }
 
+mod backing;
 mod choices;
 mod cli;
 mod cluster_handle;
@@ -68,6 +69,7 @@ mod commands;
 mod context;
 mod distributed;
 mod distributed_load;
+mod doctor;
 mod embed;
 mod error_kind;
 mod exit;
@@ -82,6 +84,7 @@ mod login;
 #[cfg(test)]
 mod malformed;
 mod memory;
+mod node_http;
 mod node_key;
 mod node_pages;
 mod output;

@@ -1,16 +1,13 @@
 //! What the HTTP ports of a cluster's nodes answer.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_cluster::HostPort;
 use forebay_cluster::status::Status;
-use reqwest::{Client, StatusCode};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
-use thiserror::Error;
-use tokio::task::JoinSet;
+use reqwest::Method;
 
 use crate::login::NodeLogin;
+use crate::node_http::{NodeHttp, PageError};
 
 const STATUS: &str = "v1/cluster";
 /// How long a node is waited for that hears of a request: it would find it by itself.
@@ -20,23 +17,6 @@ const NUDGE_TIME: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub struct NodePages {
     login: NodeLogin,
-}
-
-/// Why a node gave no answer.
-#[derive(Debug, Error)]
-pub enum PageError {
-    #[error("it answers only its users: --login FILE, of one line, user:password")]
-    NoLogin,
-    #[error("it does not know this user and password: look at the file of --login")]
-    WrongLogin,
-    #[error("{0}")]
-    Unsent(String),
-    #[error("it answers {0}")]
-    Refused(StatusCode),
-    #[error("{words}{hint}")]
-    NoAnswer { words: String, hint: &'static str },
-    #[error("its answer is none of a node: {0}")]
-    Unreadable(String),
 }
 
 impl NodePages {
@@ -73,138 +53,17 @@ impl NodePages {
         path: &str,
         within: Duration,
     ) -> Vec<Result<Vec<u8>, PageError>> {
-        let unsent = |error: &dyn std::error::Error| PageError::Unsent(error.to_string());
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        let ready = runtime
-            .map_err(|error| unsent(&error))
-            .and_then(|runtime| Ok((runtime, self.client(within).map_err(|e| unsent(&e))?)));
-        let (runtime, client) = match ready {
-            Ok(ready) => ready,
+        let http = match NodeHttp::new(self.login.clone(), within) {
+            Ok(http) => http,
             Err(error) => {
                 let words = error.to_string();
                 let all = nodes.iter();
                 return all.map(|_| Err(PageError::Unsent(words.clone()))).collect();
             }
         };
-        runtime.block_on(async {
-            let mut asked = JoinSet::new();
-            for (index, node) in nodes.iter().enumerate() {
-                let asking = ask(
-                    client.clone(),
-                    self.login.clone(),
-                    node.clone(),
-                    path.to_owned(),
-                );
-                asked.spawn(async move { (index, asking.await) });
-            }
-            let mut answers = asked.join_all().await;
-            answers.sort_by_key(|(index, _)| *index);
-            answers.into_iter().map(|(_, answer)| answer).collect()
-        })
+        let answers = http.ask_all(&Method::GET, nodes, path, within).into_iter();
+        answers
+            .map(|answer| answer.map(|answer| answer.bytes))
+            .collect()
     }
-
-    fn client(&self, within: Duration) -> reqwest::Result<Client> {
-        let tls = match &self.login.tls {
-            Some(config) => ClientConfig::clone(config),
-            None => trusting_nobody(),
-        };
-        Client::builder()
-            .tls_backend_preconfigured(tls)
-            .no_proxy()
-            .connect_timeout(within)
-            .timeout(within)
-            .build()
-    }
-}
-
-/// Without --tls-ca nothing is asked by TLS; the roots of the system take a while to read.
-fn trusting_nobody() -> ClientConfig {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider has the default versions")
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth()
-}
-
-async fn ask(
-    client: Client,
-    login: NodeLogin,
-    node: HostPort,
-    path: String,
-) -> Result<Vec<u8>, PageError> {
-    if login.user.is_some() {
-        let checked = login.check_for(std::slice::from_ref(&node));
-        checked.map_err(|error| PageError::Unsent(error.to_string()))?;
-    }
-    let scheme = if login.tls.is_some() { "https" } else { "http" };
-    let mut request = client.get(format!("{scheme}://{node}/{path}"));
-    if let Some((user, password)) = &login.user {
-        request = request.basic_auth(user, Some(password));
-    }
-    let hint = match login.tls {
-        Some(_) => "",
-        None => "; where nodes have certificates --tls-ca FILE says who signed them",
-    };
-    let failed = |error: reqwest::Error| PageError::NoAnswer {
-        words: cause_of(&error),
-        hint: if error.is_connect() || error.is_timeout() {
-            ""
-        } else {
-            hint
-        },
-    };
-    let response = request.send().await.map_err(failed)?;
-    match response.status() {
-        StatusCode::OK => Ok(response.bytes().await.map_err(failed)?.to_vec()),
-        StatusCode::UNAUTHORIZED if login.user.is_some() => Err(PageError::WrongLogin),
-        StatusCode::UNAUTHORIZED => Err(PageError::NoLogin),
-        status => Err(PageError::Refused(status)),
-    }
-}
-
-/// The innermost cause, which says most.
-fn cause_of(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return "it did not answer in time".to_owned();
-    }
-    let mut cause: &dyn std::error::Error = error;
-    loop {
-        if let Some(words) = cause.downcast_ref().and_then(of_certificate) {
-            return words.to_owned();
-        }
-        // What such an error wraps is no source of it.
-        let wrapped = cause.downcast_ref::<std::io::Error>();
-        let wrapped = wrapped.and_then(std::io::Error::get_ref);
-        match wrapped.map(|error| error as _).or_else(|| cause.source()) {
-            Some(next) => cause = next,
-            None => return cause.to_string(),
-        }
-    }
-}
-
-/// Why a node's certificate is not trusted.
-fn of_certificate(error: &rustls::Error) -> Option<&'static str> {
-    let rustls::Error::InvalidCertificate(why) = error else {
-        return None;
-    };
-    Some(match why {
-        CertificateError::UnknownIssuer => {
-            "its certificate is signed by nobody in the file of --tls-ca"
-        }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "its certificate has ended: put a new one there, and send the node SIGHUP"
-        }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "its certificate does not have the name or address that it was asked at"
-        }
-        // Webpki has no other word for it.
-        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-            "its certificate is one of an authority (CA:TRUE), as openssl req -x509 makes them: make it with \
-             -addext basicConstraints=critical,CA:FALSE"
-        }
-        _ => return None,
-    })
 }

@@ -36,7 +36,7 @@ pub use forebay_host::KEPT_BYTES as LOG_KEPT_BYTES;
 pub use held::HeldRanges;
 use origin::{NOT_THERE, PeerOrigin};
 pub use replicas::{
-    LocalReplicas, OpenLiveTables, ReplicaParts, ReplicaWatch, StagedFiles, boot_id,
+    LocalReplicas, OpenLiveTables, PartError, ReplicaParts, ReplicaWatch, StagedFiles, boot_id,
 };
 use traffic::{CountedTraffic, TrafficSeen};
 

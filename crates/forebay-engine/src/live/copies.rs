@@ -123,15 +123,21 @@ impl LiveShared {
         let mut partitions = manifest.partitions.iter();
         let found = partitions.find(|partition| partition.id == id);
         let content = PartitionContent::from(found.ok_or_else(|| self.no_partition(id))?);
-        let mut copied = self.copied.lock();
-        for run in &content.runs {
-            *copied.entry(run.id.clone()).or_default() += 1;
-        }
+        self.hold_runs(content.runs.iter().map(|run| &run.id));
         Ok(content)
     }
 
+    /// Keeps the files of these runs until they are let go. REQUIRES: the structure's lock, and a
+    /// manifest that names them.
+    pub fn hold_runs<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
+        let mut copied = self.copied.lock();
+        for id in ids {
+            *copied.entry(id.clone()).or_default() += 1;
+        }
+    }
+
     /// A copy of these runs is no longer wanted.
-    fn let_go<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
+    pub fn let_go<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
         let mut last = Vec::new();
         let mut copied = self.copied.lock();
         for id in ids {

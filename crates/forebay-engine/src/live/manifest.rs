@@ -248,6 +248,11 @@ impl LiveManifest {
         self.check_partitions()
     }
 
+    /// Whether this partition is here.
+    pub fn has(&self, id: PartitionId) -> bool {
+        self.partitions.iter().any(|partition| partition.id == id)
+    }
+
     /// The ids and bounds of the partitions.
     pub fn ranges(&self) -> Vec<PartitionRange> {
         self.partitions.iter().map(LivePartition::range).collect()

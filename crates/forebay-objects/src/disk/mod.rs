@@ -499,10 +499,12 @@ fn is_unfinished(name: &str) -> bool {
     file.starts_with('.') && file.ends_with(".new")
 }
 
-/// The table of which a version, or a load of a cluster's table, is whole with this document.
+/// The table of which a version, a load of a cluster's table, or a backup is whole with this
+/// document.
 fn committed_by(name: &str) -> Option<&str> {
     match name.split('/').collect::<Vec<_>>()[..] {
         ["tables", table, "versions", file] if file.ends_with(".manifest") => Some(table),
+        ["tables", table, "backups", file] if file.ends_with(".backup") => Some(table),
         ["tables", table, file] if file.ends_with(".staged") => Some(table),
         _ => None,
     }

@@ -27,6 +27,7 @@ pub async fn metrics(
     connections(&mut page, &shared);
     tables(&mut page, &shared, &sees);
     live_tables(&mut page, &shared, &sees);
+    backups(&mut page, &shared, &sees);
     super::pulls::metrics(&mut page, &shared, &sees);
     super::cluster_metrics::metrics(&mut page, &shared, &sees);
     latencies(&mut page, &shared, &sees);
@@ -71,6 +72,23 @@ fn server(page: &mut Page, shared: &Shared) {
     let retired = shared.serving.states().retired as u64;
     let help = "Versions that were swapped out and are still being read.";
     page.one("forebay_retired_versions", "gauge", help, retired);
+}
+
+/// Of a store in a directory, which is read at once whatever became of it.
+fn backups(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
+    let store = shared.config.administered.as_ref().unwrap_or(&shared.store);
+    if !store.disk().keeps_blocks() {
+        return;
+    }
+    let Ok(backups) = store.last_backups() else {
+        return;
+    };
+    let name = "forebay_table_backup_timestamp_seconds";
+    page.begin(name, "gauge", "When the last backup of the table began.");
+    for (table, last) in backups.iter().filter(|(table, _)| sees(table.as_str())) {
+        let labels = [("table", table.as_str())];
+        page.line(name, &labels, last.taken_unix_ms / 1000);
+    }
 }
 
 fn certificate(page: &mut Page, shared: &Shared) {

@@ -2,6 +2,7 @@
 //! the token.
 
 mod answer;
+mod checkpoints;
 mod cluster;
 mod cluster_metrics;
 mod connections;
@@ -88,6 +89,18 @@ fn router(shared: &Arc<Shared>) -> Router {
         .route("/v1/tables/{table}/swap", post(tables::swap))
         .route("/v1/tables/{table}/rollback", post(tables::rollback))
         .route("/v1/tables/{table}/compact", post(tables::compact))
+        .route(
+            "/v1/tables/{table}/checkpoints/{id}",
+            get(checkpoints::touch).delete(checkpoints::end),
+        )
+        .route(
+            "/v1/tables/{table}/checkpoints/{id}/{step}",
+            post(checkpoints::step),
+        )
+        .route(
+            "/v1/tables/{table}/checkpoints/{id}/files/{file}",
+            get(checkpoints::file),
+        )
         .layer(from_fn_with_state(Arc::clone(shared), guard::authenticate));
     let all = open_to_all().merge(guarded).fallback(answer::not_found);
     checked(all, shared)

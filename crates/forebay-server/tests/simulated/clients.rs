@@ -239,6 +239,11 @@ impl Writers {
         }
     }
 
+    pub fn acknowledged_keys(&self) -> Vec<String> {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.acknowledged.clone()
+    }
+
     fn acknowledged(&self) -> usize {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.acknowledged.len()

@@ -185,6 +185,15 @@ fn the_coordinator_and_leaders_die_in_turns() {
     written.check(&cluster);
 }
 
+/// Asks for a cut of the table, and does not wait for it.
+pub fn ask_to_cut(cluster: &SimCluster, at: u16) {
+    let request = Request::Split {
+        table: name("t"),
+        at: Bound::Slot(at),
+    };
+    cluster.client().ask(&request).expect("asked");
+}
+
 /// A partition of the table begins there, and is led.
 fn is_cut(cluster: &SimCluster, at: u16) -> Option<()> {
     let model = cluster.model();
@@ -200,11 +209,7 @@ fn nothing_is_lost_as_nodes_die_while_partitions_are_cut() {
     let writers = Writers::start(&cluster, "t", &[1, 2, 3]);
     writers.resume(&cluster);
     for at in [1000, 5000, 9000, 13_000] {
-        let request = Request::Split {
-            table: name("t"),
-            at: Bound::Slot(at),
-        };
-        cluster.client().ask(&request).expect("asked");
+        ask_to_cut(&cluster, at);
         cluster.sleep(Duration::from_millis(dice.below(1500)));
         let struck = 1 + dice.below(3) as u8;
         cluster.node(struck).kill();
@@ -213,7 +218,7 @@ fn nothing_is_lost_as_nodes_die_while_partitions_are_cut() {
         cluster.node(struck).start();
         // Just after a death a partition may have no leader, and a cut of it is refused.
         let asked_again = |cluster: &SimCluster| {
-            cluster.client().ask(&request).expect("asked");
+            ask_to_cut(cluster, at);
             cluster.sleep(Duration::from_secs(1));
             None
         };

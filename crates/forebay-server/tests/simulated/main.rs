@@ -6,6 +6,7 @@
 //! anything of the process runs.
 
 mod batch;
+mod checkpoints;
 mod clients;
 mod cluster;
 #[allow(dead_code, reason = "the other tests use the rest")]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use forebay_cluster::catalog::{Catalog, DirectoryCatalog, Documented};
 use forebay_cluster::coordinator::CoordinatorSettings;
-use forebay_cluster::local::LOG_KEPT_BYTES;
+use forebay_cluster::local::{LOG_KEPT_BYTES, LocalReplicas};
 use forebay_cluster::message::Introduction;
 use forebay_cluster::model::FORMATS;
 use forebay_cluster::shell::Remembered;
@@ -102,6 +102,12 @@ impl SimNode {
 
     pub fn is_running(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// REQUIRES: it runs.
+    pub fn replicas(&self) -> Arc<LocalReplicas> {
+        let process = self.process.as_ref().expect("a process");
+        Arc::clone(&process.node.replicas)
     }
 
     /// Those that lie in its cache. REQUIRES: it runs.

@@ -1,14 +1,16 @@
 //! `forebay checkpoint`: a moment of a live table as a store of its own.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
 use forebay_engine::TableName;
-use forebay_engine::live::LiveError;
+use forebay_engine::live::{Copied, LiveError};
 use forebay_load::progress::Unit;
 use serde_json::json;
 
+use crate::backing::cluster_checkpoint;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -27,6 +29,20 @@ pub struct Checkpoint {
 
 pub fn run(args: &Checkpoint, context: &Context) -> anyhow::Result<Outcome> {
     let (store, table) = (context.open_store()?, &args.table);
+    if context.is_live_in_cluster(table)? {
+        let taken = cluster_checkpoint::take(table, context)?;
+        let drawing = context.progress();
+        drawing.stage("copying", Some(taken.file_bytes()), Unit::Bytes);
+        let parts = (&context.disk, &context.clock, &context.random);
+        let parts = (
+            Arc::clone(parts.0),
+            Arc::clone(parts.1),
+            Arc::clone(parts.2),
+        );
+        let copied = taken.copy_to(parts, &args.dir, &mut |bytes| drawing.advance(bytes))?;
+        drop(drawing);
+        return print(args, copied, context);
+    }
     if !store.is_live(table)? && store.table(table).is_ok() {
         bail!(
             "table {table} is a batch table, whose versions are copied by 'forebay push' and 'forebay pull': \
@@ -35,14 +51,18 @@ pub fn run(args: &Checkpoint, context: &Context) -> anyhow::Result<Outcome> {
     }
     if !store.is_live(table)? {
         let table = table.clone();
-        return Err(context.of_cluster(LiveError::NoTable { table }.into()));
+        return Err(LiveError::NoTable { table }.into());
     }
     let drawing = context.progress();
     let checkpoint = store.checkpoint(table, &context.live_budget())?;
     drawing.stage("copying", None, Unit::Bytes);
-    let copied = checkpoint.copy_to(args.dir.clone(), &mut |bytes| drawing.advance(bytes))?;
+    let copied = checkpoint.copy_to(&args.dir, &mut |bytes| drawing.advance(bytes))?;
     drop(drawing);
-    let dir = args.dir.display();
+    print(args, copied, context)
+}
+
+fn print(args: &Checkpoint, copied: Copied, context: &Context) -> anyhow::Result<Outcome> {
+    let (table, dir) = (&args.table, args.dir.display());
     let object = json!({
         "table": table,
         "store": dir.to_string(),

@@ -8,7 +8,7 @@ use forebay_cluster::client::ClusterClient;
 use forebay_cluster::model::{EndedLoad, LiveEntry, Replication, live_replicas};
 use forebay_cluster::request::Request;
 use forebay_cluster::status::NodeStatus;
-use forebay_engine::live::LiveDraft;
+use forebay_engine::live::{LiveDraft, LiveOptions};
 use forebay_engine::{Bound, TableName};
 use serde_json::json;
 
@@ -74,20 +74,7 @@ pub fn run(
     let lowers = draft.partitions.iter();
     let lowers: Vec<Bound> = lowers.map(|range| range.bounds.lower.clone()).collect();
     let (options, partitions) = (draft.options, lowers.len());
-    let cluster = context.cluster()?;
-    let client = cluster.client();
-    client.carry_out(&Request::MakeLive {
-        table: table.clone(),
-        live: Box::new(LiveEntry {
-            options: options.clone(),
-            replication: Replication::Leader,
-            last_load: EndedLoad::default(),
-        }),
-        lowers,
-        replicas: Some(replicas),
-    })?;
-    let (led, revision) = wait_for_leaders(client, context, table)?;
-    wait_for_nodes(client, context, revision)?;
+    let led = make((table, &options, replicas), lowers, context)?;
     let durability = options.durability.map(|durability| durability.to_string());
     let object = json!({
         "table": table,
@@ -115,6 +102,30 @@ pub fn run(
             ),
         }
     })
+}
+
+/// Makes a table whose partitions begin there, and waits a while until it takes writes. Returns how
+/// many partitions do.
+pub fn make(
+    (table, options, replicas): (&TableName, &LiveOptions, usize),
+    lowers: Vec<Bound>,
+    context: &Context,
+) -> anyhow::Result<usize> {
+    let cluster = context.cluster()?;
+    let client = cluster.client();
+    client.carry_out(&Request::MakeLive {
+        table: table.clone(),
+        live: Box::new(LiveEntry {
+            options: options.clone(),
+            replication: Replication::Leader,
+            last_load: EndedLoad::default(),
+        }),
+        lowers,
+        replicas: Some(replicas),
+    })?;
+    let (led, revision) = wait_for_leaders(client, context, table)?;
+    wait_for_nodes(client, context, revision)?;
+    Ok(led)
 }
 
 /// Waits a while until all partitions have had a leader. Returns how many have, and the revision

@@ -28,16 +28,17 @@ pub struct Get {
 }
 
 pub fn run(args: &Get, context: &Context) -> anyhow::Result<Outcome> {
-    let opened = context.open_target(&args.target)?;
+    let keys = args.keys.iter().map(|key| args.form.parse(key));
+    let keys: Vec<Vec<u8>> = keys.collect::<anyhow::Result<_>>()?;
+    let opened = context.open_target_for(&args.target, Some(&keys))?;
     let source = opened.source();
     let renderer = Renderer::new(source);
     let mut out = Vec::new();
-    for (place, key) in args.keys.iter().enumerate() {
+    for (place, (key, bytes)) in args.keys.iter().zip(&keys).enumerate() {
         if context.output.json {
             out.push(if place == 0 { b'[' } else { b',' });
         }
-        let bytes = args.form.parse(key)?;
-        let written = match (source.get(&bytes)?, context.output.json) {
+        let written = match (source.get(bytes)?, context.output.json) {
             (Some(value), true) => renderer.json(&value, &mut out),
             (Some(value), false) => renderer.text(&value, &mut out),
             (None, json) => {

@@ -13,7 +13,7 @@ use forebay_cluster::model::{
 use forebay_cluster::planning::PlanningError;
 use forebay_cluster::request::Request;
 use forebay_engine::live::{LiveOptions, Load, LoadError};
-use forebay_engine::{PartitionRange, Store, StoreError, TableName};
+use forebay_engine::{PartitionId, PartitionRange, RunRef, Store, StoreError, TableName};
 use forebay_load::load::{BuiltLoad, LoadReport, LoadRequest, LoadSample, build_load};
 use forebay_plan::insert::Mode;
 
@@ -178,13 +178,25 @@ impl LoadInCluster {
     /// Stages what was built for these groups, and has the cluster add it. Returns when all
     /// partitions have it.
     pub fn add(&self, built: BuiltLoad, groups: &[GroupEntry]) -> anyhow::Result<LoadReport> {
-        let draft = self.stage(&built, groups)?;
-        let BuiltLoad { load, report, .. } = built;
-        // Without rows there is nothing that partitions could add.
-        if !draft.partitions.is_empty() {
-            self.submit(&report.table, draft, load)?;
-        }
+        let BuiltLoad { load, runs, report } = built;
+        self.add_runs(&report.table, load, &runs, groups)?;
         Ok(report)
+    }
+
+    /// The same of runs that somebody has written.
+    pub fn add_runs(
+        &self,
+        table: &TableName,
+        load: Load,
+        runs: &[(PartitionId, RunRef)],
+        groups: &[GroupEntry],
+    ) -> anyhow::Result<()> {
+        let draft = self.stage(&load, runs, groups)?;
+        // Without rows there is nothing that partitions could add.
+        match draft.partitions.is_empty() {
+            true => Ok(()),
+            false => self.submit(table, draft, load),
+        }
     }
 
     fn carry_out_plan(
@@ -239,12 +251,18 @@ impl LoadInCluster {
         Ok(groups.map_or(Vec::new(), |groups| groups.all().cloned().collect()))
     }
 
-    fn stage(&self, built: &BuiltLoad, groups: &[GroupEntry]) -> anyhow::Result<LoadDraft> {
-        let (id, sum) = built.load.stage(&built.runs)?;
-        let runs = built.runs.iter();
-        let bytes = runs.map(|(_, run)| run.summary.file_bytes + run.summary.ext_bytes);
+    fn stage(
+        &self,
+        load: &Load,
+        runs: &[(PartitionId, RunRef)],
+        groups: &[GroupEntry],
+    ) -> anyhow::Result<LoadDraft> {
+        let (id, sum) = load.stage(runs)?;
+        let rows = runs.iter().map(|(_, run)| run.summary.records);
+        let bytes = runs.iter();
+        let bytes = bytes.map(|(_, run)| run.summary.file_bytes + run.summary.ext_bytes);
         let has_run = |group: &&GroupEntry| {
-            let mut runs = built.runs.iter();
+            let mut runs = runs.iter();
             runs.any(|(partition, _)| *partition == group.partition)
         };
         let loaded = groups.iter().filter(has_run);
@@ -257,7 +275,7 @@ impl LoadInCluster {
             id,
             sum,
             partitions: loaded.collect(),
-            rows: built.report.rows,
+            rows: rows.sum(),
             bytes: bytes.sum(),
             deadline_ms: deadline.unwrap_or(RolloutOptions::default().deadline_ms),
         })

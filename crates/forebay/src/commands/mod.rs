@@ -1,5 +1,6 @@
 //! One module a command: its arguments, what it does, how it prints.
 
+pub mod backup;
 pub mod checkpoint;
 pub mod cluster;
 mod column_figures;
@@ -7,7 +8,9 @@ pub mod compact;
 pub mod completions;
 pub mod create;
 pub mod create_in_cluster;
+pub mod describe;
 pub mod diff;
+pub mod doctor;
 pub mod drop;
 pub mod dry_run;
 pub mod export;
@@ -24,6 +27,7 @@ pub mod push;
 pub mod push_in_cluster;
 pub mod pushed;
 pub mod reading;
+pub mod restore;
 pub mod rollback;
 pub mod scan;
 pub mod serve;

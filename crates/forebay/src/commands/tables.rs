@@ -1,5 +1,7 @@
 //! `forebay tables`: what the store holds.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use forebay_engine::{Store, StoreError, Table, TableName, utc};
 use forebay_run::Order;
@@ -13,11 +15,12 @@ use crate::render::Columns;
 
 /// List the tables of the store
 ///
-/// With --json an array of {table, mode, serving, versions, order, rows, bytes, created}. Of a
-/// batch table the last three are of the serving version, and null with serving when none serves.
+/// With --json an array of {table, mode, serving, versions, order, rows, bytes, created, backup}. Of
+/// a batch table rows, bytes and created are of the serving version, and null with serving when none serves.
 /// One that is damaged or cannot be read has {problem}, too, and nothing else is known of it. Of a
 /// live one rows are the records in its runs, without what is in its log alone, and bytes the
-/// length of the runs; of a live one of a cluster, which its nodes have, the last three are null.
+/// length of the runs; of a live one of a cluster, which its nodes have, these are null. The
+/// last is when its last backup was made (forebay backup).
 #[derive(Debug, Args)]
 pub struct Tables {}
 
@@ -32,6 +35,8 @@ struct TableRow {
     rows: Option<u64>,
     bytes: Option<u64>,
     created: Option<String>,
+    /// When its last backup was made, if one was.
+    backup: Option<String>,
     /// Only where it is damaged or cannot be read, and then nothing else is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
@@ -50,6 +55,14 @@ pub fn run(context: &Context) -> anyhow::Result<Outcome> {
     }
     rows.extend(live_in_cluster(context)?);
     rows.sort_by(|a, b| a.table.cmp(&b.table));
+    let backups = store.last_backups().unwrap_or_else(|error| {
+        tracing::warn!(%error, "when tables were backed up is not known");
+        BTreeMap::new()
+    });
+    for row in &mut rows {
+        let last = backups.get(&row.table);
+        row.backup = last.map(|last| utc(last.taken_unix_ms));
+    }
     let in_cluster = rows.is_empty() && context.is_clustered()?;
     context.print(&rows, || text(&rows, in_cluster))?;
     Ok(Outcome::Done)
@@ -68,6 +81,7 @@ fn describe(table: &Table) -> Result<TableRow, StoreError> {
         rows: manifest.map(|manifest| manifest.rows()),
         bytes: manifest.map(|manifest| manifest.bytes()),
         created: manifest.map(|manifest| utc(manifest.created_unix_ms)),
+        backup: None,
         problem: None,
     })
 }
@@ -97,6 +111,7 @@ fn or_unknown(
         rows: None,
         bytes: None,
         created: None,
+        backup: None,
         problem: Some(error.to_string()),
     }))
 }
@@ -112,6 +127,7 @@ fn describe_live(store: &Store, name: &TableName) -> Result<TableRow, StoreError
         rows: Some(info.run_records),
         bytes: Some(info.file_bytes),
         created: Some(utc(info.created_unix_ms)),
+        backup: None,
         problem: None,
     })
 }
@@ -131,6 +147,7 @@ fn live_in_cluster(context: &Context) -> anyhow::Result<Vec<TableRow>> {
         rows: None,
         bytes: None,
         created: None,
+        backup: None,
         problem: None,
     });
     Ok(rows.collect())
@@ -146,7 +163,7 @@ fn text(rows: &[TableRow], in_cluster: bool) -> String {
         return format!("the store has no tables yet: forebay push makes one{create}");
     }
     let mut columns = Columns::new([
-        "table", "mode", "serving", "versions", "rows", "bytes", "created",
+        "table", "mode", "serving", "versions", "rows", "bytes", "created", "backup",
     ]);
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     for row in rows {
@@ -158,6 +175,7 @@ fn text(rows: &[TableRow], in_cluster: bool) -> String {
             or_none(row.rows.map(human::count)),
             or_none(row.bytes.map(human::bytes)),
             or_none(row.problem.clone().or_else(|| row.created.clone())),
+            or_none(row.backup.clone()),
         ]);
     }
     columns.to_string()

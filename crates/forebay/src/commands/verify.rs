@@ -24,7 +24,9 @@ pub struct Verify {
 }
 
 pub fn run(args: &Verify, context: &Context) -> anyhow::Result<Outcome> {
-    if args.target.version.is_none() && context.open_store()?.is_live(&args.target.table)? {
+    let name = &args.target.table;
+    let is_live = context.is_live_in_cluster(name)? || context.open_store()?.is_live(name)?;
+    if args.target.version.is_none() && is_live {
         return verify_live(&context.read_live(&args.target.table)?.table, context);
     }
     let table = context.open_table(&args.target.table)?;

@@ -143,7 +143,7 @@ impl Store {
     pub fn checkpoint(&self, table: &str, dir: impl AsRef<Path>) -> Result<Copied, Error> {
         let name = TableName::new(table)?;
         let checkpoint = self.store.checkpoint(&name, &self.budget)?;
-        Ok(checkpoint.copy_to(dir.as_ref().to_path_buf(), &mut |_| ())?)
+        Ok(checkpoint.copy_to(dir.as_ref(), &mut |_| ())?)
     }
 
     /// A push to a batch table, which need not exist.

@@ -8,9 +8,11 @@ use forebay_engine::live::LiveTable;
 use forebay_engine::{Bounds, PartitionId, TableName};
 use forebay_host::{EngineLog, GroupState, PartitionState, ReplicaHost};
 use forebay_io::Clock;
+use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
+use super::checkpoints::Checkpoints;
 use super::halves::Bell;
 use super::load_shelf::{LoadShelf, ProposedLoad};
 use super::roster::SharedRoster;
@@ -59,6 +61,8 @@ pub struct ReplicaCommons {
     pub standings: Mutex<BTreeMap<ReplicaPlace, ReplicaStanding>>,
     pub running: Mutex<BTreeMap<GroupId, RunningReplica>>,
     pub shelf: CopyShelf,
+    pub checkpoints: Checkpoints,
+    pub throttle: Arc<PullThrottle>,
     pub loads: Arc<LoadShelf>,
     pub staged: Arc<dyn StagedFiles>,
     /// Orders of partitions that are to get a load, or of whose tables others have ended.
@@ -92,6 +96,8 @@ impl ReplicaCommons {
                 Arc::clone(cache.random()),
                 Arc::clone(&parts.throttle),
             ),
+            checkpoints: Checkpoints::default(),
+            throttle: Arc::clone(&parts.throttle),
             loads: Arc::default(),
             staged: Arc::clone(&parts.staged),
             ordered_loads: Mutex::default(),
@@ -117,6 +123,7 @@ impl ReplicaCommons {
             running.state.drop_copy();
         }
         self.shelf.remove_of(group);
+        self.checkpoints.end_of(group);
         self.sizes.forget(group);
     }
 

@@ -12,6 +12,7 @@
 //! | `halves` | replicas that come of partitions which are cut |
 //! | `steering`, `reporting`, `sizes` | what leaders do; what the cluster is told |
 //! | `settling` | whether all is there, for who restarts nodes |
+//! | `checkpoints` | what is led here of a table at one moment, for a backup |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
 //! | `load_bringer`, `load_shelf`, `staged_files`, `adding` | loads: their runs brought, kept, and proposed |
 //! | `pace` | how fast others are sent the log |
@@ -20,6 +21,7 @@
 
 mod adding;
 mod carrier;
+mod checkpoints;
 mod commons;
 mod copy_wire;
 mod halves;
@@ -64,6 +66,7 @@ use crate::live::ReplicaOrders;
 use crate::reports::GroupReport;
 use crate::wire::from_bytes;
 use carrier::CarrierParts;
+pub use checkpoints::PartError;
 use commons::ReplicaCommons;
 use copy_wire::CopyQuestion;
 use keeping::ReplicaKeeper;

@@ -166,6 +166,7 @@ impl Working {
         let commons = &self.commons;
         commons.troubles.lock().clone_from(&troubles);
         commons.shelf.tidy();
+        commons.checkpoints.tidy(commons.clock.monotonic());
         commons.tidy_loads();
         commons.notice_missed();
         let watch = self.watch.lock().clone();

@@ -1,22 +1,22 @@
-//! Copying a moment of a table into another store.
+//! Copying a moment of a table into a store.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_io::Disk;
+use forebay_io::{Clock, Disk, Random, ReadFile, give_way};
+use forebay_run::verify::read_back;
 use tracing::warn;
 
-use super::CheckpointError;
 use super::take::put_manifest;
+use super::{CheckpointError, TableCheckpoint};
 use crate::error::{At, StoreError};
 use crate::layout::{TableFiles, store_file, tables_dir};
 use crate::live::LiveError;
-use crate::name::TableName;
 use crate::push::take_push_lock;
 use crate::store::Store;
 
-const COPY_BYTES: usize = 1 << 20;
+const COPY_BYTES: usize = 4 << 20;
 /// Directories above one another, at most.
 const MOST_LEVELS: usize = 64;
 
@@ -33,51 +33,103 @@ pub struct Copied {
     pub linked_bytes: u64,
 }
 
-pub fn copy_to(
-    from: &Store,
-    name: &TableName,
-    root: &Path,
-    advance: &mut dyn FnMut(u64),
-) -> Result<Copied, CheckpointError> {
-    let (disk, clock, random) = (from.disk(), from.clock(), from.random());
-    if is_inside_store(&**disk, root)? {
-        let dir = root.to_path_buf();
-        return Err(CheckpointError::Inside { dir });
+impl TableCheckpoint {
+    /// Copies it into the store at `root`, which is made if there is none. Files are linked where
+    /// they lie on one file system, and copied elsewhere; `advance` is told of their bytes. The
+    /// table is there whole or not at all.
+    pub fn copy_to(
+        &self,
+        (disk, clock, random): (Arc<dyn Disk>, Arc<dyn Clock>, Arc<dyn Random>),
+        root: &Path,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<Copied, CheckpointError> {
+        if is_inside_store(&*disk, root)? {
+            let dir = root.to_path_buf();
+            return Err(CheckpointError::Inside { dir });
+        }
+        let made = Made::of(&*disk, root)?;
+        let to = Store::open_or_create(disk, clock, random, root)?;
+        let copied = self.copy_into(&to, advance);
+        if copied.is_err() {
+            made.undo(&to);
+        }
+        copied
     }
-    let made = Made::of(&**disk, root)?;
-    let (disk, clock, random) = (Arc::clone(disk), Arc::clone(clock), Arc::clone(random));
-    let to = Store::open_or_create(disk, clock, random, root)?;
-    let copied = copy_into(from, &to, name, advance);
-    if copied.is_err() {
-        made.undo(&to);
+
+    /// [`TableCheckpoint::copy_to`] into a store that is there. A table of that name is left alone,
+    /// and the copy refused.
+    pub fn copy_into(
+        &self,
+        to: &Store,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<Copied, CheckpointError> {
+        let name = self.table();
+        let table = to.any_table(name);
+        let push = take_push_lock(&table, "a checkpoint")?;
+        let _push = push.map_err(|holder| StoreError::PushRuns {
+            table: name.clone(),
+            holder,
+        })?;
+        if to.is_live(name)? || table.exists()? {
+            return Err(LiveError::Exists {
+                table: name.clone(),
+            }
+            .into());
+        }
+        to.refuse_lost(name)?;
+        let copied = self.copy_files(to, advance);
+        if copied.is_err() {
+            to.unmake_live(name);
+        }
+        copied
     }
-    copied
+
+    fn copy_files(
+        &self,
+        to: &Store,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<Copied, CheckpointError> {
+        let disk = &**to.disk();
+        let target = TableFiles::new(to.root(), self.table());
+        to.clear_for_live(&target)?;
+        let mut copied = Copied {
+            runs: self.manifest.files().count(),
+            records: self.records(),
+            file_bytes: self.file_bytes(),
+            linked_bytes: 0,
+        };
+        for (name, len_bytes) in self.file_names() {
+            let there = target.runs().join(&name);
+            let from = self.files.path(&name);
+            if from.is_some_and(|from| disk.link(&from, &there).is_ok()) {
+                copied.linked_bytes += len_bytes;
+                advance(len_bytes);
+            } else {
+                let source = self.files.open(&name).at("open", Path::new(&name))?;
+                copy_file(disk, &*source, &there, advance)?;
+                self.check_copied(disk, &there)?;
+            }
+        }
+        put_manifest(disk, &target, &self.manifest)?;
+        for dir in [tables_dir(to.root()), to.root().to_path_buf()] {
+            disk.sync_dir(&dir).at("sync", &dir)?;
+        }
+        Ok(copied)
+    }
 }
 
-fn copy_into(
-    from: &Store,
-    to: &Store,
-    name: &TableName,
-    advance: &mut dyn FnMut(u64),
-) -> Result<Copied, CheckpointError> {
-    let table = to.any_table(name);
-    let push = take_push_lock(&table, "a checkpoint")?;
-    let _push = push.map_err(|holder| StoreError::PushRuns {
-        table: name.clone(),
-        holder,
-    })?;
-    if to.is_live(name)? || table.exists()? {
-        return Err(LiveError::Exists {
-            table: name.clone(),
+impl TableCheckpoint {
+    /// Reads a copied run back from the device.
+    pub(super) fn check_copied(&self, disk: &dyn Disk, path: &Path) -> Result<(), LiveError> {
+        if path.extension().is_none_or(|end| end != "run") {
+            return Ok(());
         }
-        .into());
+        let read = read_back(disk, path, self.options().order, &mut |_| give_way());
+        read.map(drop).map_err(|source| LiveError::Run {
+            table: self.table().clone(),
+            source,
+        })
     }
-    to.refuse_lost(name)?;
-    let copied = copy_files(from, to, name, advance);
-    if copied.is_err() {
-        to.unmake_live(name);
-    }
-    copied
 }
 
 /// Whether the directory, made or not, lies in that of a store: below its root.
@@ -128,61 +180,13 @@ impl Made {
     }
 }
 
-fn copy_files(
-    from: &Store,
-    to: &Store,
-    name: &TableName,
-    advance: &mut dyn FnMut(u64),
-) -> Result<Copied, CheckpointError> {
-    let disk = &**from.disk();
-    let (source, target) = (
-        TableFiles::new(from.root(), name),
-        TableFiles::new(to.root(), name),
-    );
-    let manifest = from.read_live_manifest(name, &source)?;
-    let manifest = manifest.ok_or_else(|| LiveError::NoTable {
-        table: name.clone(),
-    })?;
-    to.clear_for_live(&target)?;
-    let mut copied = Copied {
-        runs: 0,
-        records: 0,
-        file_bytes: 0,
-        linked_bytes: 0,
-    };
-    for run in manifest.files() {
-        copied.runs += 1;
-        copied.records += run.summary.records;
-        let of_run = (source.run(&run.id), target.run(&run.id));
-        let extent = (source.extent(&run.id), target.extent(&run.id));
-        let sized = [
-            (of_run, run.summary.file_bytes),
-            (extent, run.summary.ext_bytes),
-        ];
-        for ((from, to), bytes) in sized.into_iter().filter(|(_, bytes)| *bytes > 0) {
-            copied.file_bytes += bytes;
-            if disk.link(&from, &to).is_ok() {
-                copied.linked_bytes += bytes;
-                advance(bytes);
-            } else {
-                copy_file(disk, &from, &to, advance)?;
-            }
-        }
-    }
-    put_manifest(disk, &target, &manifest)?;
-    for dir in [tables_dir(to.root()), to.root().to_path_buf()] {
-        disk.sync_dir(&dir).at("sync", &dir)?;
-    }
-    Ok(copied)
-}
-
-fn copy_file(
+/// Copies a file to a new one, synced.
+pub(crate) fn copy_file(
     disk: &dyn Disk,
-    from: &Path,
+    source: &dyn ReadFile,
     to: &Path,
     advance: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
-    let source = disk.open(from).at("open", from)?;
     let mut target = disk.create(to).at("create", to)?;
     let (mut at, len_bytes) = (0, source.len_bytes());
     let mut buffer = vec![0; COPY_BYTES];
@@ -190,7 +194,7 @@ fn copy_file(
         let bytes = (len_bytes - at).min(COPY_BYTES as u64) as usize;
         source
             .read_exact_at(&mut buffer[..bytes], at)
-            .at("read", from)?;
+            .at("copy to", to)?;
         io::Write::write_all(&mut target, &buffer[..bytes]).at("write", to)?;
         at += bytes as u64;
         advance(bytes as u64);

@@ -21,10 +21,12 @@
 
 mod ask;
 mod copy;
+mod part;
 mod take;
+mod whole;
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -267,19 +269,35 @@ impl Checkpoint {
         &self.store
     }
 
+    /// The table in it, to be copied.
+    pub fn table(&self) -> Result<TableCheckpoint, LiveError> {
+        TableCheckpoint::of_store(&self.store, &self.asking.table)
+    }
+
     /// Copies it into the store at `root`, which is made if there is none. Files are linked where
     /// both lie on one file system, and copied elsewhere; `advance` is told of their bytes. The
     /// table is there whole or not at all.
     pub fn copy_to(
         &self,
-        root: PathBuf,
+        root: &Path,
         advance: &mut dyn FnMut(u64),
     ) -> Result<Copied, CheckpointError> {
-        copy::copy_to(&self.store, &self.asking.table, &root, advance)
+        let store = &self.store;
+        let parts = (store.disk(), store.clock(), store.random());
+        let parts = (
+            Arc::clone(parts.0),
+            Arc::clone(parts.1),
+            Arc::clone(parts.2),
+        );
+        self.table()?.copy_to(parts, root, advance)
     }
 }
 
 pub use copy::Copied;
+pub(crate) use copy::copy_file;
+pub use part::PartCheckpoint;
+pub(crate) use whole::DiskFiles;
+pub use whole::{CheckpointRun, JoinError, RunFiles, TableCheckpoint};
 
 #[cfg(test)]
 mod tests;

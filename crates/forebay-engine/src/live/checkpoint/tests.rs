@@ -87,10 +87,12 @@ fn a_table_that_nobody_has_open_is_copied() {
     drop(made(&disk, 100));
     let checkpoint = store_on(&disk).checkpoint(&name(), &budget()).unwrap();
     let mut told = 0;
-    let copied = checkpoint.copy_to("/b".into(), &mut |bytes| told += bytes);
+    let copied = checkpoint.copy_to(Path::new("/b"), &mut |bytes| told += bytes);
     let copied = copied.unwrap();
     assert!(copied.records == 100 && copied.file_bytes == told && told > 0);
-    let again = checkpoint.copy_to("/b".into(), &mut |_| ()).unwrap_err();
+    let again = checkpoint
+        .copy_to(Path::new("/b"), &mut |_| ())
+        .unwrap_err();
     assert!(
         matches!(again, CheckpointError::Live(LiveError::Exists { .. })),
         "{again}"
@@ -155,7 +157,7 @@ fn whichever_call_fails_there_is_a_whole_copy_or_none() {
         disk.plan(nth, Fault::Error);
         let copied = store
             .checkpoint(&name(), &budget())
-            .and_then(|checkpoint| checkpoint.copy_to("/b".into(), &mut |_| ()));
+            .and_then(|checkpoint| checkpoint.copy_to(Path::new("/b"), &mut |_| ()));
         let calls = disk.calls();
         disk.plan(u64::MAX / 2, Fault::Error);
         let copy = store_at(&disk, Arc::new(SystemClock), "/b");

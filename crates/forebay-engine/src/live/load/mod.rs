@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_io::{Lock, replace_file};
+use forebay_io::{Disk, Lock, replace_file};
 use forebay_run::format::RunOptions;
 use thiserror::Error;
 use tracing::warn;
@@ -168,6 +168,10 @@ impl Load {
         let id = RunId::plain(format!("{:05}-{chance:016x}", partition.0));
         let path = self.files.run(&staged(&id));
         NewRun { id, path }
+    }
+
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
+        self.store.disk()
     }
 
     /// How to write such runs; sizes of pages and filters are the writer's.

@@ -208,7 +208,9 @@ fn checkpoints_have_a_shared_file_once() {
     drop(table);
     let store = store_on(Arc::new(disk.clone()), 77);
     let moment = store.checkpoint(&name(), &Budget::new(16 << 20)).unwrap();
-    let copied = moment.copy_to("/copy".into(), &mut |_| ()).unwrap();
+    let copied = moment
+        .copy_to(std::path::Path::new("/copy"), &mut |_| ())
+        .unwrap();
     assert_eq!((copied.runs, copied.records), (1, 1000));
     let random = Arc::new(SeededRandom::new(5));
     let to: Arc<dyn Disk> = Arc::new(disk.clone());

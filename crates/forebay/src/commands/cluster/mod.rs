@@ -7,7 +7,7 @@ mod disaster;
 mod moving;
 mod set;
 mod split;
-mod status;
+pub mod status;
 mod store_files;
 mod upgrade;
 mod watch;

@@ -14,7 +14,8 @@ use forebay_run::error::without_controls;
 use crate::context::Context;
 use crate::exit::{Outcome, report_error};
 use crate::human;
-use crate::node_pages::{NodePages, PageError};
+use crate::node_http::PageError;
+use crate::node_pages::NodePages;
 use crate::render::Columns;
 
 /// How many nodes are asked.

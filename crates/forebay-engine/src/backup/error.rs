@@ -1,0 +1,79 @@
+//! Why a backup was not made, or not restored.
+
+use std::path::PathBuf;
+
+use forebay_run::RunError;
+use thiserror::Error;
+
+use crate::error::{PushError, StoreError};
+use crate::live::{CheckpointError, LiveError};
+use crate::name::TableName;
+use crate::seal::DocumentError;
+
+/// A backup that was not made, read or restored. What was there before is unchanged.
+#[derive(Debug, Error)]
+pub enum BackupError {
+    #[error(
+        "there are no backups at {}: name the place that 'forebay backup --to' was given",
+        root.display()
+    )]
+    NoPlace { root: PathBuf },
+    #[error(
+        "{} holds other files and no forebay-backup.json: name an empty or a new directory or prefix",
+        root.display()
+    )]
+    NotEmpty { root: PathBuf },
+    #[error(
+        "another backup is being made there: {holder}; wait for it to end, or end that process"
+    )]
+    Busy { holder: String },
+    #[error("there is no backup {name} at {}; there are: {there}", root.display())]
+    NoBackup {
+        root: PathBuf,
+        name: String,
+        there: String,
+    },
+    #[error("backup {backup} has no table {table}; it has {there}")]
+    NoTable {
+        backup: String,
+        table: TableName,
+        there: String,
+    },
+    #[error("table {table} of backup {backup} is a {is} table, not a {wanted} table")]
+    OtherKind {
+        backup: String,
+        table: TableName,
+        is: &'static str,
+        wanted: &'static str,
+    },
+    #[error(
+        "the file {} of the backup cannot be used: {problem}; restore an earlier backup, and make a new one",
+        path.display()
+    )]
+    Damaged {
+        path: PathBuf,
+        problem: DocumentError,
+    },
+    #[error(
+        "the document {} is not the one that the backup names: restore an earlier backup, and make a new one",
+        path.display()
+    )]
+    Changed { path: PathBuf },
+    #[error("table {table}: a run could not be read back after it was copied: {source}")]
+    Copy { table: TableName, source: RunError },
+    #[error("table {table}: what was restored could not be read back: {problem}")]
+    Restored { table: TableName, problem: String },
+    #[error(
+        "table {table} has another version {version} than the one in the backup: nothing was restored. Restore \
+         into another store, or drop the table first"
+    )]
+    OtherVersion { table: TableName, version: u64 },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Push(#[from] PushError),
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+}

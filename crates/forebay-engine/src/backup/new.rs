@@ -1,0 +1,331 @@
+//! A backup while it is made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_io::{Disk, Lock, give_way, replace_file};
+use forebay_run::Order;
+use forebay_run::verify::read_back;
+use serde_json::Value;
+use tracing::warn;
+
+use super::place::BackupPlace;
+use super::{
+    BACKUP_FORMAT, BackupDocument, BackupError, ManifestText, TableDocument, TableSummary, unseal,
+};
+use crate::cleanup::remove_if_there;
+use crate::error::{At, StoreError};
+use crate::holder::{holder_words, try_lock, utc};
+use crate::layout::{TableFiles, run_of};
+use crate::live::{DiskFiles, RunFiles, TableCheckpoint, copy_file};
+use crate::name::TableName;
+use crate::seal::seal;
+use crate::table::Table;
+
+const ENDING: &str = ".backup";
+
+/// A backup under way. Dropped before [`NewBackup::finish`], there is no such backup; the next one
+/// uses nothing of what it copied, and removes it.
+#[derive(Debug)]
+pub struct NewBackup {
+    place: BackupPlace,
+    document: BackupDocument,
+    /// Files that finished backups have: they were read back then.
+    known: BTreeMap<TableName, BTreeSet<String>>,
+    copied_bytes: u64,
+    reused_bytes: u64,
+    _lock: Box<dyn Lock>,
+}
+
+/// What a backup consists of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BackupReport {
+    pub document: BackupDocument,
+    /// Bytes of files that were copied for it.
+    pub copied_bytes: u64,
+    /// Bytes of files that earlier backups had copied.
+    pub reused_bytes: u64,
+    /// Older backups that were removed.
+    pub removed: Vec<String>,
+}
+
+impl NewBackup {
+    pub(super) fn begin(
+        place: BackupPlace,
+        source: &str,
+        lock: Box<dyn Lock>,
+    ) -> Result<Self, BackupError> {
+        let names = place.names()?;
+        let mut known: BTreeMap<TableName, BTreeSet<String>> = BTreeMap::new();
+        for table in place.tables()? {
+            let files = known.entry(table.clone()).or_default();
+            for name in names.iter().filter(|name| is_of(&place, name, &table)) {
+                files.extend(place.table_document(&table, name)?.0.files.into_keys());
+            }
+        }
+        let last = names.last().map(|name| place.document(name)).transpose()?;
+        // Names rise, whatever the clock does.
+        let after_last = last.map_or(0, |last| last.taken_unix_ms + 1);
+        let taken_unix_ms = place.clock.unix_ms().max(after_last);
+        let document = BackupDocument {
+            forebay_backup: BACKUP_FORMAT,
+            name: name_of(taken_unix_ms),
+            taken_unix_ms,
+            source: source.to_owned(),
+            tables: BTreeMap::new(),
+            cluster: None,
+        };
+        Ok(Self {
+            place,
+            document,
+            known,
+            copied_bytes: 0,
+            reused_bytes: 0,
+            _lock: lock,
+        })
+    }
+
+    /// Copies a version of a batch table. `advance` is told of the bytes of all its files, and may
+    /// wait to slow the copy down.
+    pub fn add_version(
+        &mut self,
+        table: &Table,
+        version: u64,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<(), BackupError> {
+        let path = table.files.manifest(version);
+        let bytes = table.disk().read(&path).at("read", &path)?;
+        let manifest = table.manifest(version)?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let files = table.files_of(&manifest).into_iter();
+        let files = files.map(|file| (file.name, file.len_bytes)).collect();
+        let document = TableDocument {
+            forebay_table_backup: BACKUP_FORMAT,
+            table: table.name().clone(),
+            order: manifest.order,
+            manifest: ManifestText::Batch(text),
+            files,
+        };
+        let source = DiskFiles::new(Arc::clone(table.disk()), &table.files);
+        let summary = (Some(version), manifest.totals.rows);
+        self.add(document, summary, &source, advance)
+    }
+
+    /// Copies a moment of a live table, as [`NewBackup::add_version`] does a version.
+    pub fn add_live(
+        &mut self,
+        checkpoint: &TableCheckpoint,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<(), BackupError> {
+        let bytes = checkpoint.manifest.to_bytes();
+        let bytes = bytes.map_err(|problem| BackupError::Damaged {
+            path: PathBuf::from(checkpoint.table().as_str()),
+            problem,
+        })?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let document = TableDocument {
+            forebay_table_backup: BACKUP_FORMAT,
+            table: checkpoint.table().clone(),
+            order: checkpoint.options().order,
+            manifest: ManifestText::Live(text),
+            files: checkpoint.file_names().collect(),
+        };
+        let summary = (None, checkpoint.records());
+        self.add(document, summary, &*checkpoint.files, advance)
+    }
+
+    fn add(
+        &mut self,
+        document: TableDocument,
+        (version, records): (Option<u64>, u64),
+        source: &dyn RunFiles,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<(), BackupError> {
+        let (place, table) = (self.place.clone(), document.table.clone());
+        let disk = &*place.disk;
+        let files = TableFiles::new(&place.root, &table);
+        disk.create_dir_all(&files.runs())
+            .at("create", &files.runs())?;
+        let words = holder_words(disk, &*place.clock, "a backup");
+        let lock = try_lock(disk, &files.push_lock(), &words)?;
+        let _lock = lock.map_err(|holder| BackupError::Busy { holder })?;
+        // In object storage the place of work is made only now.
+        disk.create_dir_all(&files.runs())
+            .at("create", &files.runs())?;
+        let known = self.known.get(&table).cloned().unwrap_or_default();
+        let mut copied = Vec::new();
+        for (name, &len_bytes) in &document.files {
+            let path = files.runs().join(name);
+            if known.contains(name) && is_there(disk, &path, len_bytes) {
+                self.reused_bytes += len_bytes;
+                advance(len_bytes);
+                continue;
+            }
+            remove_if_there(disk, &path)?;
+            let file = source.open(name).at("open", name.as_ref())?;
+            copy_file(disk, &*file, &path, advance)?;
+            self.copied_bytes += len_bytes;
+            copied.push(path);
+        }
+        check_runs(disk, &copied, document.order).map_err(|source| BackupError::Copy {
+            table: table.clone(),
+            source,
+        })?;
+        disk.sync_dir(&files.runs()).at("sync", &files.runs())?;
+        let sum = place.put_table(&files, &self.document.name, &document)?;
+        let file_bytes = document.files.values().sum();
+        let summary = TableSummary {
+            version,
+            records,
+            file_bytes,
+            sum,
+        };
+        self.document.tables.insert(table, summary);
+        Ok(())
+    }
+
+    /// Makes the backup be there. Of all backups the newest `keep` stay.
+    pub fn finish(
+        mut self,
+        keep: Option<usize>,
+        cluster: Option<Value>,
+    ) -> Result<BackupReport, BackupError> {
+        self.document.cluster = cluster;
+        let (place, dir) = (&self.place, self.place.backups_dir());
+        place.disk.create_dir_all(&dir).at("create", &dir)?;
+        let path = place.document_path(&self.document.name);
+        place.put(&path, &self.document)?;
+        place.disk.sync_dir(&place.root).at("sync", &place.root)?;
+        let removed = match place.prune(keep) {
+            Ok(removed) => removed,
+            Err(error) => {
+                warn!(%error, "older backups, or what a backup that died left, could not be removed");
+                Vec::new()
+            }
+        };
+        Ok(BackupReport {
+            document: self.document,
+            copied_bytes: self.copied_bytes,
+            reused_bytes: self.reused_bytes,
+            removed,
+        })
+    }
+}
+
+/// Such as `20261129T020000.417Z`.
+fn name_of(taken_unix_ms: u64) -> String {
+    let second = utc(taken_unix_ms).replace(['-', ':', 'Z'], "");
+    format!("{second}.{:03}Z", taken_unix_ms % 1000)
+}
+
+fn is_of(place: &BackupPlace, backup: &str, table: &TableName) -> bool {
+    let document = place.document(backup);
+    document.is_ok_and(|document| document.tables.contains_key(table))
+}
+
+fn is_there(disk: &dyn Disk, path: &std::path::Path, len_bytes: u64) -> bool {
+    let found = disk.open(path);
+    found.is_ok_and(|found| found.len_bytes() == len_bytes)
+}
+
+/// Reads the copied runs back from where they were written.
+fn check_runs(
+    disk: &dyn Disk,
+    copied: &[PathBuf],
+    order: Order,
+) -> Result<(), forebay_run::RunError> {
+    let runs = copied
+        .iter()
+        .filter(|path| path.extension().is_some_and(|end| end == "run"));
+    for path in runs {
+        read_back(disk, path, order, &mut |_| give_way())?;
+    }
+    Ok(())
+}
+
+impl BackupPlace {
+    fn table_path(files: &TableFiles, backup: &str) -> PathBuf {
+        files.dir.join("backups").join(format!("{backup}{ENDING}"))
+    }
+
+    /// What a backup says of a table, and that document's checksum.
+    pub(super) fn table_document(
+        &self,
+        table: &TableName,
+        backup: &str,
+    ) -> Result<(TableDocument, u64), BackupError> {
+        let files = TableFiles::new(&self.root, table);
+        let path = Self::table_path(&files, backup);
+        let bytes = self.disk.read(&path).at("read", &path)?;
+        unseal(&bytes, "forebay_table_backup")
+            .map_err(|problem| BackupError::Damaged { path, problem })
+    }
+
+    fn put_table(
+        &self,
+        files: &TableFiles,
+        backup: &str,
+        document: &TableDocument,
+    ) -> Result<u64, BackupError> {
+        let path = Self::table_path(files, backup);
+        let dir = files.dir.join("backups");
+        self.disk.create_dir_all(&dir).at("create", &dir)?;
+        let sum = self.put(&path, document)?;
+        for dir in [&files.dir, &crate::layout::tables_dir(&self.root)] {
+            self.disk.sync_dir(dir).at("sync", dir)?;
+        }
+        Ok(sum)
+    }
+
+    fn put<T: serde::Serialize>(
+        &self,
+        path: &std::path::Path,
+        document: &T,
+    ) -> Result<u64, BackupError> {
+        let sealed = seal(document).map_err(|problem| StoreError::Damaged {
+            path: path.to_path_buf(),
+            problem,
+        });
+        let (bytes, sum) = sealed?;
+        replace_file(&*self.disk, path, &bytes).at("write", path)?;
+        Ok(sum)
+    }
+
+    /// Removes all backups but the newest `keep`, and what no backup names. REQUIRES: the lock.
+    fn prune(&self, keep: Option<usize>) -> Result<Vec<String>, BackupError> {
+        let mut kept = self.names()?;
+        let past = kept.len() - keep.unwrap_or(kept.len()).min(kept.len());
+        let removed: Vec<String> = kept.drain(..past).collect();
+        for name in &removed {
+            remove_if_there(&*self.disk, &self.document_path(name))?;
+        }
+        let dir = self.backups_dir();
+        self.disk.sync_dir(&dir).at("sync", &dir)?;
+        for table in self.tables()? {
+            self.prune_table(&table, &kept)?;
+        }
+        Ok(removed)
+    }
+
+    fn prune_table(&self, table: &TableName, backups: &[String]) -> Result<(), BackupError> {
+        let files = TableFiles::new(&self.root, table);
+        let mut named = BTreeSet::new();
+        for name in self.list(&files.dir.join("backups"))? {
+            let Some(backup) = name.strip_suffix(ENDING) else {
+                continue;
+            };
+            match backups.iter().any(|kept| kept == backup) {
+                true => named.extend(self.table_document(table, backup)?.0.files.into_keys()),
+                false => remove_if_there(&*self.disk, &Self::table_path(&files, backup))?,
+            }
+        }
+        for name in self.list(&files.runs())? {
+            let path = files.runs().join(&name);
+            if run_of(&path).is_some() && !named.contains(&name) {
+                remove_if_there(&*self.disk, &path)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! The place where backups are.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_io::{Clock, Disk, replace_file};
+
+use super::{Backup, BackupDocument, BackupError, NewBackup, unseal};
+use crate::error::At;
+use crate::holder::{holder_words, try_lock};
+use crate::layout::tables_dir;
+use crate::name::TableName;
+
+const PLACE_FILE: &str = "forebay-backup.json";
+const PLACE_LOCK: &str = "backup.lock";
+const PLACE_TEXT: &str = "{\"forebay_backup_place\": 1}\n";
+const ENDING: &str = ".json";
+
+/// A directory or bucket of backups. Clones are handles to the same place.
+#[derive(Debug, Clone)]
+pub struct BackupPlace {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) root: PathBuf,
+}
+
+impl BackupPlace {
+    /// Opens a place that has backups, or had some.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        root: &Path,
+    ) -> Result<Self, BackupError> {
+        let marker = root.join(PLACE_FILE);
+        let root = root.to_path_buf();
+        match disk.exists(&marker).at("look for", &marker)? {
+            true => Ok(Self { disk, clock, root }),
+            false => Err(BackupError::NoPlace { root }),
+        }
+    }
+
+    /// The same, made first where the directory is absent or empty.
+    pub fn open_or_create(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        root: &Path,
+    ) -> Result<Self, BackupError> {
+        let marker = root.join(PLACE_FILE);
+        if !disk.exists(&marker).at("look for", &marker)? {
+            match disk.list(root) {
+                Ok(names) if names.iter().all(|name| name == PLACE_LOCK) => {}
+                Ok(_) => {
+                    let root = root.to_path_buf();
+                    return Err(BackupError::NotEmpty { root });
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error).at("list", root)?,
+            }
+            disk.create_dir_all(root).at("create", root)?;
+            replace_file(&*disk, &marker, PLACE_TEXT.as_bytes()).at("write", &marker)?;
+        }
+        Self::open(disk, clock, root)
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The names of all backups, the oldest first.
+    pub fn names(&self) -> Result<Vec<String>, BackupError> {
+        let found = self.list(&self.backups_dir())?;
+        let names = found.iter().filter_map(|name| name.strip_suffix(ENDING));
+        let mut names: Vec<String> = names.map(str::to_owned).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// A backup by its name, or the newest.
+    pub fn backup(&self, name: Option<&str>) -> Result<Backup, BackupError> {
+        let names = self.names()?;
+        let found = match name {
+            Some(name) => names.iter().find(|found| *found == name),
+            None => names.last(),
+        };
+        let Some(found) = found else {
+            return Err(BackupError::NoBackup {
+                root: self.root.clone(),
+                name: name.unwrap_or("yet").to_owned(),
+                there: listed(names.iter()),
+            });
+        };
+        let document = self.document(found)?;
+        Ok(Backup::new(self.clone(), document))
+    }
+
+    /// What a backup says of itself.
+    pub fn document(&self, name: &str) -> Result<BackupDocument, BackupError> {
+        let path = self.document_path(name);
+        let bytes = self.disk.read(&path).at("read", &path)?;
+        let unsealed = unseal(&bytes, "forebay_backup");
+        let (document, _) = unsealed.map_err(|problem| BackupError::Damaged { path, problem })?;
+        Ok(document)
+    }
+
+    /// Begins a backup. One is made in a place at a time.
+    pub fn begin(&self, source: &str) -> Result<NewBackup, BackupError> {
+        let path = self.root.join(PLACE_LOCK);
+        let words = holder_words(&*self.disk, &*self.clock, "a backup");
+        let lock = try_lock(&*self.disk, &path, &words)?;
+        let lock = lock.map_err(|holder| BackupError::Busy { holder })?;
+        NewBackup::begin(self.clone(), source, lock)
+    }
+
+    pub(super) fn backups_dir(&self) -> PathBuf {
+        self.root.join("backups")
+    }
+
+    pub(super) fn document_path(&self, name: &str) -> PathBuf {
+        self.backups_dir().join(format!("{name}{ENDING}"))
+    }
+
+    /// The tables of which there is something, in a backup or not.
+    pub(super) fn tables(&self) -> Result<Vec<TableName>, BackupError> {
+        let names = self.list(&tables_dir(&self.root))?;
+        let names = names.iter().filter_map(|name| TableName::new(name).ok());
+        Ok(names.collect())
+    }
+
+    pub(super) fn list(&self, dir: &Path) -> Result<Vec<String>, BackupError> {
+        match self.disk.list(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            names => Ok(names.at("list", dir)?),
+        }
+    }
+}
+
+/// Names for a message.
+pub(super) fn listed(names: impl Iterator<Item = impl ToString>) -> String {
+    let names: Vec<String> = names.map(|name| name.to_string()).collect();
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(", "),
+    }
+}

@@ -1,0 +1,138 @@
+//! A backup that is there, and what is taken from it.
+
+use std::sync::Arc;
+
+use super::place::{BackupPlace, listed};
+use super::{BackupDocument, BackupError, ManifestText, TableDocument, TableSummary};
+use crate::error::At;
+use crate::layout::TableFiles;
+use crate::live::{DiskFiles, RunFiles, TableCheckpoint, copy_file};
+use crate::live::{JoinError, LiveError};
+use crate::manifest::Manifest;
+use crate::name::TableName;
+use crate::store::Store;
+use crate::table::Table;
+
+/// A finished backup.
+#[derive(Debug)]
+pub struct Backup {
+    place: BackupPlace,
+    document: BackupDocument,
+}
+
+impl Backup {
+    pub(super) fn new(place: BackupPlace, document: BackupDocument) -> Self {
+        Self { place, document }
+    }
+
+    pub fn document(&self) -> &BackupDocument {
+        &self.document
+    }
+
+    /// Puts a version of a batch table into a store, and reads it back; it does not serve yet.
+    /// `advance` is told of the bytes that were copied. A version that is there already is left as
+    /// it is; another one of its number is an error.
+    pub fn restore_version(
+        &self,
+        name: &TableName,
+        store: &Store,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<(Table, u64), BackupError> {
+        let (document, source) = self.table(name)?;
+        let ManifestText::Batch(text) = &document.manifest else {
+            return Err(self.other_kind(name, "live", "batch"));
+        };
+        let bytes = text.as_bytes();
+        if let Ok(table) = store.table(name)
+            && let Some(version) = has_version(&table, bytes)?
+        {
+            return Ok((table, version));
+        }
+        let install = store.begin_install(name, bytes)?;
+        let version = install.manifest().version;
+        let disk = &**store.disk();
+        for file in install.missing() {
+            crate::cleanup::remove_if_there(disk, &file.path)?;
+            let opened = source.open(&file.name).at("open", file.name.as_ref())?;
+            copy_file(disk, &*opened, &file.path, advance)?;
+        }
+        let report = install.verify(&mut |_| {})?;
+        if let Some(problem) = report.problems.first() {
+            return Err(BackupError::Restored {
+                table: name.clone(),
+                problem: problem.to_string(),
+            });
+        }
+        Ok((install.commit()?, version))
+    }
+
+    /// The live table of the backup, to be copied into a store or loaded into a cluster.
+    pub fn live(&self, name: &TableName) -> Result<TableCheckpoint, BackupError> {
+        let (document, files) = self.table(name)?;
+        let ManifestText::Live(text) = document.manifest else {
+            return Err(self.other_kind(name, "batch", "live"));
+        };
+        let joined = TableCheckpoint::join(vec![(text.into_bytes(), Arc::new(files))]);
+        joined.map_err(|error| {
+            let (table, problem) = (name.clone(), error.to_string());
+            match error {
+                JoinError::Unreadable(_) => BackupError::Restored { table, problem },
+                _ => LiveError::Options { table, problem }.into(),
+            }
+        })
+    }
+
+    /// An error where the table is none of the backup's.
+    pub fn check_has(&self, name: &TableName) -> Result<(), BackupError> {
+        self.summary(name).map(drop)
+    }
+
+    fn summary(&self, name: &TableName) -> Result<&TableSummary, BackupError> {
+        let summary = self.document.tables.get(name);
+        summary.ok_or_else(|| BackupError::NoTable {
+            backup: self.document.name.clone(),
+            table: name.clone(),
+            there: listed(self.document.tables.keys()),
+        })
+    }
+
+    fn table(&self, name: &TableName) -> Result<(TableDocument, DiskFiles), BackupError> {
+        let summary = self.summary(name)?;
+        let (document, sum) = self.place.table_document(name, &self.document.name)?;
+        let files = TableFiles::new(&self.place.root, name);
+        if sum != summary.sum {
+            return Err(BackupError::Changed { path: files.dir });
+        }
+        let files = DiskFiles::copied(Arc::clone(&self.place.disk), &files);
+        Ok((document, files))
+    }
+
+    fn other_kind(&self, table: &TableName, is: &'static str, wanted: &'static str) -> BackupError {
+        BackupError::OtherKind {
+            backup: self.document.name.clone(),
+            table: table.clone(),
+            is,
+            wanted,
+        }
+    }
+}
+
+/// The version that this manifest is of, where the table has it whole; an error where it has
+/// another of that number.
+fn has_version(table: &Table, bytes: &[u8]) -> Result<Option<u64>, BackupError> {
+    let parsed = Manifest::parse(bytes);
+    let Ok((Manifest { version, .. }, _)) = parsed else {
+        return Ok(None);
+    };
+    if table.has_installed(version, bytes)? {
+        return Ok(Some(version));
+    }
+    let path = table.files.manifest(version);
+    match table.disk().read(&path) {
+        Ok(there) if there != bytes => Err(BackupError::OtherVersion {
+            table: table.name().clone(),
+            version,
+        }),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,85 @@
+//! Some partitions of an open live table at one moment, whose files stay while others copy them.
+//!
+//! A node of a cluster gives away what it leads of a table in this way: the whole table is put
+//! together from the parts of all leaders ([`TableCheckpoint`](super::TableCheckpoint)).
+
+use std::io;
+use std::sync::Arc;
+
+use forebay_io::ReadFile;
+
+use crate::layout::run_of;
+use crate::live::LiveTable;
+use crate::live::error::LiveError;
+use crate::live::manifest::LiveManifest;
+use crate::live::shared::LiveShared;
+use crate::name::RunId;
+use crate::partition::PartitionId;
+use crate::seal::DocumentError;
+
+/// Partitions at one moment. Merges leave their files in place until this is dropped; nothing is
+/// linked or written for it. The table stays open for as long.
+#[derive(Debug)]
+pub struct PartCheckpoint {
+    table: LiveTable,
+    manifest: LiveManifest,
+}
+
+impl LiveTable {
+    /// These partitions as they are now, or a little later: what is in memory is written to runs
+    /// first. Each of them is of one moment; all are where nothing is written to them meanwhile.
+    pub fn checkpoint_of(&self, ids: &[PartitionId]) -> Result<PartCheckpoint, LiveError> {
+        let manifest = self.shared().checkpoint_of(ids)?;
+        let table = self.unbound();
+        Ok(PartCheckpoint { table, manifest })
+    }
+}
+
+impl PartCheckpoint {
+    /// What it consists of, for [`TableCheckpoint::join`](super::TableCheckpoint::join).
+    pub fn to_bytes(&self) -> Result<Vec<u8>, DocumentError> {
+        self.manifest.to_bytes()
+    }
+
+    /// The partitions, each with the epoch that it is of.
+    pub fn partitions(&self) -> impl Iterator<Item = (PartitionId, u64)> {
+        let partitions = self.manifest.partitions.iter();
+        partitions.map(|partition| (partition.id, partition.epoch))
+    }
+
+    /// Opens a file of one of its runs, by its name. Any other file is `NotFound`.
+    pub fn open(&self, file: &str) -> io::Result<Arc<dyn ReadFile>> {
+        let path = self.table.shared().files.runs().join(file);
+        let id = run_of(&path).filter(|id| self.manifest.names(id));
+        id.ok_or(io::ErrorKind::NotFound)?;
+        self.table.shared().disk().open(&path)
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &RunId> {
+        self.manifest.runs().map(|run| &run.id)
+    }
+}
+
+impl Drop for PartCheckpoint {
+    fn drop(&mut self) {
+        self.table.shared().let_go(self.runs());
+    }
+}
+
+impl LiveShared {
+    fn checkpoint_of(&self, ids: &[PartitionId]) -> Result<LiveManifest, LiveError> {
+        let place = |id: &PartitionId| self.parts.find(*id).ok_or_else(|| self.no_partition(*id));
+        let places: Vec<usize> = ids.iter().map(place).collect::<Result<_, _>>()?;
+        self.flush_of(&places)?;
+        // A run is removed by who has replaced a manifest that named it.
+        let structure = self.structure.lock();
+        let mut manifest = structure.without_log();
+        manifest.gone.clear();
+        manifest.partitions.retain(|part| ids.contains(&part.id));
+        if let Some(gone) = ids.iter().find(|id| !manifest.has(**id)) {
+            return Err(self.no_partition(*gone));
+        }
+        self.hold_runs(manifest.runs().map(|run| &run.id));
+        Ok(manifest)
+    }
+}

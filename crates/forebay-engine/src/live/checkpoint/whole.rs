@@ -1,0 +1,265 @@
+//! A moment of a whole live table, wherever its files are: in a store, on the nodes of a cluster,
+//! in a backup. It is copied into a store, or into a backup.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_io::{Disk, ReadFile};
+use forebay_run::format::RunSummary;
+use thiserror::Error;
+
+use super::copy::copy_file;
+use crate::error::At;
+use crate::layout::{TableFiles, extent_file, run_file, run_of};
+use crate::live::error::LiveError;
+use crate::live::manifest::{LiveManifest, LivePartition};
+use crate::live::{LiveOptions, Load};
+use crate::name::{RunId, TableName};
+use crate::partition::{Bounds, FIRST_EPOCH, PartitionRange, check_whole};
+use crate::push::NewRun;
+use crate::route::Router;
+use crate::seal::DocumentError;
+use crate::store::Store;
+
+/// Where the files of runs are read from, by their names (`ID.run`, `ID.ext`).
+pub trait RunFiles: Debug + Send + Sync {
+    fn open(&self, file: &str) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// Where the file lies, if it is one of this machine that may be linked.
+    fn path(&self, file: &str) -> Option<PathBuf>;
+}
+
+/// A run of a moment that has one run a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointRun {
+    /// Of its partition.
+    pub bounds: Bounds,
+    pub id: RunId,
+    pub summary: RunSummary,
+}
+
+/// A moment of a whole table.
+#[derive(Debug, Clone)]
+pub struct TableCheckpoint {
+    pub(crate) manifest: LiveManifest,
+    pub(crate) files: Arc<dyn RunFiles>,
+}
+
+/// Why parts do not make a whole table.
+#[derive(Debug, Error)]
+pub enum JoinError {
+    #[error("there is no part")]
+    Empty,
+    #[error("a part cannot be read: {0}")]
+    Unreadable(#[from] DocumentError),
+    #[error("a part is of table {found}, another one of {table}")]
+    Other { table: TableName, found: TableName },
+    /// Partitions have moved, or were split, while the parts were made: make them again.
+    #[error("the parts do not make the whole table: {0}")]
+    NotWhole(String),
+}
+
+impl TableCheckpoint {
+    /// Puts together what several open tables have of one table: the bytes of each
+    /// [`PartCheckpoint`](super::PartCheckpoint), and where its files are. The result is a table of
+    /// a single store: what is said of replicas and their log is left out.
+    pub fn join(parts: Vec<(Vec<u8>, Arc<dyn RunFiles>)>) -> Result<Self, JoinError> {
+        let mut whole: Option<LiveManifest> = None;
+        let mut files = HashMap::new();
+        for (bytes, of_part) in parts {
+            let (part, _) = LiveManifest::parse(&bytes)?;
+            for run in part.files() {
+                files.insert(run.id.clone(), Arc::clone(&of_part));
+            }
+            match &mut whole {
+                None => whole = Some(part),
+                Some(whole) if whole.table != part.table => {
+                    let (table, found) = (whole.table.clone(), part.table);
+                    return Err(JoinError::Other { table, found });
+                }
+                Some(whole) => whole.partitions.extend(part.partitions),
+            }
+        }
+        let mut manifest = whole.ok_or(JoinError::Empty)?;
+        manifest.options.replication = None;
+        for partition in &mut manifest.partitions {
+            partition.applied = None;
+            partition.epoch = FIRST_EPOCH;
+        }
+        let lower = |partition: &LivePartition| partition.bounds.lower.clone();
+        manifest.partitions.sort_by_key(lower);
+        let bounds = manifest.partitions.iter();
+        check_whole(
+            manifest.options.order,
+            bounds.map(|partition| &partition.bounds),
+        )
+        .and_then(|()| manifest.check_partitions())
+        .map_err(JoinError::NotWhole)?;
+        let files = Arc::new(JoinedFiles { files });
+        Ok(Self { manifest, files })
+    }
+
+    /// The table of a store that nobody has open, such as that of a checkpoint.
+    pub fn of_store(store: &Store, name: &TableName) -> Result<Self, LiveError> {
+        let files = TableFiles::new(store.root(), name);
+        let manifest = store.read_live_manifest(name, &files)?;
+        let manifest = manifest.ok_or_else(|| LiveError::NoTable {
+            table: name.clone(),
+        })?;
+        let disk = Arc::clone(store.disk());
+        let files = Arc::new(DiskFiles::new(disk, &files));
+        Ok(Self { manifest, files })
+    }
+
+    /// Leaves out the partitions in which none of these keys lies.
+    pub fn retain_partitions_of(&mut self, keys: &[Vec<u8>]) {
+        let bounds = self.manifest.partitions.iter();
+        let bounds = bounds.map(|partition| &partition.bounds).enumerate();
+        let router = Router::new(self.table(), self.options().order, bounds);
+        let places = keys.iter();
+        let places = places.filter_map(|key| router.partition(router.hash(key), key));
+        let wanted: HashSet<usize> = places.collect();
+        let mut place = 0..;
+        self.manifest
+            .partitions
+            .retain(|_| place.next().is_some_and(|place| wanted.contains(&place)));
+    }
+
+    pub fn table(&self) -> &TableName {
+        &self.manifest.table
+    }
+
+    pub fn options(&self) -> &LiveOptions {
+        &self.manifest.options
+    }
+
+    /// The partitions, in the table's order.
+    pub fn ranges(&self) -> Vec<PartitionRange> {
+        self.manifest.ranges()
+    }
+
+    /// The runs of all partitions.
+    pub fn runs(&self) -> Vec<CheckpointRun> {
+        let partitions = self.manifest.partitions.iter();
+        let runs = partitions.flat_map(|partition| {
+            let runs = partition.runs.iter();
+            runs.map(|run| CheckpointRun {
+                bounds: partition.bounds.clone(),
+                id: run.id.clone(),
+                summary: run.summary,
+            })
+        });
+        runs.collect()
+    }
+
+    /// Copies a run to be one of a load, and reads it back. REQUIRES: the table is merged, so that
+    /// each partition has one run at most.
+    pub fn copy_run(
+        &self,
+        run: &CheckpointRun,
+        load: &Load,
+        new: &NewRun,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<(), LiveError> {
+        debug_assert!(
+            self.manifest
+                .partitions
+                .iter()
+                .all(|part| part.runs.len() <= 1),
+            "table {} has several runs of a partition",
+            self.table()
+        );
+        let disk = &**load.disk();
+        let names = [(run_file(&run.id), new.path.clone())];
+        let extent = (extent_file(&run.id), new.path.with_extension("ext"));
+        let extent = (run.summary.ext_bytes > 0).then_some(extent);
+        for (name, path) in names.into_iter().chain(extent) {
+            let file = self.files.open(&name).at("open", name.as_ref())?;
+            copy_file(disk, &*file, &path, advance)?;
+        }
+        self.check_copied(disk, &new.path)
+    }
+
+    /// The records of all runs; several of one key count separately.
+    pub fn records(&self) -> u64 {
+        self.manifest.files().map(|run| run.summary.records).sum()
+    }
+
+    /// The length of all files.
+    pub fn file_bytes(&self) -> u64 {
+        self.manifest.files().map(|run| run.files_bytes()).sum()
+    }
+
+    /// The names of all files, with their lengths.
+    pub(crate) fn file_names(&self) -> impl Iterator<Item = (String, u64)> {
+        let files = self.manifest.files().flat_map(|run| {
+            let extent_bytes = run.summary.ext_bytes;
+            let extent = (extent_bytes > 0).then(|| (extent_file(&run.id), extent_bytes));
+            // The run last, so that it can be read back once it is there.
+            [extent, Some((run_file(&run.id), run.summary.file_bytes))]
+        });
+        files.flatten()
+    }
+}
+
+/// Files in a directory of runs.
+#[derive(Debug)]
+pub(crate) struct DiskFiles {
+    disk: Arc<dyn Disk>,
+    runs: PathBuf,
+    may_link: bool,
+}
+
+impl DiskFiles {
+    pub fn new(disk: Arc<dyn Disk>, files: &TableFiles) -> Self {
+        let (runs, may_link) = (files.runs(), disk.keeps_blocks());
+        Self {
+            disk,
+            runs,
+            may_link,
+        }
+    }
+
+    /// Files of which others get copies of their own, never links.
+    pub fn copied(disk: Arc<dyn Disk>, files: &TableFiles) -> Self {
+        Self {
+            may_link: false,
+            ..Self::new(disk, files)
+        }
+    }
+}
+
+impl RunFiles for DiskFiles {
+    fn open(&self, file: &str) -> io::Result<Arc<dyn ReadFile>> {
+        self.disk.open(&self.runs.join(file))
+    }
+
+    fn path(&self, file: &str) -> Option<PathBuf> {
+        self.may_link.then(|| self.runs.join(file))
+    }
+}
+
+/// Files of several places.
+#[derive(Debug)]
+struct JoinedFiles {
+    files: HashMap<RunId, Arc<dyn RunFiles>>,
+}
+
+impl JoinedFiles {
+    fn of(&self, file: &str) -> Option<&Arc<dyn RunFiles>> {
+        self.files.get(&run_of(file.as_ref())?)
+    }
+}
+
+impl RunFiles for JoinedFiles {
+    fn open(&self, file: &str) -> io::Result<Arc<dyn ReadFile>> {
+        self.of(file).ok_or(io::ErrorKind::NotFound)?.open(file)
+    }
+
+    fn path(&self, file: &str) -> Option<PathBuf> {
+        self.of(file)?.path(file)
+    }
+}

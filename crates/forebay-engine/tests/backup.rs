@@ -1,0 +1,215 @@
+//! Backups of both kinds of tables: made, kept, restored, with every call failing.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::common::{clock, name, push, random, rows};
+use forebay_engine::backup::{Backup, BackupError, BackupPlace, BackupReport};
+use forebay_engine::live::{Budget, CheckpointError, LiveDraft, LiveError, LiveTable};
+use forebay_engine::{Store, StoreError, Table};
+use forebay_io::Disk;
+use forebay_io::sim::{Fault, SimDisk};
+use forebay_run::Order;
+
+fn budget() -> Arc<Budget> {
+    Budget::new(1 << 20)
+}
+
+fn store_at(disk: &SimDisk, root: &str) -> Store {
+    try_store_at(disk, root).unwrap()
+}
+
+fn try_store_at(disk: &SimDisk, root: &str) -> Result<Store, StoreError> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    // Ids of runs are random, and differ from one process to the next.
+    static SEED: AtomicU64 = AtomicU64::new(1);
+    let random = random(SEED.fetch_add(1, Ordering::Relaxed));
+    Store::open_or_create(disk, clock(), random, Path::new(root))
+}
+
+fn place_on(disk: &SimDisk) -> Result<BackupPlace, BackupError> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    BackupPlace::open_or_create(disk, clock(), Path::new("/b"))
+}
+
+fn newest(disk: &SimDisk) -> Backup {
+    place_on(disk).unwrap().backup(None).unwrap()
+}
+
+/// Pushes the next version of a batch table, and writes so many keys to a live one.
+fn fill(disk: &SimDisk, version: u64, keys: u32) {
+    let store = store_at(disk, "/s");
+    push(&store, "batch", Order::Hashed, &rows(version, 60), 2).unwrap();
+    store.table(&name("batch")).unwrap().swap(version).unwrap();
+    let live = match store.live_table(&name("live"), &budget()) {
+        Err(LiveError::NoTable { .. }) => {
+            store.create_live(&name("live"), LiveDraft::hashed(), &budget())
+        }
+        opened => opened,
+    };
+    let live = live.unwrap();
+    for number in 0..keys {
+        let written = live.update(&number.to_be_bytes(), b"value");
+        written.unwrap().wait().unwrap();
+    }
+    live.flush().unwrap();
+}
+
+fn back_up(disk: &SimDisk, keep: Option<usize>) -> Result<BackupReport, BackupError> {
+    let (store, place) = (try_store_at(disk, "/s")?, place_on(disk)?);
+    let mut backup = place.begin("/s")?;
+    let table = store.table(&name("batch"))?;
+    backup.add_version(&table, table.serving()?, &mut |_| ())?;
+    let checkpoint = store.checkpoint(&name("live"), &budget())?;
+    backup.add_live(&checkpoint.table()?, &mut |_| ())?;
+    backup.finish(keep, None)
+}
+
+fn count(table: &LiveTable) -> u32 {
+    let mut walk = table.entries();
+    let mut found = 0;
+    while walk.advance().unwrap() {
+        found += 1;
+    }
+    found
+}
+
+fn restore(backup: &Backup, to: &Store) -> Result<(Table, u64), BackupError> {
+    let restored = backup.restore_version(&name("batch"), to, &mut |_| ())?;
+    backup.live(&name("live"))?.copy_into(to, &mut |_| ())?;
+    Ok(restored)
+}
+
+#[test]
+fn both_kinds_of_tables_come_back() {
+    let disk = SimDisk::new();
+    fill(&disk, 1, 30);
+    let report = back_up(&disk, None).unwrap();
+    assert!(report.copied_bytes > 0 && report.reused_bytes == 0);
+    // What nothing changed is copied once.
+    let again = back_up(&disk, None).unwrap();
+    assert_eq!(
+        (again.copied_bytes, again.reused_bytes),
+        (0, report.copied_bytes)
+    );
+    assert_ne!(again.document.name, report.document.name);
+    let to = store_at(&disk, "/new");
+    let (table, version) = restore(&newest(&disk), &to).unwrap();
+    assert_eq!(version, 1);
+    table.swap(version).unwrap();
+    assert!(table.verify(1, &mut |_| ()).unwrap().problems.is_empty());
+    let live = to.live_table(&name("live"), &budget()).unwrap();
+    assert_eq!(count(&live), 30);
+    drop(live);
+    // Once more: the version is there, and the live table is not touched.
+    let refused = restore(&newest(&disk), &to).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            BackupError::Checkpoint(CheckpointError::Live(LiveError::Exists { .. }))
+        ),
+        "{refused}"
+    );
+}
+
+#[test]
+fn the_newest_are_kept_and_files_go_with_the_last_backup_that_names_them() {
+    let disk = SimDisk::new();
+    for round in 1..=4 {
+        fill(&disk, round, 10 * round as u32);
+        let report = back_up(&disk, Some(2)).unwrap();
+        assert_eq!(report.removed.len(), usize::from(round > 2));
+    }
+    let place = place_on(&disk).unwrap();
+    assert_eq!(place.names().unwrap().len(), 2);
+    let runs = |table: &str| {
+        let dir = format!("/b/tables/{table}/runs/");
+        let files = disk.files().into_iter();
+        files
+            .filter(|path| path.starts_with(&dir) && path.extension() == Some("run".as_ref()))
+            .count()
+    };
+    // Two versions of so many partitions.
+    let store = store_at(&disk, "/s");
+    let table = store.table(&name("batch")).unwrap();
+    let manifest = table.manifest(4).unwrap();
+    let of_version: usize = manifest.partitions.iter().map(|part| part.runs.len()).sum();
+    assert_eq!(runs("batch"), 2 * of_version);
+    for backup in place.names().unwrap() {
+        let backup = place.backup(Some(&backup)).unwrap();
+        let to = store_at(&disk, &format!("/of-{}", backup.document().name));
+        restore(&backup, &to).unwrap();
+    }
+}
+
+#[test]
+fn another_version_of_that_number_is_left_alone() {
+    let disk = SimDisk::new();
+    fill(&disk, 1, 1);
+    back_up(&disk, None).unwrap();
+    let to = store_at(&disk, "/other");
+    push(&to, "batch", Order::Hashed, &rows(9, 3), 1).unwrap();
+    let refused = newest(&disk).restore_version(&name("batch"), &to, &mut |_| ());
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(refused, BackupError::OtherVersion { version: 1, .. }),
+        "{refused}"
+    );
+    let there = to.table(&name("batch")).unwrap();
+    let report = there.verify(1, &mut |_| ()).unwrap();
+    assert_eq!((report.totals.rows, report.problems.len()), (3, 0));
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let disk = SimDisk::new();
+    fill(&disk, 1, 20);
+    back_up(&disk, None).unwrap();
+    let run = disk.files().into_iter().find(|path| {
+        path.starts_with("/b/tables/live/runs") && path.extension() == Some("run".as_ref())
+    });
+    disk.tamper(&run.unwrap(), |bytes| bytes[100] ^= 1);
+    let to = store_at(&disk, "/new");
+    let copied = newest(&disk).live(&name("live")).unwrap();
+    let copied = copied.copy_into(&to, &mut |_| ());
+    assert!(copied.is_err(), "a damaged run was restored");
+    assert!(!to.is_live(&name("live")).unwrap());
+}
+
+#[test]
+fn whichever_call_fails_there_is_a_whole_backup_or_none() {
+    let disk = SimDisk::new();
+    fill(&disk, 1, 20);
+    back_up(&disk, None).unwrap();
+    fill(&disk, 2, 40);
+    for nth in 0.. {
+        let disk = disk.after_kill();
+        let at = disk.calls() + nth;
+        disk.plan(nth, Fault::Error);
+        let made = back_up(&disk, Some(1));
+        let calls = disk.calls();
+        disk.plan(u64::MAX / 2, Fault::Error);
+        let backup = newest(&disk);
+        let to = store_at(&disk, "/new");
+        let (_, version) =
+            restore(&backup, &to).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        let live = to.live_table(&name("live"), &budget()).unwrap();
+        match version {
+            1 => assert_eq!((count(&live), made.is_err()), (20, true), "call {nth}"),
+            _ => assert_eq!(count(&live), 40, "call {nth}"),
+        }
+        // The next one is whole, and leaves nothing of this one.
+        let next = back_up(&disk, Some(1)).unwrap();
+        assert_eq!(
+            place_on(&disk).unwrap().names().unwrap(),
+            [next.document.name]
+        );
+        if calls < at {
+            made.unwrap();
+            return;
+        }
+    }
+}

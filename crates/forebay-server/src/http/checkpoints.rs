@@ -1,0 +1,150 @@
+//! A node of a cluster: checkpoints of what it leads of a live table, for `forebay backup`.
+//!
+//! Whoever makes one draws an id and has every node flush, then every node hold, then every node
+//! take; reads the files that the answers to `take` name; and deletes the checkpoint. The steps are
+//! explained where they are done: `forebay_cluster::local`, `replicas/checkpoints.rs`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Extension, Path, Query, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use forebay_cluster::local::{LocalReplicas, PartError};
+use forebay_engine::{StoreError, TableName};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::answer::Refused;
+use super::guard::Caller;
+use super::tables::waiting;
+use crate::shared::Shared;
+use crate::users::Verb;
+
+/// How long the whole file is, of which a part is answered.
+const FILE_BYTES: &str = "forebay-file-bytes";
+/// The most that is answered at once.
+const MOST_BYTES: usize = 8 << 20;
+const MOST_ID_BYTES: usize = 64;
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Step {
+    Flush,
+    Hold,
+    Take,
+}
+
+/// Which part of a file is asked for.
+#[derive(Debug, Deserialize)]
+pub struct FilePart {
+    #[serde(default)]
+    from: u64,
+    bytes: Option<usize>,
+}
+
+/// `POST /v1/tables/T/checkpoints/ID/STEP`
+pub async fn step(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path((table, id, step)): Path<(String, String, Step)>,
+) -> Result<Response, Refused> {
+    let (replicas, name) = admit(&shared, &caller, &table, &id)?;
+    waiting(move || {
+        let done = match step {
+            Step::Flush => replicas.flush_led(&name).map(|()| Vec::new()),
+            Step::Hold => replicas.hold_led(&name, &id).map(|()| Vec::new()),
+            Step::Take => replicas.take_held(&name, &id),
+        };
+        Ok(octets(done.map_err(refused)?).into_response())
+    })
+    .await
+}
+
+/// `GET /v1/tables/T/checkpoints/ID/files/FILE?from=OFFSET&bytes=N`
+pub async fn file(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path((table, id, file)): Path<(String, String, String)>,
+    Query(part): Query<FilePart>,
+) -> Result<Response, Refused> {
+    let (replicas, _) = admit(&shared, &caller, &table, &id)?;
+    waiting(move || {
+        let bytes = part.bytes.unwrap_or(MOST_BYTES).min(MOST_BYTES);
+        let read = replicas.read_taken(&id, &file, part.from, bytes);
+        let (bytes, file_bytes) = read.map_err(refused)?;
+        Ok(([(FILE_BYTES, file_bytes.to_string())], octets(bytes)).into_response())
+    })
+    .await
+}
+
+/// `GET /v1/tables/T/checkpoints/ID`: says that somebody still wants it.
+pub async fn touch(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path((table, id)): Path<(String, String)>,
+) -> Result<Response, Refused> {
+    let (replicas, _) = admit(&shared, &caller, &table, &id)?;
+    replicas.touch_checkpoint(&id).map_err(refused)?;
+    Ok(axum::Json(json!({ "checkpoint": id })).into_response())
+}
+
+/// `DELETE /v1/tables/T/checkpoints/ID`
+pub async fn end(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path((table, id)): Path<(String, String)>,
+) -> Result<Response, Refused> {
+    let (replicas, _) = admit(&shared, &caller, &table, &id)?;
+    waiting(move || {
+        replicas.end_checkpoint(&id);
+        Ok(axum::Json(json!({ "ended": id })).into_response())
+    })
+    .await
+}
+
+fn octets(bytes: Vec<u8>) -> impl IntoResponse {
+    (
+        [(CONTENT_TYPE, "application/octet-stream")],
+        Body::from(bytes),
+    )
+}
+
+/// Who may read and write the table, for its writes are held up for a moment.
+fn admit(
+    shared: &Shared,
+    caller: &Caller,
+    table: &str,
+    id: &str,
+) -> Result<(Arc<LocalReplicas>, TableName), Refused> {
+    caller.check_read(table)?;
+    if !caller.may(Verb::Write, table) {
+        let text = format!("you may not write table {table}, whose writes a checkpoint holds up");
+        return Err(Refused::new(StatusCode::FORBIDDEN, text));
+    }
+    let name = TableName::new(table).map_err(StoreError::Name)?;
+    if id.len() > MOST_ID_BYTES || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        let text = "the id of a checkpoint is up to 64 letters and digits";
+        return Err(Refused::new(StatusCode::BAD_REQUEST, text));
+    }
+    let cluster = shared.cluster.as_ref();
+    let replicas = cluster.and_then(|cluster| cluster.member().replicas());
+    let replicas = replicas.ok_or_else(|| {
+        let text = "this server runs no replicas: 'forebay checkpoint' and 'forebay backup' work on its store";
+        Refused::new(StatusCode::NOT_FOUND, text)
+    })?;
+    Ok((replicas, name))
+}
+
+fn refused(error: PartError) -> Refused {
+    let status = match error {
+        PartError::NoTable(_) | PartError::NoCheckpoint => StatusCode::NOT_FOUND,
+        PartError::Overtaken(_) => StatusCode::CONFLICT,
+        PartError::TooMany => StatusCode::SERVICE_UNAVAILABLE,
+        PartError::Live(_) | PartError::File(_) | PartError::Document(_) => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+    };
+    Refused::new(status, error.to_string())
+}

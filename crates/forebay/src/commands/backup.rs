@@ -1,0 +1,196 @@
+//! `forebay backup`: copies tables to another place.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use forebay_engine::backup::{BackupReport, NewBackup};
+use forebay_engine::live::TableCheckpoint;
+use forebay_engine::{StoreError, TableName};
+use forebay_io::Throttle;
+use forebay_load::progress::{Progress, Unit};
+use serde_json::{Value, json};
+
+use super::reading::LOWEST_PRIORITY;
+use super::restore::listed;
+use crate::backing::{cluster_checkpoint, place};
+use crate::context::Context;
+use crate::error_kind::words;
+use crate::exit::Outcome;
+use crate::human;
+
+/// Copy tables, batch and live, to a directory or bucket from which 'forebay restore' brings them
+/// back
+///
+/// A batch table is copied as it serves. A live table is copied as it is at one moment, over all
+/// its partitions, while it is written to; one of a cluster is copied from its nodes, whose writes
+/// to it wait for some milliseconds. Of what an earlier backup in that place has, nothing is copied
+/// again. Each file is read back before the backup is there.
+///
+/// With --json one object {backup, to, tables, copied_bytes, reused_bytes, removed}, where tables
+/// lists {table, mode, version, records, bytes}.
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// The tables [default: all that serve something]
+    #[arg(value_name = "TABLE")]
+    pub tables: Vec<TableName>,
+
+    /// The place: a directory that is no store, or an s3://, gs:// or az:// URL
+    #[arg(long, value_name = "URL")]
+    pub to: String,
+
+    /// How many backups stay in that place; older ones are removed once this one is there [default:
+    /// all]
+    #[arg(long, value_name = "N", value_parser = human::parse_count)]
+    pub keep: Option<usize>,
+
+    /// Copy at most so many bytes a second [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_rate)]
+    pub rate: Option<u64>,
+}
+
+/// A table to be copied.
+enum Copied {
+    Version(forebay_engine::Table, u64),
+    Live,
+    LiveOfCluster,
+}
+
+pub fn run(args: &Backup, context: &Context) -> anyhow::Result<Outcome> {
+    forebay_io::lower_priority(LOWEST_PRIORITY);
+    let tables = chosen(args, context)?;
+    if tables.is_empty() {
+        bail!("the store has no table that serves anything: there is nothing to back up");
+    }
+    let place = place::open(&args.to, true, context)?;
+    let mut backup = place.begin(&context.whole_store_name()?)?;
+    let drawing = context.progress();
+    let throttle = Throttle::new(args.rate, Arc::clone(&context.clock));
+    for (name, copied) in &tables {
+        let added = add(&mut backup, name, copied, (&*drawing, &throttle), context);
+        added.with_context(|| format!("table {name}: no backup was made"))?;
+    }
+    let report = backup.finish(args.keep, cluster_status(context)?)?;
+    drop(drawing);
+    note(&report, &args.to, context);
+    print(&report, &args.to, context)
+}
+
+/// So that the store tells how old the last backup is.
+fn note(report: &BackupReport, to: &str, context: &Context) {
+    let noted = all_tables(context).and_then(|tables| {
+        let store = context.open_store()?;
+        Ok(store.note_backup(&report.document, to, &tables)?)
+    });
+    if let Err(error) = noted {
+        let error = words(&error);
+        tracing::warn!(
+            error,
+            "the backup is there, but the store does not note its time"
+        );
+    }
+}
+
+fn all_tables(context: &Context) -> anyhow::Result<Vec<TableName>> {
+    let store = context.open_store()?;
+    let mut names = store.tables()?;
+    names.extend(store.live_tables()?);
+    names.extend(context.live_tables_of_cluster()?);
+    names.sort();
+    Ok(names)
+}
+
+/// What is to be copied of each table.
+fn chosen(args: &Backup, context: &Context) -> anyhow::Result<Vec<(TableName, Copied)>> {
+    let store = context.open_store()?;
+    let mut names = args.tables.clone();
+    let all = names.is_empty();
+    if all {
+        names = all_tables(context)?;
+    }
+    names.sort();
+    names.dedup();
+    let mut chosen = Vec::new();
+    for name in names {
+        let copied = if context.is_live_in_cluster(&name)? {
+            Copied::LiveOfCluster
+        } else if store.is_live(&name)? {
+            Copied::Live
+        } else {
+            let table = store.table(&name)?;
+            match table.serving() {
+                Err(StoreError::NothingServes { .. }) if all => continue,
+                version => Copied::Version(table, version?),
+            }
+        };
+        chosen.push((name, copied));
+    }
+    Ok(chosen)
+}
+
+fn add(
+    backup: &mut NewBackup,
+    name: &TableName,
+    copied: &Copied,
+    (drawing, throttle): (&(dyn Progress + Send), &Throttle),
+    context: &Context,
+) -> anyhow::Result<()> {
+    let stage = |bytes| drawing.stage(&format!("copying {name}"), Some(bytes), Unit::Bytes);
+    let mut advance = |bytes| {
+        throttle.take(bytes);
+        drawing.advance(bytes);
+    };
+    let mut add_live = |table: TableCheckpoint| {
+        stage(table.file_bytes());
+        backup.add_live(&table, &mut advance)
+    };
+    match copied {
+        Copied::Live => {
+            let store = context.open_store()?;
+            let checkpoint = store.checkpoint(name, &context.live_budget())?;
+            add_live(checkpoint.table()?)?;
+        }
+        Copied::LiveOfCluster => add_live(cluster_checkpoint::take(name, context)?)?,
+        Copied::Version(table, version) => {
+            stage(table.manifest(*version)?.file_bytes());
+            backup.add_version(table, *version, &mut advance)?;
+        }
+    }
+    Ok(())
+}
+
+/// Who was in the cluster, for people who build it again.
+fn cluster_status(context: &Context) -> anyhow::Result<Option<Value>> {
+    if !context.is_clustered()? {
+        return Ok(None);
+    }
+    let status = context.cluster()?.client().status()?;
+    Ok(Some(serde_json::to_value(status)?))
+}
+
+fn print(report: &BackupReport, to: &str, context: &Context) -> anyhow::Result<Outcome> {
+    let document = &report.document;
+    let object = json!({
+        "backup": document.name,
+        "to": to,
+        "tables": listed(&document.tables),
+        "copied_bytes": report.copied_bytes,
+        "reused_bytes": report.reused_bytes,
+        "removed": report.removed,
+    });
+    context.print_done(Outcome::Done, &object, || {
+        let tables = human::counted(document.tables.len() as u64, "table");
+        let (copied, reused) = (
+            human::bytes(report.copied_bytes),
+            human::bytes(report.reused_bytes),
+        );
+        let removed = match &report.removed[..] {
+            [] => String::new(),
+            removed => format!("; removed: {}", removed.join(", ")),
+        };
+        format!(
+            "backup {} of {tables} is in {to}: {copied} copied, {reused} were there{removed}",
+            document.name
+        )
+    })
+}

@@ -1,0 +1,202 @@
+//! `forebay restore`: brings tables back from a backup.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use clap::Args;
+use forebay_cluster::client::RolloutWish;
+use forebay_engine::TableName;
+use forebay_engine::backup::{Backup, BackupPlace, TableSummary};
+use forebay_load::progress::Unit;
+use serde_json::{Value, json};
+
+use crate::backing::{into_cluster, place};
+use crate::cluster_handle::Drawing;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::human;
+
+/// Bring tables back from a backup into a store: of one server or of a cluster, new or old
+///
+/// A batch table comes as the version that it was, is read back, and serves; what served before is
+/// kept, so that 'forebay rollback' goes back to it. A live table comes as it was at its moment; one
+/// of that name must not be there. In a cluster its rows are added to a table that is made for them.
+///
+/// With --json one object {backup, from, tables}, where tables lists {table, mode, version,
+/// records, bytes}; with --list one {backups}, which lists {backup, taken_unix_ms, source, tables}.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The tables [default: all of the backup]
+    #[arg(value_name = "TABLE")]
+    pub tables: Vec<TableName>,
+
+    /// Where the backups are, as given to 'forebay backup --to'
+    #[arg(long, value_name = "URL")]
+    pub from: String,
+
+    /// Which backup [default: the newest]
+    #[arg(long, value_name = "NAME")]
+    pub backup: Option<String>,
+
+    /// Say which backups there are, and restore nothing
+    #[arg(long, conflicts_with_all = ["tables", "backup", "no_swap"])]
+    pub list: bool,
+
+    /// Bring versions of batch tables, and let what serves serve on
+    #[arg(long)]
+    pub no_swap: bool,
+}
+
+pub fn run(args: &Restore, context: &Context) -> anyhow::Result<Outcome> {
+    let place = place::open(&args.from, false, context)?;
+    if args.list {
+        return list(&place, context);
+    }
+    let backup = place.backup(args.backup.as_deref())?;
+    let tables = chosen(args, &backup)?;
+    let is_clustered = context.is_clustered()?;
+    let mut versions = BTreeMap::new();
+    for (name, table) in &tables {
+        let restored = match table.version {
+            Some(_) => bring_version(&backup, name, context).map(|version| {
+                versions.insert(name.clone(), version);
+            }),
+            None if is_clustered => into_cluster::restore(&backup.live(name)?, context),
+            None => bring_live(&backup, name, context),
+        };
+        restored.with_context(|| format!("table {name} was not restored"))?;
+    }
+    if !args.no_swap {
+        swap(&versions, context)?;
+    }
+    print(args, &backup, &tables, context)
+}
+
+fn chosen(args: &Restore, backup: &Backup) -> anyhow::Result<BTreeMap<TableName, TableSummary>> {
+    let mut all = backup.document().tables.clone();
+    if !args.tables.is_empty() {
+        for name in &args.tables {
+            backup.check_has(name)?;
+        }
+        all.retain(|name, _| args.tables.contains(name));
+    }
+    Ok(all)
+}
+
+fn bring_version(backup: &Backup, name: &TableName, context: &Context) -> anyhow::Result<u64> {
+    let drawing: Drawing = Drawing::new(context.progress());
+    let (store, _) = context.open_for_push(&drawing, false)?;
+    let bytes = backup.document().tables[name].file_bytes;
+    drawing.stage(&format!("copying {name}"), Some(bytes), Unit::Bytes);
+    let restored = backup.restore_version(name, &store, &mut |bytes| drawing.advance(bytes))?;
+    Ok(restored.1)
+}
+
+fn bring_live(backup: &Backup, name: &TableName, context: &Context) -> anyhow::Result<()> {
+    let store = context.open_or_create_store()?;
+    let table = backup.live(name)?;
+    let drawing = context.progress();
+    drawing.stage(
+        &format!("copying {name}"),
+        Some(table.file_bytes()),
+        Unit::Bytes,
+    );
+    table.copy_into(&store, &mut |bytes| drawing.advance(bytes))?;
+    Ok(())
+}
+
+/// Lets the restored versions serve; in a cluster all at one moment.
+fn swap(versions: &BTreeMap<TableName, u64>, context: &Context) -> anyhow::Result<()> {
+    if versions.is_empty() {
+        return Ok(());
+    }
+    let drawing: Drawing = Drawing::new(context.progress());
+    let wish = RolloutWish {
+        force: true,
+        keep: usize::MAX,
+        ..RolloutWish::default()
+    };
+    if let Some(cluster) = context.cluster_if_any(wish, &drawing)? {
+        cluster.swap(versions)?;
+        context.stop_drawing(drawing);
+        return Ok(());
+    }
+    for (name, version) in versions {
+        context.open_table(name)?.swap(*version)?;
+    }
+    Ok(())
+}
+
+fn print(
+    args: &Restore,
+    backup: &Backup,
+    tables: &BTreeMap<TableName, TableSummary>,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    let document = backup.document();
+    let object = json!({
+        "backup": document.name,
+        "from": args.from,
+        "tables": listed(tables),
+    });
+    context.print_done(Outcome::Done, &object, || {
+        let lines = tables.iter().map(|(name, table)| {
+            let records = human::counted(table.records, "record");
+            match table.version {
+                Some(version) if args.no_swap => {
+                    format!("{name} version {version} is there: {records}; 'forebay swap {name} {version}' lets it serve\n")
+                }
+                Some(version) => format!("{name} serves version {version}: {records}\n"),
+                None => format!("live table {name} is there: {records}\n"),
+            }
+        });
+        lines.collect::<String>() + &format!("restored from backup {}", document.name)
+    })
+}
+
+/// The tables of a backup, as commands print them.
+pub fn listed(tables: &BTreeMap<TableName, TableSummary>) -> Vec<Value> {
+    let tables = tables.iter().map(|(name, table)| {
+        json!({
+            "table": name,
+            "mode": if table.version.is_some() { "batch" } else { "live" },
+            "version": table.version,
+            "records": table.records,
+            "bytes": table.file_bytes,
+        })
+    });
+    tables.collect()
+}
+
+fn list(place: &BackupPlace, context: &Context) -> anyhow::Result<Outcome> {
+    let names = place.names()?;
+    let documents = names.iter().map(|name| place.document(name));
+    let documents = documents.collect::<Result<Vec<_>, _>>()?;
+    let backups = documents.iter().map(|document| {
+        json!({
+            "backup": document.name,
+            "taken_unix_ms": document.taken_unix_ms,
+            "source": document.source,
+            "tables": listed(&document.tables),
+        })
+    });
+    let object = json!({ "backups": backups.collect::<Vec<_>>() });
+    context.print(&object, || {
+        let lines = documents.iter().map(|document| {
+            let bytes = document.tables.values().map(|table| table.file_bytes).sum();
+            let tables: Vec<&str> = document.tables.keys().map(TableName::as_str).collect();
+            format!(
+                "{}  {}  of {}: {}\n",
+                document.name,
+                human::bytes(bytes),
+                document.source,
+                tables.join(", ")
+            )
+        });
+        match documents.is_empty() {
+            true => "no backup is there yet".to_owned(),
+            false => lines.collect(),
+        }
+    })?;
+    Ok(Outcome::Done)
+}

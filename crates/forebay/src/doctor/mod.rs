@@ -1,0 +1,50 @@
+//! What `forebay doctor` looks at: each check is a function that says what it found.
+
+pub mod cluster;
+pub mod machine;
+pub mod store;
+
+use serde::Serialize;
+
+/// How a check ended, from the best to the worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Ok,
+    /// It works, and may not for long, or not everywhere.
+    Warning,
+    /// Something that Forebay needs does not work.
+    Failed,
+}
+
+/// One check, and what it found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub check: &'static str,
+    pub verdict: Verdict,
+    /// One sentence: what was found, and where it is bad, what to do.
+    pub found: String,
+}
+
+impl Finding {
+    pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self::new(check, Verdict::Ok, found)
+    }
+
+    pub fn warning(check: &'static str, found: impl Into<String>) -> Self {
+        Self::new(check, Verdict::Warning, found)
+    }
+
+    pub fn failed(check: &'static str, found: impl Into<String>) -> Self {
+        Self::new(check, Verdict::Failed, found)
+    }
+
+    fn new(check: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+        let found = found.into();
+        Self {
+            check,
+            verdict,
+            found,
+        }
+    }
+}

@@ -1,0 +1,222 @@
+"""Backups of both kinds of tables, of single servers and of clusters, and bringing them back."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+
+import pytest
+from harness import Store, wait_for
+
+TABLE = ["--mode", "live", "--replicas", "3", "--durability", "os", "--partitions", "6"]
+
+
+def scanned(store, table):
+    rows = [json.loads(line) for line in store.run("scan", table, "--json").out.splitlines()]
+    return {row["key"]: row["value"] for row in rows}
+
+
+def tables_of(answer):
+    return {table["table"]: (table["mode"], table["version"]) for table in answer["tables"]}
+
+
+class Chain(threading.Thread):
+    """Writes 0, 1, 2 … to keys all over the partitions, each once the one before is acknowledged."""
+
+    def __init__(self, client, table):
+        super().__init__()
+        self.client, self.table, self.number, self.is_over = client, table, 0, False
+
+    def run(self):
+        while not self.is_over:
+            self.client.set(f"{self.table}:{self.number}", self.number)
+            self.number += 1
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over = True
+        self.join()
+
+    def resume(self, count=100):
+        wanted = self.number + count
+        wait_for(lambda: self.number >= wanted, "some writes")
+
+
+def is_a_beginning(values):
+    return sorted(int(key) for key in values) == list(range(len(values)))
+
+
+def test_tables_of_a_server_come_back(live, source, tmp_path):
+    store, place = live.store, tmp_path / "backups"
+    store.push("flights", source())
+    with Chain(live.client(), "kv") as chain:
+        chain.resume()
+        before = chain.number
+        made = store.json("backup", "flights", "kv", "--to", place)
+        assert tables_of(made) == {"flights": ("batch", 1), "kv": ("live", None)}
+        assert made["copied_bytes"] > 0 and made["reused_bytes"] == 0
+        chain.resume()
+    # The batch table is not copied again.
+    again = store.json("backup", "flights", "kv", "--to", place, "--keep", "1")
+    assert again["reused_bytes"] > 0 and again["removed"] == [made["backup"]]
+    store.json("backup", "kv", "--to", place)
+    listed = store.json("restore", "--from", place, "--list")["backups"]
+    assert [sorted(tables_of(backup)) for backup in listed] == [["flights", "kv"], ["kv"]]
+
+    other = Store(tmp_path / "other")
+    back = other.json("restore", "--from", place, "--backup", again["backup"])
+    assert tables_of(back) == {"flights": ("batch", 1), "kv": ("live", None)}
+    values = scanned(other, "kv")
+    assert is_a_beginning(values) and len(values) >= before
+    assert scanned(other, "flights") == scanned(store, "flights")
+    other.run("verify", "kv")
+    with other.serve() as server:
+        assert server.client().set("kv:new", 1) and server.client().hgetall("flights:1")
+
+
+def test_what_cannot_be_restored_is_said(live, source, tmp_path):
+    store, place = live.store, tmp_path / "backups"
+    store.push("flights", source())
+    error = store.refuse("restore", "--from", place)
+    assert "there are no backups at" in error
+    name = store.json("backup", "kv", "flights", "--to", place)["backup"]
+    assert "there is no backup x" in store.refuse("restore", "--from", place, "--backup", "x")
+    assert "has no table nope; it has flights, kv" in store.refuse("restore", "nope", "--from", place)
+    # A live table of that name is there.
+    assert "table kv exists already" in store.refuse("restore", "kv", "--from", place)
+    other = Store(tmp_path / "other")
+    other.push("flights", source(version=2))
+    assert "another version 1" in other.refuse("restore", "flights", "--from", place)
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "file").write_text("something")
+    assert "holds other files" in store.refuse("backup", "--to", full)
+    for path in (place / "tables" / "flights" / "runs").glob("*.run"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    third = Store(tmp_path / "third")
+    error = third.refuse("restore", "flights", "--from", place, "--backup", name)
+    assert "could not be read back" in error and ".run" in error
+    assert third.json("tables") == []
+
+
+def test_a_backup_that_is_killed_is_none(live, source, tmp_path):
+    store, place = live.store, tmp_path / "backups"
+    for number in range(2000):
+        live.client().set(f"kv:{number}", "x" * 1000)
+    process = store.start("backup", "kv", "--to", place, "--rate", "200K")
+    runs = place / "tables" / "kv" / "runs"
+    wait_for(lambda: runs.exists() and any(runs.iterdir()), "a file that is copied")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert "there is no backup yet" in store.refuse("restore", "--from", place)
+    # The checkpoint goes with the process, and what was copied with the next backup.
+    left = set(runs.iterdir())
+    made = store.json("backup", "--to", place)
+    assert {"kv", "log", "count", "people", "list"} <= set(tables_of(made))
+    assert made["reused_bytes"] == 0 and made["copied_bytes"] > 2_000_000
+    asks = store.path / "tables" / "kv" / "asks"
+    wait_for(lambda: not asks.exists() or not any(asks.iterdir()), "the checkpoint goes")
+    assert left
+    # Two at once: one is refused.
+    other = tmp_path / "elsewhere"
+    process = store.start("backup", "kv", "--to", other, "--rate", "200K")
+    wait_for((other / "tables" / "kv" / "runs").exists, "it is at work")
+    assert "another backup is being made there" in store.refuse("backup", "log", "--to", other)
+    process.kill()
+    process.wait()
+
+
+class BesideBucket(Store):
+    """A store of this machine, by commands that may reach the bucket."""
+
+    def __init__(self, path, remote):
+        super().__init__(path)
+        self.remote = remote
+
+    def environment(self):
+        return {**self.remote.environment(), "FOREBAY_STORE": str(self.path)}
+
+
+def test_a_bucket_has_backups(remote, live, source, tmp_path):
+    store, place = BesideBucket(live.store.path, remote), f"{remote.environment()['FOREBAY_STORE']}-backups"
+    store.push("flights", source())
+    live.client().mset({f"kv:{number}": number for number in range(500)})
+    store.json("backup", "flights", "kv", "--to", place)
+    live.client().set("kv:500", 500)
+    second = store.json("backup", "flights", "kv", "--to", place, "--keep", "1")
+    assert second["reused_bytes"] > 0 and len(second["removed"]) == 1
+    other = BesideBucket(tmp_path / "other", remote)
+    other.json("restore", "--from", place)
+    values = scanned(other, "kv")
+    assert is_a_beginning(values) and len(values) == 501
+    assert scanned(other, "flights") == scanned(store, "flights")
+
+
+@pytest.fixture
+def made(shared):
+    made = shared(3)
+    assert made.store.json("create", "t", *TABLE)["led"] == 6
+    return made
+
+
+def test_a_live_table_of_a_cluster_is_read_and_copied_at_one_moment(made, tmp_path):
+    store = made.store
+    with made["n1"].through_gateway() as client, Chain(client, "t") as chain:
+        chain.resume()
+        before = chain.number
+        values = scanned(store, "t")
+        assert is_a_beginning(values) and len(values) >= before
+        assert store.run("get", "t", "7", "nope").out == "7\n(absent)\n"
+        assert store.json("verify", "t")["records"] >= before
+        file = tmp_path / "t.jsonl"
+        assert store.json("export", "t", "--to", file)["rows"] >= before
+        copied = store.json("checkpoint", "t", tmp_path / "copy")
+        assert copied["records"] >= before and copied["linked_bytes"] == 0
+        assert is_a_beginning(scanned(Store(tmp_path / "copy"), "t"))
+        chain.resume()
+    place = tmp_path / "backups"
+    first = store.json("backup", "t", "--to", place)
+    again = store.json("backup", "t", "--to", place)
+    assert again["copied_bytes"] == 0 and again["reused_bytes"] == first["copied_bytes"]
+    values = scanned(store, "t")
+    store.json("drop", "t")
+    back = store.json("restore", "t", "--from", place)
+    assert tables_of(back) == {"t": ("live", None)}
+    assert scanned(store, "t") == values
+    with made["n2"].through_gateway() as client:
+        assert client.get("t:7") == "7" and client.set("t:new", 1)
+    assert "is there already" in store.refuse("restore", "t", "--from", place)
+    # A single server takes it, too.
+    other = Store(tmp_path / "other")
+    other.json("restore", "--from", place)
+    assert scanned(other, "t") == values
+
+
+def test_a_cluster_comes_back_after_its_store_and_all_caches_are_gone(cluster, source, tmp_path):
+    first = cluster(3)
+    assert first.store.json("create", "t", *TABLE)["led"] == 6
+    first.store.push("flights", source())
+    with first["n1"].through_gateway() as client:
+        client.mset({f"t:{number}": number for number in range(300)})
+    place = tmp_path / "backups"
+    made = first.store.json("backup", "--to", place)
+    assert tables_of(made) == {"flights": ("batch", 1), "t": ("live", None)}
+    rows = scanned(first.store, "flights")
+    for node in first.nodes:
+        node.kill()
+    for node in first.nodes:
+        shutil.rmtree(node.cache)
+    os.rename(first.store.path, tmp_path / "gone")
+    second = cluster(3)
+    second.store.json("restore", "--from", place)
+    assert scanned(second.store, "flights") == rows
+    with second["n2"].through_gateway() as client:
+        values = client.mget([f"t:{number}" for number in range(300)])
+        assert values == [str(number) for number in range(300)]
+        assert client.hgetall("flights:1")
