@@ -4,8 +4,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    checkpoint, cluster, compact, completions, create, diff, drop, export, get, load, man, plan,
-    pull, push, rollback, scan, serve, swap, tables, verify, versions,
+    checkpoint, cluster, compact, completions, create, diff, drop, events, export, get, load, man,
+    plan, pull, push, rollback, scan, serve, swap, tables, verify, versions,
 };
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -51,6 +51,7 @@ pub enum Command {
     Compact(compact::Compact),
     Checkpoint(checkpoint::Checkpoint),
     Drop(drop::Drop),
+    Events(events::Events),
     Cluster(cluster::Cluster),
     Plan(plan::Plan),
     Completions(completions::Completions),
@@ -77,6 +78,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Compact(args) => compact::run(&args, context),
         Command::Checkpoint(args) => checkpoint::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
+        Command::Events(args) => events::run(&args, context),
         Command::Cluster(args) => cluster::run(&args, context),
         Command::Plan(args) => plan::run(args, context),
         Command::Completions(args) => completions::run(&args, Cli::command()),
@@ -138,6 +140,9 @@ mod tests {
             "forebay diff t 1 2",
             "forebay export t@2 --to x.csv",
             "forebay drop t",
+            "forebay events",
+            "forebay events t --follow --since 2h --node 127.0.0.1:7380 --node b:7380 --json",
+            "forebay serve --log-format json",
             "forebay plan insert --input a.json --mode polish --seconds 1.5 --draw a.svg --batch-bytes 1G --json",
             "forebay plan replicas --input a.json --objective l1 --json",
             "forebay plan place --input - --scheme migrate --share 0.95 --draw a.svg",
@@ -189,6 +194,7 @@ mod tests {
             "forebay pull t",
             "forebay serve --pull-rate 1M",
             "forebay get t",
+            "forebay events --since soon",
             "forebay verify t@x",
             "forebay verify a/b",
             "forebay diff t 1",

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context as _, bail};
 use forebay_engine::live::{Budget, Checkpoint, LiveError, LiveTable};
-use forebay_engine::{Pointers, Source, Store, StoreError, Table, TableName, Version};
+use forebay_engine::{Actor, Pointers, Source, Store, StoreError, Table, TableName, Version};
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_load::progress::Progress;
 use forebay_load::sources::Spool;
@@ -16,6 +16,7 @@ use forebay_run::error::lines_without_controls;
 use serde::Serialize;
 use tracing::warn;
 
+use crate::actor;
 use crate::cluster_handle::{Clustered, is_in_cluster};
 use crate::exit::{Outcome, is_closed_pipe};
 use crate::global::Global;
@@ -51,6 +52,8 @@ pub struct Context {
     pub(crate) clustered: Clustered,
     /// Of --store in object storage.
     memory: StoreMemory,
+    /// Why the history of the store lacks an entry.
+    history_problem: Arc<parking_lot::Mutex<Option<String>>>,
 }
 
 /// A table that was opened to be read.
@@ -99,6 +102,7 @@ impl Context {
             login: OnceLock::new(),
             clustered: Clustered::default(),
             memory: StoreMemory::default(),
+            history_problem: Arc::default(),
             sink: Sink::Stdout,
         }
     }
@@ -244,7 +248,8 @@ impl Context {
             patience,
             memory: self.memory.clone(),
         };
-        Ok(forebay_objects::open(&self.store, &on, create)?)
+        let (store, disk) = forebay_objects::open(&self.store, &on, create)?;
+        Ok((self.acting_on(store), disk))
     }
 
     /// The store, which has to exist.
@@ -274,7 +279,16 @@ impl Context {
     ) -> anyhow::Result<Store> {
         let (disk, clock, random) = (&self.disk, &self.clock, &self.random);
         let parts = (disk.clone(), clock.clone(), random.clone());
-        Ok(Store::open_with(parts.0, parts.1, parts.2, path, pointers)?)
+        let store = Store::open_with(parts.0, parts.1, parts.2, path, pointers)?;
+        Ok(self.acting_on(store))
+    }
+
+    /// The store, as one that the user of this process acts on.
+    fn acting_on(&self, store: Store) -> Store {
+        store.acting_as(Actor {
+            problem: Arc::clone(&self.history_problem),
+            ..actor::of_process(&*self.disk)
+        })
     }
 
     /// The store of a server, made when it does not exist if that is asked for.
@@ -303,7 +317,8 @@ impl Context {
                 self.store
             );
         }
-        self.open_or_create_directory(&self.store_path()?)
+        let store = self.open_or_create_directory(&self.store_path()?)?;
+        Ok(self.acting_on(store))
     }
 
     /// A store in a directory, made when it does not exist.
@@ -432,6 +447,10 @@ impl Context {
     ) -> anyhow::Result<Outcome> {
         for notice in self.memory.take_notices() {
             self.output.tell(&notice);
+        }
+        if let Some(problem) = self.history_problem.lock().take() {
+            let told = format!("the history of the store lacks an entry: {problem}");
+            self.output.tell(&told);
         }
         if self.output.is_silent() {
             return Ok(outcome);

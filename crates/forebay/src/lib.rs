@@ -60,6 +60,7 @@ macro_rules! wrong {
     };
 }
 
+mod actor;
 mod choices;
 mod cli;
 mod cluster_handle;

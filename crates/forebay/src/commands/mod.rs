@@ -10,6 +10,7 @@ pub mod create_in_cluster;
 pub mod diff;
 pub mod drop;
 pub mod dry_run;
+pub mod events;
 pub mod export;
 pub mod get;
 mod index_loads;
