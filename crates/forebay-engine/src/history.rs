@@ -6,10 +6,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use forebay_io::put_file;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -24,16 +22,6 @@ pub const HISTORY_ENTRIES: usize = 1000;
 const REMOVAL_TURN: u64 = 32;
 /// How long the words of a problem may be.
 const PROBLEM_BYTES: usize = 2000;
-
-/// Who acts on a store: it goes into the history.
-#[derive(Debug, Clone, Default)]
-pub struct Actor {
-    pub user: String,
-    /// The machine, or the address that a request came from.
-    pub host: String,
-    /// Why an entry could not be written, for who prints warnings.
-    pub problem: Arc<Mutex<Option<String>>>,
-}
 
 /// What was done to a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,7 +118,13 @@ impl Store {
         let names = self.history_names(0)?;
         let old = names.len().saturating_sub(HISTORY_ENTRIES - 1);
         for name in &names[..old] {
-            crate::cleanup::remove_if_there(&**self.disk(), &dir.join(name))?;
+            let path = dir.join(name);
+            match self.disk().remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).at("remove", &path);
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -148,17 +142,14 @@ impl Store {
         Ok(names)
     }
 
-    /// The entry of that name; none: it was removed meanwhile, or cannot be read.
+    /// The entry of that name; none: it was removed meanwhile.
     pub fn history_entry(&self, name: &str) -> Result<Option<HistoryEntry>, StoreError> {
         let path = self.history_dir().join(name);
         match self.disk().read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             bytes => {
-                let bytes = bytes.at("read", &path)?;
-                let entry = serde_json::from_slice(&bytes);
-                let told =
-                    |error| warn!(path = %path.display(), %error, "it is no entry of the history");
-                Ok(entry.map_err(told).ok())
+                let entry = bytes.and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
+                entry.map(Some).at("read", &path)
             }
         }
     }
@@ -184,9 +175,12 @@ fn shortened(mut problem: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use forebay_io::sim::{HandClock, SeededRandom, SimDisk};
 
     use super::*;
+    use crate::actor::Actor;
 
     fn store(disk: &SimDisk) -> (Store, Arc<HandClock>) {
         let clock = Arc::new(HandClock::at(1_000_000));
@@ -203,7 +197,7 @@ mod tests {
 
     fn entries(store: &Store) -> Vec<HistoryEntry> {
         let names = store.history_names(0).unwrap();
-        let read = |name: &String| store.history_entry(name).unwrap();
+        let read = |name: &String| store.history_entry(name).expect("an entry");
         names.iter().filter_map(read).collect()
     }
 
@@ -248,6 +242,7 @@ mod tests {
         put_file(&**store.disk(), &path, later.as_bytes()).unwrap();
         assert_eq!(entries(&store)[0].action, HistoryAction::Other);
         put_file(&**store.disk(), &path, b"{").unwrap();
-        assert_eq!(entries(&store), []);
+        let damaged = store.history_entry(&name).unwrap_err().to_string();
+        assert!(damaged.contains(&name), "{damaged}");
     }
 }

@@ -10,6 +10,7 @@
 //! is ever removed before that manifest is.
 
 mod activate;
+mod actor;
 mod batch;
 mod bound;
 mod cleanup;
@@ -61,6 +62,7 @@ mod version;
 mod walk;
 
 pub use activate::{ActivateError, Next};
+pub use actor::Actor;
 pub use bound::Bound;
 pub use column_profile::{
     ColumnProfile, ColumnStats, Measured, ProfilePair, QUANTILE_PERCENTS, ValueRange,
@@ -72,7 +74,7 @@ pub use diff::{DiffReport, DiffSample, Difference, diff};
 pub use drawn_pages::Advance;
 pub use error::{PushError, ReadError, StoreError};
 pub use expect::{Becomes, Expected, compare_expected};
-pub use history::{Actor, HISTORY_ENTRIES, HistoryAction, HistoryEntry, HistoryNote};
+pub use history::{HISTORY_ENTRIES, HistoryAction, HistoryEntry, HistoryNote};
 pub use holder::{lock_within, utc};
 pub use holding::Holding;
 pub use install::{Install, VersionFile};

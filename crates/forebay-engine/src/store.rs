@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom, replace_file};
 
+use crate::actor::Actor;
 use crate::error::{At, StoreError};
-use crate::history::Actor;
 use crate::holder::wait_lock;
 use crate::holding::Holding;
 use crate::layout::{store_file, tables_dir};

@@ -9,11 +9,10 @@
 //! ]}
 //! ```
 //!
-//! `tables` are patterns as those of SCAN; `verbs` are `read`, `write`, `push` and `admin` (swaps by
-//! HTTP). A
-//! password is kept as the hex SHA-256 of its bytes, as in Redis's ACL files. That is no slow hash:
-//! it protects long random passwords (`openssl rand -hex 32`), not those that people think of. The
-//! user `default` is the one that AUTH with a password alone means.
+//! `tables` are patterns as those of SCAN; `verbs` are `read`, `write`, `push` and `admin` (which
+//! swaps by HTTP). A password is kept as the hex SHA-256 of its bytes, as in Redis's ACL files.
+//! That is no slow hash: it protects long random passwords (`openssl rand -hex 32`), not those that
+//! people think of. The user `default` is the one that AUTH with a password alone means.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

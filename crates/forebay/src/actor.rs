@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn users_have_names_or_numbers() {
-        let passwd = "root:x:0:0:root:/root:/bin/sh\n\nada:x:1000:1000::/home/ada:/bin/sh\n";
+        let passwd = "root:x:0:0:root:/:/bin/sh\n\nada:x:1000:1000::/:/bin/sh\n";
         assert_eq!(user_of(passwd, "1000").as_deref(), Some("ada"));
         assert_eq!(user_of(passwd, "0").as_deref(), Some("root"));
         assert_eq!(user_of(passwd, "10"), None);

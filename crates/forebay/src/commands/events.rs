@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use forebay_cluster::HostPort;
-use forebay_engine::{HistoryAction, HistoryEntry, Store, TableName, utc};
+use forebay_engine::{HistoryAction, HistoryEntry, Store, StoreError, TableName, utc};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -25,7 +25,7 @@ const LOOK_FAR: Duration = Duration::from_secs(5);
 const LATE_MS: u64 = 600_000;
 const MOST_SINCE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// List who pushed, swapped, rolled back or dropped tables, and what the nodes of the cluster logged
+/// List who pushed, swapped, rolled back or dropped tables, and what nodes logged
 ///
 /// The store keeps its last 1,000 pushes, swaps, rollbacks and drops. Each node keeps its last
 /// 2,000 events since its start. With --json a line is an object {unix_ms, level, source, message,
@@ -92,12 +92,13 @@ pub fn run(args: &Events, context: &Context) -> anyhow::Result<Outcome> {
     loop {
         let mut lines = Vec::new();
         if let Some(store) = &mut store {
-            store.read(since_ms, &mut lines)?;
+            match store.read(since_ms, context, &mut lines) {
+                Err(error) if args.follow => context.output.tell(&format!("the store: {error}")),
+                read => read?,
+            }
         }
         read_nodes(&pages, &mut nodes, args.table.as_ref(), context, &mut lines);
-        if args.table.is_none() || !args.follow {
-            lines.retain(|line| line.unix_ms >= since_ms);
-        }
+        lines.retain(|line| line.unix_ms >= since_ms);
         print(args, lines, context)?;
         if !args.follow {
             return Ok(Outcome::Done);
@@ -149,13 +150,17 @@ fn nodes(args: &Events, context: &Context, has_store: bool) -> anyhow::Result<Ve
 
 impl StoreSource {
     /// Reads the entries that are new.
-    fn read(&mut self, since_ms: u64, lines: &mut Vec<Line>) -> anyhow::Result<()> {
+    fn read(
+        &mut self,
+        since_ms: u64,
+        context: &Context,
+        lines: &mut Vec<Line>,
+    ) -> Result<(), StoreError> {
         let names = self.store.history_names(since_ms)?;
-        for name in &names {
-            if !self.seen.contains(name)
-                && let Some(entry) = self.store.history_entry(name)?
-            {
-                lines.push(of_entry(entry));
+        for name in names.iter().filter(|name| !self.seen.contains(*name)) {
+            match self.store.history_entry(name) {
+                Ok(entry) => lines.extend(entry.map(of_entry)),
+                Err(error) => context.output.tell(&error.to_string()),
             }
         }
         self.seen = names.into_iter().collect();
