@@ -147,16 +147,16 @@ def test_a_swap_by_http_has_the_name_of_its_user(store, source, tmp_path):
         assert ask(server, swap, None, {"version": 1})[0] == 401
         assert ask(server, swap, "ops", {"version": 1})[0] == 200
         assert ask(server, "/v1/tables/others/rollback", "ops", {})[0] == 200
-        _, told = ask(server, "/v1/events", "ops")
-        [swapped] = [one for one in told["events"] if one["message"] == "swapped by HTTP"]
+        _, seen = ask(server, "/v1/events", "ops")
+        [swapped] = [one for one in seen["events"] if one["message"] == "swapped by HTTP"]
         assert swapped["fields"] == {
             **{"table": "people", "user": "ops", "address": "127.0.0.1", "from": 2, "to": 1}
         }
-        tables = {one["fields"].get("table") for one in told["events"]}
+        tables = {one["fields"].get("table") for one in seen["events"]}
         assert tables == {"people", "others", None}
         # Who may read some tables sees what was done to them, and nothing else.
-        _, told = ask(server, "/v1/events", "shop")
-        assert {one["fields"].get("table") for one in told["events"]} == {"people"}
+        _, seen = ask(server, "/v1/events", "shop")
+        assert {one["fields"].get("table") for one in seen["events"]} == {"people"}
         assert ask(server, "/v1/events?table=others", "shop")[0] == 403
         assert ask(server, "/v1/events")[0] == 401
         log = server.log.read_text()
@@ -177,8 +177,8 @@ def test_events_are_followed(served):
         seen = [next_line()["message"] for _ in range(3)]
         assert seen == ["pushed", "pushed", "another version serves"]
         store.run("rollback", "people")
-        told = {(one["source"], one["message"]) for one in (next_line(), next_line())}
-        assert told == {("store", "rolled back"), (node, "another version serves")}
+        seen = {(one["source"], one["message"]) for one in (next_line(), next_line())}
+        assert seen == {("store", "rolled back"), (node, "another version serves")}
 
 
 def test_a_stream_resumes_after_the_last_event(served):
@@ -245,13 +245,13 @@ def test_levels_and_lines_of_the_log(store, source, level, monkeypatch):
         for number in range(200):
             client.hget(f"people:{number}", "v1")
         wait_for(lambda: client.hget("people:7", "v1") == b"2", "the push")
-        told = ask(server, "/v1/events")[1]["events"]
+        seen = ask(server, "/v1/events")[1]["events"]
     lines = [json.loads(line) for line in server.log.read_text().splitlines()]
     swapped = [line for line in lines if line["message"] == "another version serves"]
-    told = [one["fields"] for one in told if one["message"] == "another version serves"]
-    assert told == [line["fields"] for line in swapped]
+    seen = [one["fields"] for one in seen if one["message"] == "another version serves"]
+    assert seen == [line["fields"] for line in swapped]
     both = [{"table": "people", "to": 1}, {"table": "people", "from": 1, "to": 2}]
-    assert told == (both if level == "info" else []), lines
+    assert seen == (both if level == "info" else []), lines
     # No line for each command.
     assert len(lines) < 20, lines
 
@@ -270,12 +270,12 @@ def test_a_cluster_tells_of_killed_nodes_and_rollouts(shared, source):
     lost = made.coordinator()
     lost.kill()
 
-    def told():
+    def seen():
         found = events(made.store)
         return [(one["message"], one["fields"].get("node")) for one in found]
 
-    wait_for(lambda: ("node is down", lost.name) in told(), told)
+    wait_for(lambda: ("node is down", lost.name) in seen(), seen)
     others = {("node is the coordinator", one.name) for one in made.nodes if one is not lost}
-    wait_for(lambda: others & set(told()), told)
+    wait_for(lambda: others & set(seen()), seen)
     lost.start().comes_up()
-    wait_for(lambda: ("node is up again", lost.name) in told(), told)
+    wait_for(lambda: ("node is up again", lost.name) in seen(), seen)

@@ -1,4 +1,4 @@
-//! What is told of changes between two models.
+//! The events between two models.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,7 +129,7 @@ fn nodes_join_die_come_back_and_go() {
 }
 
 #[test]
-fn a_rollout_is_told_phase_by_phase() {
+fn a_rollout_has_an_event_for_each_phase() {
     let none = model(&[NodeState::Up, NodeState::Up]);
     let at = |phase| with_rollout(rollout(phase, Aim::Swap));
     for (from, to, what) in [
@@ -185,7 +185,7 @@ fn a_rollout_is_told_phase_by_phase() {
 }
 
 #[test]
-fn tables_and_plans_are_told() {
+fn tables_and_plans_have_events() {
     let none = model(&[NodeState::Up]);
     let mut made = none.clone();
     let entry = TableEntry::new(Order::Hashed, LayoutName::Main, 3);

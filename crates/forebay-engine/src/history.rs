@@ -1,8 +1,8 @@
 //! The history of a store: who had another version of a table serve, or dropped a table, and when.
 //!
 //! Each entry is a file of its own, `history/TIME-RANDOM.json`, so that writers never wait for each
-//! other. An entry is written after what it tells of was done. That one cannot be written is a
-//! warning, and undoes nothing.
+//! other. An entry is written after the action. If that fails, the action stands, and a warning
+//! says that the history lacks an entry.
 
 use std::io;
 use std::path::{Path, PathBuf};

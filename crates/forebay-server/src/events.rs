@@ -115,7 +115,7 @@ impl EventRing {
             .events
             .front()
             .map_or(kept.next, |event| event.sequence);
-        let has_gap = sequence.is_some_and(|sequence| sequence + 1 < oldest || sequence > last);
+        let has_gap = sequence.is_some_and(|sequence| sequence > last || sequence + 1 < oldest);
         let from = match sequence {
             Some(sequence) if !has_gap => sequence + 1 - oldest,
             _ => 0,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_goes_on_where_it_was() {
+    fn a_reader_resumes_where_it_was() {
         let ring = EventRing::new(500);
         assert_eq!(ring.after(None).last, 499);
         assert_eq!(

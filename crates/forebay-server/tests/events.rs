@@ -1,4 +1,4 @@
-//! The events of a server by HTTP: who sees which, and how a reader goes on.
+//! The events of a server by HTTP: who sees which, and how a reader resumes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl Stream {
 }
 
 #[test]
-fn a_stream_goes_on_and_resumes_where_it_was() {
+fn a_stream_continues_and_resumes_where_it_was() {
     let (fixture, ring) = served(None);
     let mut stream = Stream::open(&fixture, "");
     assert_eq!(stream.next(), "content-type: text/event-stream");

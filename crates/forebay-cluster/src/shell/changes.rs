@@ -14,14 +14,14 @@ use crate::ids::{NodeId, NodeName};
 use crate::model::{Head, Model};
 use crate::node::Node;
 
-/// What the log has told last.
+/// What the node logged last.
 #[derive(Debug, Default)]
 pub struct LoggedState {
     coordinator: Option<(NodeName, u64)>,
     known: Option<(u64, Model)>,
     leaders: BTreeMap<GroupId, NodeId>,
     /// How many partitions of each table got another leader since the last line.
-    led_anew: BTreeMap<TableName, usize>,
+    new_leaders: BTreeMap<TableName, usize>,
     /// Since when the catalog does not answer.
     away_since: Option<Duration>,
 }
@@ -72,8 +72,8 @@ impl Shell {
 
     /// Logs the leaders that changed since the last call: one line a table.
     pub(super) fn log_leaders(&self) {
-        let led_anew = std::mem::take(&mut self.logged.lock().led_anew);
-        for (table, partitions) in led_anew {
+        let new_leaders = std::mem::take(&mut self.logged.lock().new_leaders);
+        for (table, partitions) in new_leaders {
             info!(%table, partitions, "partitions have other leaders");
         }
     }
@@ -106,7 +106,7 @@ impl LoggedState {
         for (table, group) in model.all_groups() {
             let was = before.get(&group.group);
             if was.is_some() && was != leaders.get(&group.group) {
-                *self.led_anew.entry(table.clone()).or_default() += 1;
+                *self.new_leaders.entry(table.clone()).or_default() += 1;
             }
         }
     }

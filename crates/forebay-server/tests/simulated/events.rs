@@ -84,8 +84,8 @@ fn nodes_log_a_killed_node_a_new_coordinator_and_a_rollout() {
     );
     cluster.node(killed).start();
     until_logged(&cluster, 2, &["node is up again", &node]);
-    // Each node told of it once.
+    // Each node logged it once.
     let all = lines();
-    let told = all.iter().filter(|line| line.contains("node is down"));
-    assert_eq!(told.count(), 2, "{all:?}");
+    let down = all.iter().filter(|line| line.contains("node is down"));
+    assert_eq!(down.count(), 2, "{all:?}");
 }

@@ -2,7 +2,7 @@
 //!
 //! Whoever reads the log may be slow or gone, and one bad page may be asked for thousands of times
 //! a second; neither may hold up the threads that serve. Lines that find the queue full are
-//! counted, and told of when there is room. Equal warnings are limited ([`limit`]).
+//! counted, and the count is written when there is room. Equal warnings are limited ([`limit`]).
 
 mod limit;
 mod record;
@@ -50,8 +50,8 @@ struct Log {
     clock: Arc<dyn Clock>,
 }
 
-/// Starts to log: what RUST_LOG picks; unless it is set, what Forebay has to tell of level INFO,
-/// and warnings of its libraries. With --quiet errors only.
+/// Starts to log: what RUST_LOG picks; if it is not set, INFO of Forebay and WARN of its libraries,
+/// with --quiet ERROR alone.
 pub fn to_stderr(
     output: Output,
     format: LogFormat,
