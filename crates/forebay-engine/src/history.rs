@@ -92,7 +92,7 @@ impl Store {
             to,
             user: actor.user.clone(),
             host: actor.host.clone(),
-            problem: problem.map(shortened),
+            problem: problem.map(|text| shortened(text, PROBLEM_BYTES)),
         };
         if let Err(error) = self.write_entry(&entry) {
             warn!(%table, ?action, %error, "the history of the store lacks an entry");
@@ -113,9 +113,11 @@ impl Store {
         written.at("write", &path)
     }
 
-    /// Makes room for one entry more.
+    /// Makes room for one entry more, where those that were not finished count, too.
     fn remove_old_entries(&self, dir: &Path) -> Result<(), StoreError> {
-        let names = self.history_names(0)?;
+        let mut names = self.names_in(dir)?;
+        names.retain(|name| time_of(finished(name)).is_some());
+        names.sort_unstable_by(|one, other| finished(one).cmp(finished(other)));
         let old = names.len().saturating_sub(HISTORY_ENTRIES - 1);
         for name in &names[..old] {
             let path = dir.join(name);
@@ -131,15 +133,18 @@ impl Store {
 
     /// The names of the entries since that time, the oldest first.
     pub fn history_names(&self, since_unix_ms: u64) -> Result<Vec<String>, StoreError> {
-        let dir = self.history_dir();
-        let mut names = match self.disk().list(&dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            names => names.at("list", &dir)?,
-        };
+        let mut names = self.names_in(&self.history_dir())?;
         let is_since = |name: &String| time_of(name).is_some_and(|time| time >= since_unix_ms);
         names.retain(is_since);
         names.sort_unstable();
         Ok(names)
+    }
+
+    fn names_in(&self, dir: &Path) -> Result<Vec<String>, StoreError> {
+        match self.disk().list(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            names => names.at("list", dir),
+        }
     }
 
     /// The entry of that name; none: it was removed meanwhile.
@@ -159,18 +164,29 @@ impl Store {
     }
 }
 
+/// The name that a file gets when it is finished.
+fn finished(name: &str) -> &str {
+    let unfinished = name.strip_prefix('.');
+    unfinished
+        .and_then(|name| name.strip_suffix(".new"))
+        .unwrap_or(name)
+}
+
 /// When an entry was written, by its name; none: it is no entry.
 fn time_of(name: &str) -> Option<u64> {
     let (time, _) = name.strip_suffix(".json")?.split_once('-')?;
     time.parse().ok()
 }
 
-fn shortened(mut problem: String) -> String {
-    if problem.len() > PROBLEM_BYTES {
-        problem.truncate(problem.floor_char_boundary(PROBLEM_BYTES));
-        problem.push_str("...");
+/// The text, cut to about so many bytes.
+pub fn shortened(mut text: String, most_bytes: usize) -> String {
+    if text.len() > most_bytes {
+        let starts = text.char_indices().map(|(at, _)| at);
+        let end = starts.take_while(|at| *at <= most_bytes).last();
+        text.truncate(end.unwrap_or(0));
+        text.push_str("...");
     }
-    problem
+    text
 }
 
 #[cfg(test)]
@@ -206,6 +222,10 @@ mod tests {
         let (store, clock) = store(&SimDisk::new());
         let table = TableName::new("people").unwrap();
         assert_eq!(store.history_names(0).unwrap().len(), 0);
+        // Of a process that died.
+        let died = store.history_dir().join(".00000000000001-0.json.new");
+        store.disk().create_dir_all(&store.history_dir()).unwrap();
+        put_file(&**store.disk(), &died, b"{").unwrap();
         for to in 1..=HISTORY_ENTRIES as u64 + 5 {
             clock.advance(std::time::Duration::from_millis(1));
             let swapped = Swapped {
@@ -216,6 +236,7 @@ mod tests {
         }
         let all = entries(&store);
         assert_eq!(all.len(), HISTORY_ENTRIES);
+        assert!(!store.disk().exists(&died).unwrap());
         let last = all.last().unwrap();
         assert_eq!(
             (last.to, last.user.as_str(), last.host.as_str()),

@@ -74,7 +74,7 @@ pub use diff::{DiffReport, DiffSample, Difference, diff};
 pub use drawn_pages::Advance;
 pub use error::{PushError, ReadError, StoreError};
 pub use expect::{Becomes, Expected, compare_expected};
-pub use history::{HISTORY_ENTRIES, HistoryAction, HistoryEntry, HistoryNote};
+pub use history::{HISTORY_ENTRIES, HistoryAction, HistoryEntry, HistoryNote, shortened};
 pub use holder::{lock_within, utc};
 pub use holding::Holding;
 pub use install::{Install, VersionFile};

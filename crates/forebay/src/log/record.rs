@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use forebay_engine::utc;
+use forebay_engine::{shortened, utc};
 use forebay_server::EventDraft;
 use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
@@ -110,12 +110,12 @@ impl Record {
 
 impl Visit for Record {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let text = shortened(format!("{value:?}"));
+        let text = shortened(format!("{value:?}"), TEXT_BYTES);
         self.put_text(field.name(), text.clone(), &text);
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let value = shortened(value.to_owned());
+        let value = shortened(value.to_owned(), TEXT_BYTES);
         let text = format!("{value:?}");
         self.put_text(field.name(), value, &text);
     }
@@ -135,14 +135,6 @@ impl Visit for Record {
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.put(field.name(), Value::from(value), &value.to_string());
     }
-}
-
-fn shortened(mut text: String) -> String {
-    if text.len() > TEXT_BYTES {
-        text.truncate(text.floor_char_boundary(TEXT_BYTES));
-        text.push_str("...");
-    }
-    text
 }
 
 #[cfg(test)]
