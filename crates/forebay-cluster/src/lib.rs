@@ -10,6 +10,9 @@
 mod bugs;
 pub mod catalog;
 pub mod client;
+mod cluster_events;
+#[cfg(test)]
+mod cluster_events_tests;
 pub mod coordinator;
 mod dice;
 mod facts;
@@ -49,6 +52,7 @@ pub mod version;
 pub mod versions;
 pub mod wire;
 
+pub use cluster_events::{ClusterEvent, events_between};
 pub use dice::Dice;
 pub use facts::{NodeCounts, NodeFacts, PlanFacts, RolloutFacts};
 pub use ids::{

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use forebay_io::Lock;
 
 use crate::error::StoreError;
+use crate::history::{HistoryAction, HistoryNote};
 use crate::pointers::Swapped;
 use crate::table::Table;
 
@@ -53,20 +54,34 @@ impl Committed {
         if self.table.store().pointers().is_some() {
             self.locks = None;
         }
-        match self.locks {
+        let swapped = match self.locks {
             Some(_) => self.table.swap_locked(self.version, keep),
-            None => self.table.swap(self.version),
-        }
+            None => self.table.swap_unnoted(self.version),
+        }?;
+        self.note(HistoryAction::Push, swapped);
+        Ok(swapped)
+    }
+
+    /// Adds to the history what became of the version.
+    pub fn note(&self, action: HistoryAction, note: impl Into<HistoryNote>) {
+        self.table.store().note(self.table.name(), action, note);
     }
 
     /// Lets the version serve in the place of `from`, if that serves still; returns whether. The
     /// versions to roll back to stay what they were.
     pub(crate) fn replace_serving(mut self, from: u64) -> Result<bool, StoreError> {
-        if self.table.store().pointers().is_some() {
-            self.locks = None;
-            return self.table.replace_in_catalog(from, self.version);
+        let serves = match self.table.store().pointers().is_some() {
+            true => {
+                self.locks = None;
+                self.table.replace_in_catalog(from, self.version)
+            }
+            false => self.table.replace_locked(from, self.version),
+        }?;
+        if serves {
+            let (from, to) = (Some(from), self.version);
+            self.note(HistoryAction::Compact, Swapped { from, to });
         }
-        self.table.replace_locked(from, self.version)
+        Ok(serves)
     }
 
     /// [`Table::retain`].

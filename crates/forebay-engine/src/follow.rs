@@ -232,7 +232,7 @@ impl Followed {
         let serving = follow.serving.take()?;
         let from = Some(serving.version());
         self.retired.push(serving);
-        info!(%table, ?from, "the table serves nothing here");
+        info!(%table, from, "the table serves nothing here");
         Some(Change {
             table: table.clone(),
             from,
@@ -249,7 +249,7 @@ impl Followed {
         let serving = follow.serving?;
         let from = Some(serving.version());
         self.retired.push(serving);
-        info!(%table, ?from, "the table was dropped");
+        info!(%table, from, "the table was dropped");
         Some(Change {
             table,
             from,
@@ -341,7 +341,7 @@ fn serve(
     let to = version.version();
     let (is_other, from) = follow.serve(version, before);
     is_other.then(|| {
-        info!(table = %name, ?from, to, "another version serves");
+        info!(table = %name, from, to, "another version serves");
         Change {
             table: name.clone(),
             from,

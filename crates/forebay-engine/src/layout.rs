@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! STORE/forebay.json                  {"forebay_store": 1}
+//! STORE/history/TIME-RANDOM.json      who moved which table's pointer, when (`crate::history`)
 //! STORE/tables/T/current              the pointer: which version serves
 //! STORE/tables/T/current.reserve      space for the next pointer on a full disk
 //! STORE/tables/T/versions/V.manifest  a version; it exists when its manifest does

@@ -10,6 +10,7 @@
 //! is ever removed before that manifest is.
 
 mod activate;
+mod actor;
 pub mod backup;
 mod batch;
 mod bound;
@@ -25,6 +26,7 @@ mod error;
 mod expect;
 mod follow;
 mod followed_table;
+mod history;
 mod holder;
 mod holding;
 mod install;
@@ -61,6 +63,7 @@ mod version;
 mod walk;
 
 pub use activate::{ActivateError, Next};
+pub use actor::Actor;
 pub use bound::Bound;
 pub use column_profile::{
     ColumnProfile, ColumnStats, Measured, ProfilePair, QUANTILE_PERCENTS, ValueRange,
@@ -72,6 +75,7 @@ pub use diff::{DiffReport, DiffSample, Difference, diff};
 pub use drawn_pages::Advance;
 pub use error::{PushError, ReadError, StoreError};
 pub use expect::{Becomes, Expected, compare_expected};
+pub use history::{HISTORY_ENTRIES, HistoryAction, HistoryEntry, HistoryNote, shortened};
 pub use holder::{lock_within, utc};
 pub use holding::Holding;
 pub use install::{Install, VersionFile};

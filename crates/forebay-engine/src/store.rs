@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom, replace_file};
 
+use crate::actor::Actor;
 use crate::error::{At, StoreError};
 use crate::holder::wait_lock;
 use crate::holding::Holding;
@@ -39,6 +40,8 @@ pub struct Store {
     parts: Arc<StoreParts>,
     /// Without it all partitions of all versions are here.
     holding: Option<Arc<dyn Holding>>,
+    /// Without it nothing is added to the history.
+    actor: Option<Arc<Actor>>,
 }
 
 #[derive(Debug)]
@@ -93,7 +96,19 @@ impl Store {
                 pointers,
             }),
             holding: None,
+            actor: None,
         })
+    }
+
+    /// The same store, with the name of who acts on it by this handle: it goes into the history.
+    #[must_use]
+    pub fn acting_as(mut self, actor: Actor) -> Self {
+        self.actor = Some(Arc::new(actor));
+        self
+    }
+
+    pub(crate) fn actor(&self) -> Option<&Actor> {
+        self.actor.as_deref()
     }
 
     /// The same store, as one that holds only a part of its tables. What opens, checks, verifies or

@@ -7,6 +7,7 @@ use forebay_io::{Disk, Lock};
 use forebay_run::content::ContentSum;
 
 use crate::error::{At, ReadError, StoreError};
+use crate::history::{HistoryAction, HistoryNote};
 use crate::holder::wait_lock;
 use crate::layout::{TableFiles, version_of};
 use crate::manifest::Manifest;
@@ -87,6 +88,12 @@ impl Store {
     /// step on the table does not exist for anybody; should the removal be cut short, another drop
     /// finishes it, the next push to that name, or the next making of a live table.
     pub fn drop_table(&self, name: &TableName) -> Result<(), StoreError> {
+        self.drop_unnoted(name)?;
+        self.note(name, HistoryAction::Drop, HistoryNote::default());
+        Ok(())
+    }
+
+    fn drop_unnoted(&self, name: &TableName) -> Result<(), StoreError> {
         if self.is_live(name)? {
             return self.drop_live(name);
         }
@@ -297,6 +304,13 @@ impl Table {
     /// cut; after success it does for good. The pointer is written as well when the version serves
     /// already: the swap before may have ended with that error.
     pub fn swap(&self, version: u64) -> Result<Swapped, StoreError> {
+        let swapped = self.swap_unnoted(version)?;
+        self.store.note(&self.name, HistoryAction::Swap, swapped);
+        Ok(swapped)
+    }
+
+    /// The same without an entry in the history.
+    pub(crate) fn swap_unnoted(&self, version: u64) -> Result<Swapped, StoreError> {
         if let Some(pointers) = self.store.pointers() {
             self.check_complete(version)?;
             return pointers.change(&self.name, PointerMove::Swap { to: version });
@@ -325,6 +339,13 @@ impl Table {
     /// Lets the version serve that served before; see [`Pointer::history`]. Same guarantees as
     /// [`Table::swap`].
     pub fn rollback(&self) -> Result<Swapped, StoreError> {
+        let swapped = self.rollback_unnoted()?;
+        self.store
+            .note(&self.name, HistoryAction::Rollback, swapped);
+        Ok(swapped)
+    }
+
+    fn rollback_unnoted(&self) -> Result<Swapped, StoreError> {
         if let Some(pointers) = self.store.pointers() {
             return pointers.change(&self.name, PointerMove::Rollback);
         }

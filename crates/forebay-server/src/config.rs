@@ -9,6 +9,7 @@ use forebay_engine::{Serving, Store, TableName};
 use forebay_io::{Net, OsNet};
 
 use crate::cluster::ClusterConfig;
+use crate::events::EventRing;
 use crate::proposed::ProposedCommands;
 use crate::pulls::Pulls;
 use crate::resp::RequestLimits;
@@ -35,11 +36,13 @@ pub struct ServerConfig {
     /// Who may do what; see [`crate::Users`]. Without it every client may read every table.
     pub users: Option<PathBuf>,
     /// A file that holds the bearer token of the HTTP port's administration. Without it swap and
-    /// rollback are refused there.
+    /// rollback are for users with the verb `admin` only.
     pub http_token: Option<PathBuf>,
     /// Host names under which the HTTP port may be addressed, beside `localhost`, the loopback
     /// addresses and the address that it is bound to.
     pub http_hosts: Vec<String>,
+    /// The last events of the log, for HTTP to tell of.
+    pub events: Arc<EventRing>,
     /// The table of keys that name none; without it every key has to.
     pub default_table: Option<TableName>,
     /// Memory for what was written to the live tables and is not in their runs yet, and for the
@@ -112,6 +115,7 @@ impl Default for ServerConfig {
             users: None,
             http_token: None,
             http_hosts: Vec::new(),
+            events: Arc::new(EventRing::new(1)),
             default_table: None,
             live_memory_bytes: 256 << 20,
             pulls: None,

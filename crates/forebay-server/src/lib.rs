@@ -24,6 +24,7 @@ mod connection;
 mod decided;
 mod descriptors;
 mod dispatch;
+mod events;
 mod execute;
 mod following;
 mod gets;
@@ -60,6 +61,7 @@ pub use cluster::{
     PinnedPeers, Reach, pin_of,
 };
 pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};
+pub use events::{Event, EventDraft, EventRing, EventsAfter};
 pub use proposed::ProposedCommands;
 pub use pulls::{Pulled, Pulls, TablePulled};
 pub use resp::{Args, OwnedArgs, Parser, ProtocolError, Reply, RequestLimits, Span};

@@ -9,10 +9,10 @@
 //! ]}
 //! ```
 //!
-//! `tables` are patterns as those of SCAN; `verbs` are `read`, `write`, `push` and `admin`. A
-//! password is kept as the hex SHA-256 of its bytes, as in Redis's ACL files. That is no slow hash:
-//! it protects long random passwords (`openssl rand -hex 32`), not those that people think of. The
-//! user `default` is the one that AUTH with a password alone means.
+//! `tables` are patterns as those of SCAN; `verbs` are `read`, `write`, `push` and `admin` (which
+//! swaps by HTTP). A password is kept as the hex SHA-256 of its bytes, as in Redis's ACL files.
+//! That is no slow hash: it protects long random passwords (`openssl rand -hex 32`), not those that
+//! people think of. The user `default` is the one that AUTH with a password alone means.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -195,6 +195,11 @@ impl User {
     /// The table that this user is bound to: the only one that it may do anything to.
     pub fn only_table(&self) -> Option<&TableName> {
         self.only_table.as_ref()
+    }
+
+    /// Whether this user may read every table.
+    pub fn reads_all(&self) -> bool {
+        self.reads_all
     }
 
     pub fn verbs(&self) -> &[Verb] {

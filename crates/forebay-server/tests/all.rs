@@ -13,6 +13,7 @@ mod commands;
 mod common;
 mod compare;
 mod default_table;
+mod events;
 mod http;
 mod net;
 mod partitions;

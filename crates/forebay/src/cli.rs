@@ -4,7 +4,7 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    backup, checkpoint, cluster, compact, completions, create, describe, diff, doctor, drop,
+    backup, checkpoint, cluster, compact, completions, create, describe, diff, doctor, drop, events,
     export, get, load, man, plan, pull, push, restore, rollback, scan, serve, swap, tables, verify,
     versions,
 };
@@ -55,6 +55,7 @@ pub enum Command {
     Backup(backup::Backup),
     Restore(restore::Restore),
     Drop(drop::Drop),
+    Events(events::Events),
     Cluster(cluster::Cluster),
     Plan(plan::Plan),
     Doctor(doctor::Doctor),
@@ -85,6 +86,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Backup(args) => backup::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
+        Command::Events(args) => events::run(&args, context),
         Command::Cluster(args) => cluster::run(&args, context),
         Command::Doctor(_) => doctor::run(context),
         Command::Plan(args) => plan::run(args, context),
@@ -153,6 +155,9 @@ mod tests {
             "forebay restore --from /b --list",
             "forebay restore t --from /b --backup 20261129T120000Z --no-swap",
             "forebay drop t",
+            "forebay events",
+            "forebay events t --follow --since 2h --node 127.0.0.1:7380 --node b:7380 --json",
+            "forebay serve --log-format json",
             "forebay plan insert --input a.json --mode polish --seconds 1.5 --draw a.svg --batch-bytes 1G --json",
             "forebay plan replicas --input a.json --objective l1 --json",
             "forebay plan place --input - --scheme migrate --share 0.95 --draw a.svg",
@@ -204,6 +209,7 @@ mod tests {
             "forebay pull t",
             "forebay serve --pull-rate 1M",
             "forebay get t",
+            "forebay events --since soon",
             "forebay verify t@x",
             "forebay verify a/b",
             "forebay diff t 1",

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context as _, bail};
 use forebay_engine::live::{Budget, Checkpoint, LiveError, LiveTable};
-use forebay_engine::{Pointers, Source, Store, StoreError, Table, TableName, Version};
+use forebay_engine::{Actor, Pointers, Source, Store, StoreError, Table, TableName, Version};
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_load::progress::Progress;
 use forebay_load::sources::Spool;
@@ -16,6 +16,7 @@ use forebay_run::error::lines_without_controls;
 use serde::Serialize;
 use tracing::warn;
 
+use crate::actor;
 use crate::backing::cluster_checkpoint;
 use crate::backing::scratch::ScratchDir;
 use crate::cluster_handle::{Clustered, is_in_cluster};
@@ -53,6 +54,8 @@ pub struct Context {
     pub(crate) clustered: Clustered,
     /// Of --store in object storage.
     memory: StoreMemory,
+    /// Why the history of the store lacks an entry.
+    history_problem: Arc<parking_lot::Mutex<Option<String>>>,
 }
 
 /// A table that was opened to be read.
@@ -114,6 +117,7 @@ impl Context {
             login: OnceLock::new(),
             clustered: Clustered::default(),
             memory: StoreMemory::default(),
+            history_problem: Arc::default(),
             sink: Sink::Stdout,
         }
     }
@@ -251,7 +255,8 @@ impl Context {
         pointers: Option<Arc<dyn Pointers>>,
     ) -> anyhow::Result<(Store, Arc<RemoteDisk>)> {
         let on = self.remote_parts(patience, pointers);
-        Ok(forebay_objects::open(&self.store, &on, create)?)
+        let (store, disk) = forebay_objects::open(&self.store, &on, create)?;
+        Ok((self.acting_on(store), disk))
     }
 
     /// What a store in object storage is opened with.
@@ -298,7 +303,16 @@ impl Context {
     ) -> anyhow::Result<Store> {
         let (disk, clock, random) = (&self.disk, &self.clock, &self.random);
         let parts = (disk.clone(), clock.clone(), random.clone());
-        Ok(Store::open_with(parts.0, parts.1, parts.2, path, pointers)?)
+        let store = Store::open_with(parts.0, parts.1, parts.2, path, pointers)?;
+        Ok(self.acting_on(store))
+    }
+
+    /// The store, as one that the user of this process acts on.
+    fn acting_on(&self, store: Store) -> Store {
+        store.acting_as(Actor {
+            problem: Arc::clone(&self.history_problem),
+            ..actor::of_process(&*self.disk)
+        })
     }
 
     /// The store of a server, made when it does not exist if that is asked for.
@@ -327,7 +341,8 @@ impl Context {
                 self.store
             );
         }
-        self.open_or_create_directory(&self.store_path()?)
+        let store = self.open_or_create_directory(&self.store_path()?)?;
+        Ok(self.acting_on(store))
     }
 
     /// A store in a directory, made when it does not exist.
@@ -492,6 +507,10 @@ impl Context {
     ) -> anyhow::Result<Outcome> {
         for notice in self.memory.take_notices() {
             self.output.tell(&notice);
+        }
+        if let Some(problem) = self.history_problem.lock().take() {
+            let told = format!("the history of the store lacks an entry: {problem}");
+            self.output.tell(&told);
         }
         if self.output.is_silent() {
             return Ok(outcome);

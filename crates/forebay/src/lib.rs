@@ -60,6 +60,7 @@ macro_rules! wrong {
     };
 }
 
+mod actor;
 mod backing;
 mod choices;
 mod cli;

@@ -87,22 +87,21 @@ impl NodeHttp {
         self.runtime.block_on(asking)
     }
 
-    /// Asks several nodes at once.
+    /// Asks several nodes at once, each for the path beside it.
     pub fn ask_all(
         &self,
         method: &Method,
-        nodes: &[HostPort],
-        path: &str,
+        asked: &[(HostPort, String)],
         within: Duration,
     ) -> Vec<Result<Answer, PageError>> {
         self.runtime.block_on(async {
-            let mut asked = JoinSet::new();
-            for (index, node) in nodes.iter().enumerate() {
-                let what = (method.clone(), node.clone(), path.to_owned());
-                let asking = ask(self.client.clone(), self.login.clone(), what, within);
-                asked.spawn(async move { (index, asking.await) });
+            let mut asking = JoinSet::new();
+            for (index, (node, path)) in asked.iter().enumerate() {
+                let what = (method.clone(), node.clone(), path.clone());
+                let answer = ask(self.client.clone(), self.login.clone(), what, within);
+                asking.spawn(async move { (index, answer.await) });
             }
-            let mut answers = asked.join_all().await;
+            let mut answers = asking.join_all().await;
             answers.sort_by_key(|(index, _)| *index);
             answers.into_iter().map(|(_, answer)| answer).collect()
         })

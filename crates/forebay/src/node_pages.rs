@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use forebay_cluster::HostPort;
 use forebay_cluster::status::Status;
+use forebay_engine::TableName;
 use reqwest::Method;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use crate::login::NodeLogin;
 use crate::node_http::{NodeHttp, PageError};
@@ -17,6 +21,25 @@ const NUDGE_TIME: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub struct NodePages {
     login: NodeLogin,
+}
+
+/// What a node answers of its events.
+#[derive(Debug, Deserialize)]
+pub struct NodeEvents {
+    pub events: Vec<NodeEvent>,
+    /// Some after the number that was asked with are not kept any more.
+    pub gap: bool,
+    /// The number to ask with next.
+    pub last: u64,
+}
+
+/// An event of a node.
+#[derive(Debug, Deserialize)]
+pub struct NodeEvent {
+    pub unix_ms: u64,
+    pub level: String,
+    pub message: String,
+    pub fields: Map<String, Value>,
 }
 
 impl NodePages {
@@ -33,10 +56,41 @@ impl NodePages {
 
     /// What each node says of the cluster; all are asked at once.
     pub fn statuses(&self, nodes: &[HostPort], within: Duration) -> Vec<Result<Status, PageError>> {
-        let pages = self.get(nodes, STATUS, within).into_iter();
+        let asked: Vec<_> = nodes
+            .iter()
+            .map(|node| (node.clone(), STATUS.to_owned()))
+            .collect();
+        self.read(&asked, within)
+    }
+
+    /// The events of each node after the number beside it; all are asked at once.
+    pub fn events(
+        &self,
+        nodes: &[(HostPort, Option<u64>)],
+        table: Option<&TableName>,
+        within: Duration,
+    ) -> Vec<Result<NodeEvents, PageError>> {
+        let path = |after: &Option<u64>| {
+            let after = after.map(|after| format!("after={after}"));
+            let table = table.map(|table| format!("table={table}"));
+            let query: Vec<String> = after.into_iter().chain(table).collect();
+            format!("v1/events?{}", query.join("&"))
+        };
+        let asked = nodes
+            .iter()
+            .map(|(node, after)| (node.clone(), path(after)));
+        self.read(&asked.collect::<Vec<_>>(), within)
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        asked: &[(HostPort, String)],
+        within: Duration,
+    ) -> Vec<Result<T, PageError>> {
+        let pages = self.get(asked, within).into_iter();
         let read = |page: Vec<u8>| {
-            let status = serde_json::from_slice(&page);
-            status.map_err(|error| PageError::Unreadable(error.to_string()))
+            let answer = serde_json::from_slice(&page);
+            answer.map_err(|error| PageError::Unreadable(error.to_string()))
         };
         pages.map(|page| page.and_then(read)).collect()
     }
@@ -44,24 +98,23 @@ impl NodePages {
     /// Has the coordinator look for requests. Whatever comes of it: it finds them by itself, a
     /// little later.
     pub fn nudge(&self, node: &HostPort) {
-        self.get(std::slice::from_ref(node), "v1/cluster/nudge", NUDGE_TIME);
+        self.get(&[(node.clone(), "v1/cluster/nudge".to_owned())], NUDGE_TIME);
     }
 
     fn get(
         &self,
-        nodes: &[HostPort],
-        path: &str,
+        asked: &[(HostPort, String)],
         within: Duration,
     ) -> Vec<Result<Vec<u8>, PageError>> {
         let http = match NodeHttp::new(self.login.clone(), within) {
             Ok(http) => http,
             Err(error) => {
                 let words = error.to_string();
-                let all = nodes.iter();
+                let all = asked.iter();
                 return all.map(|_| Err(PageError::Unsent(words.clone()))).collect();
             }
         };
-        let answers = http.ask_all(&Method::GET, nodes, path, within).into_iter();
+        let answers = http.ask_all(&Method::GET, asked, within).into_iter();
         answers
             .map(|answer| answer.map(|answer| answer.bytes))
             .collect()

@@ -41,9 +41,12 @@ impl Shell {
                             .put_if(SEAT, bytes.into(), seen.as_ref())
                     });
                     match put {
-                        Ok(Written::Done(seen)) => SeatEvent::Put(seen),
+                        Ok(Written::Done(seen)) => {
+                            shell.log_catalog(None);
+                            SeatEvent::Put(seen)
+                        }
                         Ok(Written::Changed) => SeatEvent::Changed,
-                        Err(error) => failed(&error),
+                        Err(error) => shell.seat_failed(&error),
                     }
                 }
                 SeatAction::Won | SeatAction::Lost | SeatAction::Rung => return,
@@ -87,8 +90,13 @@ impl Shell {
                     SeatEvent::Failed
                 }
             },
-            Err(error) => failed(&error),
+            Err(error) => self.seat_failed(&error),
         }
+    }
+
+    fn seat_failed(&self, error: &io::Error) -> SeatEvent {
+        self.log_catalog(Some(error));
+        SeatEvent::Failed
     }
 
     /// A seat that anybody may take.
@@ -319,9 +327,4 @@ fn is_no_file(kind: io::ErrorKind) -> bool {
         kind,
         IsADirectory | InvalidInput | InvalidFilename | PermissionDenied
     )
-}
-
-fn failed(error: &io::Error) -> SeatEvent {
-    debug!(%error, "the catalog does not answer");
-    SeatEvent::Failed
 }

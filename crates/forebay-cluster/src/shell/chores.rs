@@ -16,6 +16,8 @@ const REQUESTS: Duration = Duration::from_millis(200);
 const CARE: Duration = Duration::from_secs(5);
 /// Between two looks whether replicas may be made that were ordered.
 const ORDERS: Duration = Duration::from_secs(1);
+/// Between two lines of a table whose partitions got other leaders.
+const LEADERS: Duration = Duration::from_secs(1);
 const READING: Duration = Duration::from_secs(24 * 3600);
 
 /// When what is due next.
@@ -25,6 +27,7 @@ pub struct Chores {
     requests_at: Duration,
     care_at: Duration,
     orders_at: Duration,
+    leaders_at: Duration,
     reading_at: Duration,
     join_at: Duration,
     joins: u64,
@@ -39,6 +42,7 @@ impl Default for Chores {
             requests_at: Duration::ZERO,
             care_at: CARE,
             orders_at: Duration::ZERO,
+            leaders_at: LEADERS,
             reading_at: READING,
             join_at: Duration::ZERO,
             joins: 0,
@@ -51,6 +55,10 @@ impl Shell {
     /// Does what is due.
     pub(super) fn do_chores(self: &Arc<Self>, chores: &mut Chores) {
         let now = self.now().monotonic;
+        if now >= chores.leaders_at {
+            chores.leaders_at = now + LEADERS;
+            self.log_leaders();
+        }
         if now >= chores.free_at {
             chores.free_at = now + FREE;
             let versions = &self.parts.versions;

@@ -4,6 +4,7 @@
 //! done by others, which report back as events.
 
 mod catalog_work;
+mod changes;
 mod chores;
 mod known;
 mod live_work;
@@ -96,6 +97,7 @@ pub(crate) struct Shell {
     stop: AtomicBool,
     has_left: AtomicBool,
     refused: Mutex<Option<String>>,
+    logged: Mutex<changes::LoggedState>,
 }
 
 impl NodeHandle {
@@ -135,6 +137,7 @@ impl NodeHandle {
             stop: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             refused: Mutex::new(None),
+            logged: Mutex::default(),
             parts,
         });
         shell.watch_replicas();
@@ -246,7 +249,15 @@ impl Shell {
     }
 
     fn handle(self: &Arc<Self>, event: NodeEvent) {
-        let actions = self.node.lock().handle(self.now(), event);
+        let is_of_seat = matches!(event, NodeEvent::Seat(_));
+        let actions = {
+            let mut node = self.node.lock();
+            let actions = node.handle(self.now(), event);
+            if is_of_seat {
+                self.log_coordinator(&node);
+            }
+            actions
+        };
         for action in actions {
             match action {
                 NodeAction::Follower(action) => self.follow(action),
@@ -363,6 +374,7 @@ impl Shell {
             return;
         };
         *self.refused.lock() = None;
+        self.log_changes(head, model, follower.leaders());
         let suspects = follower.suspects();
         let map = ClusterMap::new(self.parts.identity.id, head.revision, me, model, &suspects);
         self.map.store(Arc::new(map));

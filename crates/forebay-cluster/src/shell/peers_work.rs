@@ -69,10 +69,13 @@ impl Shell {
     pub(super) fn read_head(self: &Arc<Self>) {
         self.background("forebay-head", |shell| {
             let event = match Documented(&*shell.parts.catalog).head() {
-                Ok((head, _)) => FollowerEvent::Head(Box::new(head)),
+                Ok((head, _)) => {
+                    shell.log_catalog(None);
+                    FollowerEvent::Head(Box::new(head))
+                }
                 Err(error) => {
                     if matches!(error, CatalogError::Io { .. }) {
-                        debug!(%error, "the catalog does not answer");
+                        shell.log_catalog(Some(&error));
                     } else {
                         let event = FollowerEvent::NoCatalog(error.to_string());
                         shell.tell(NodeEvent::Follower(event));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use forebay_engine::{
-    Comparison, Manifest, Push, ReadError, Store, StoreError, Table, Version, compare_sampled,
+    Comparison, HistoryAction, HistoryNote, Manifest, Push, ReadError, Store, StoreError, Table,
+    Version, compare_sampled,
 };
 
 use super::report::Undone;
@@ -43,10 +44,22 @@ pub fn publish(
     let passed = gate.iter().all(|finding| finding.passed);
     let mut swapped = request.swap && (passed || request.force);
     let mut undone = None;
+    if request.swap && !swapped {
+        committed.note(
+            HistoryAction::Held,
+            held_note(version, compared_with, &gate),
+        );
+    }
     if swapped {
         match committed.swap(request.keep) {
             Err(StoreError::NotRolledOut { problem, gave_way }) => {
                 swapped = false;
+                let note = HistoryNote {
+                    to: Some(version),
+                    problem: Some(problem.clone()),
+                    ..HistoryNote::default()
+                };
+                committed.note(HistoryAction::Push, note);
                 undone = Some(Undone { problem, gave_way });
             }
             done => drop(done?),
@@ -65,6 +78,19 @@ pub fn publish(
         undone,
         removed,
     })
+}
+
+/// What the history says of a version that the gate held.
+fn held_note(version: u64, serving: Option<u64>, gate: &[Finding]) -> HistoryNote {
+    let failed = gate.iter().filter(|finding| !finding.passed);
+    let words: Vec<String> = failed
+        .map(|finding| format!("{}: {}", finding.limit, finding.seen))
+        .collect();
+    HistoryNote {
+        from: serving,
+        to: Some(version),
+        problem: Some(words.join("; ")),
+    }
 }
 
 /// A push onto what serves must not bring back what was rolled back meanwhile.

@@ -1,6 +1,7 @@
 //! How far pulls are, for people and metrics.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use forebay_engine::TableName;
 use parking_lot::Mutex;
@@ -37,6 +38,8 @@ pub struct PullState {
     pub looked: bool,
     /// Why the object store cannot be looked at.
     pub problem: Option<String>,
+    /// When it came to answer, or ceased to, by the monotonic clock.
+    pub changed: Duration,
     /// At most so many bytes a second now; `None`: no limit.
     pub rate_bytes: Option<u64>,
     /// How often the rate was lowered because serving had become slow.
@@ -68,12 +71,12 @@ impl SharedState {
         state.tables.entry(table.clone()).or_default().done_bytes += bytes;
     }
 
-    /// Whether this is news.
-    pub fn store(&self, problem: Option<String>) -> bool {
+    /// If this is news: how long it was as before.
+    pub fn store(&self, problem: Option<String>, now: Duration) -> Option<Duration> {
         let mut state = self.0.lock();
         state.looked |= problem.is_none();
-        let news = state.problem.is_some() != problem.is_some();
+        let is_news = state.problem.is_some() != problem.is_some();
         state.problem = problem;
-        news
+        is_news.then(|| now.saturating_sub(std::mem::replace(&mut state.changed, now)))
     }
 }

@@ -149,13 +149,18 @@ impl Watcher {
             true => format!("{error}: is there a store? A push makes one"),
             false => error.to_string(),
         });
-        if self.pulled.bringer.shared.state.store(text.clone()) {
+        let now = self.pulled.bringer.local().clock().monotonic();
+        let state = &self.pulled.bringer.shared.state;
+        if let Some(lasted) = state.store(text.clone(), now) {
             match text {
                 Some(problem) => warn!(
                     problem,
                     "the object store cannot be looked at; what is here serves on"
                 ),
-                None => info!("the object store can be looked at"),
+                None => {
+                    let away_ms = lasted.as_millis() as u64;
+                    info!(away_ms, "the object store can be looked at again");
+                }
             }
         }
         answer.ok()

@@ -19,6 +19,9 @@ use super::host::{HostName, of_authority, of_origin};
 use crate::shared::Shared;
 use crate::users::{User, Verb};
 
+/// What the log calls who has the bearer token.
+const TOKEN_NAME: &str = "(token)";
+
 /// Who asks, as the handlers see it.
 #[derive(Debug, Clone)]
 pub enum Caller {
@@ -47,19 +50,42 @@ impl Caller {
         ))
     }
 
-    /// Swap and rollback are for the operator only.
-    pub fn check_operator(&self, shared: &Shared) -> Result<(), Refused> {
-        match (self, &shared.secrets.load().token) {
-            (Caller::Operator, _) => Ok(()),
-            (_, Some(_)) => Err(Refused::new(
-                StatusCode::UNAUTHORIZED,
-                "this wants the header 'Authorization: Bearer TOKEN'",
-            )),
-            (_, None) => Err(Refused::new(
-                StatusCode::FORBIDDEN,
-                "this server was started without a token file: nobody can swap by HTTP",
-            )),
+    /// Whether every table may be read.
+    pub fn reads_all(&self) -> bool {
+        match self {
+            Caller::Operator => true,
+            Caller::User(user) => user.reads_all(),
         }
+    }
+
+    /// What the log calls the caller.
+    pub fn name(&self) -> &str {
+        match self {
+            Caller::Operator => TOKEN_NAME,
+            Caller::User(user) => user.name(),
+        }
+    }
+
+    /// Swap, rollback and compact are for who has the token, and for users with the verb `admin` of
+    /// the table.
+    pub fn check_admin(&self, shared: &Shared, table: &str) -> Result<(), Refused> {
+        if self.may(Verb::Admin, table) {
+            return Ok(());
+        }
+        Err(match (&shared.secrets.load().token, shared.has_users()) {
+            (Some(_), _) => Refused::new(
+                StatusCode::UNAUTHORIZED,
+                "this wants the header 'Authorization: Bearer TOKEN', or a user with the verb admin for the table",
+            ),
+            (None, true) => Refused::new(
+                StatusCode::FORBIDDEN,
+                "this wants a user with the verb admin for the table: the server has no token file",
+            ),
+            (None, false) => Refused::new(
+                StatusCode::FORBIDDEN,
+                "this server was started without a token file or users: nobody can swap by HTTP",
+            ),
+        })
     }
 }
 
@@ -189,7 +215,7 @@ fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Nobody> {
             Some(expected) if expected.is(token) => Ok(Caller::Operator),
             _ => {
                 let text = "the bearer token is not right";
-                Err(nobody(text, Some("(token)".to_owned())))
+                Err(nobody(text, Some(TOKEN_NAME.to_owned())))
             }
         },
         Some((b"basic", encoded)) => {

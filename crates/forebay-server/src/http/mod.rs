@@ -1,11 +1,12 @@
 //! The HTTP port: health, metrics, tables, one row as JSON; swap and rollback for those who have
-//! the token.
+//! the token, or are users with the verb `admin`.
 
 mod answer;
 mod checkpoints;
 mod cluster;
 mod cluster_metrics;
 mod connections;
+mod events;
 mod guard;
 mod host;
 mod metrics;
@@ -81,6 +82,7 @@ fn router(shared: &Arc<Shared>) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/v1/pulls", get(pulls::pulls))
         .route("/v1/cluster", get(cluster::status))
+        .route("/v1/events", get(events::events))
         .route("/v1/tables", get(tables::tables))
         .route("/v1/tables/{table}", get(tables::table))
         .route("/v1/tables/{table}/versions", get(tables::versions))

@@ -7,13 +7,14 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::{Json, body};
 use forebay_engine::{
-    StoreError, Swapped, Table, TableName, TableState, VersionInfo, live::LiveTable,
+    Actor, StoreError, Swapped, Table, TableName, TableState, VersionInfo, live::LiveTable,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::info;
 
 use super::answer::Refused;
+use super::connections::Peer;
 use super::guard::Caller;
 use crate::shared::Shared;
 use crate::users::Verb;
@@ -134,7 +135,12 @@ pub async fn versions(
     InPath(table): InPath,
 ) -> JsonAnswer {
     caller.check_read(&table)?;
-    let list = waiting(move || open(&shared, &table)?.versions().map_err(Refused::from)).await?;
+    let list = waiting(move || {
+        open(&shared, &table, None)?
+            .versions()
+            .map_err(Refused::from)
+    })
+    .await?;
     Ok(Json(
         json!({ "versions": list.iter().map(version).collect::<Vec<_>>() }),
     ))
@@ -165,10 +171,11 @@ struct SwapTo {
 pub async fn swap(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
+    Extension(peer): Extension<Peer>,
     InPath(table): InPath,
     request: Request,
 ) -> JsonAnswer {
-    caller.check_operator(&shared)?;
+    let actor = admin(&caller, peer, &shared, &table)?;
     let limit = shared.config.limits.http_body_bytes;
     let bytes = body::to_bytes(request.into_body(), limit)
         .await
@@ -180,7 +187,7 @@ pub async fn swap(
         let text = format!("the body must be {{\"version\": number}}: {error}");
         Refused::new(StatusCode::BAD_REQUEST, text)
     })?;
-    change(shared, table, "swapped", move |table| {
+    change(shared, (table, actor), "swapped", move |table| {
         table.swap(to.version)
     })
     .await
@@ -190,19 +197,24 @@ pub async fn swap(
 pub async fn rollback(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
+    Extension(peer): Extension<Peer>,
     InPath(table): InPath,
 ) -> JsonAnswer {
-    caller.check_operator(&shared)?;
-    change(shared, table, "rolled back", |table| table.rollback()).await
+    let actor = admin(&caller, peer, &shared, &table)?;
+    change(shared, (table, actor), "rolled back", |table| {
+        table.rollback()
+    })
+    .await
 }
 
 /// One run a partition of a live table, of all that was written until now, when this answers.
 pub async fn compact(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
+    Extension(peer): Extension<Peer>,
     InPath(table): InPath,
 ) -> JsonAnswer {
-    caller.check_operator(&shared)?;
+    let Actor { user, host, .. } = admin(&caller, peer, &shared, &table)?;
     let tables = shared.tables().keep();
     waiting(move || {
         let live = match tables.get(table.as_bytes()) {
@@ -218,7 +230,8 @@ pub async fn compact(
         live.compact()
             .map_err(|error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
         let stats = live.stats();
-        info!(table, records = stats.run_records, "compacted by HTTP");
+        let records = stats.run_records;
+        info!(table, user, address = host, records, "compacted by HTTP");
         Ok(Json(
             json!({ "table": table, "runs": stats.runs, "records": stats.run_records }),
         ))
@@ -226,15 +239,32 @@ pub async fn compact(
     .await
 }
 
+/// Who moves a pointer by HTTP; refused unless it may.
+fn admin(
+    caller: &Caller,
+    Peer(address): Peer,
+    shared: &Shared,
+    table: &str,
+) -> Result<Actor, Refused> {
+    caller.check_admin(shared, table)?;
+    Ok(Actor {
+        user: caller.name().to_owned(),
+        host: address.ip().to_string(),
+        ..Actor::default()
+    })
+}
+
 async fn change(
     shared: Arc<Shared>,
-    table: String,
+    (table, actor): (String, Actor),
     what: &'static str,
     change: impl FnOnce(&Table) -> Result<Swapped, StoreError> + Send + 'static,
 ) -> JsonAnswer {
     waiting(move || {
-        let swapped = change(&open(&shared, &table)?)?;
-        info!(table, from = ?swapped.from, to = swapped.to, "{what} by HTTP");
+        let Actor { user, host, .. } = actor.clone();
+        let swapped = change(&open(&shared, &table, Some(actor))?)?;
+        let Swapped { from, to } = swapped;
+        info!(table, user, address = host, from, to, "{what} by HTTP");
         shared.serving.refresh();
         let serving = shared
             .serving
@@ -264,7 +294,8 @@ async fn change(
     .await
 }
 
-fn open(shared: &Shared, table: &str) -> Result<Table, Refused> {
+/// A table to administer; who acts on it goes into the history of the store.
+fn open(shared: &Shared, table: &str, actor: Option<Actor>) -> Result<Table, Refused> {
     let name = TableName::new(table).map_err(StoreError::Name)?;
     // The store of a cluster knows nothing of its live tables.
     let cluster = shared.cluster.as_ref();
@@ -278,7 +309,12 @@ fn open(shared: &Shared, table: &str) -> Result<Table, Refused> {
             "the store was away when this node started: ask another node, or use the command line";
         return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, text));
     }
-    Ok(store.unwrap_or(&shared.store).table(&name)?)
+    let store = store.unwrap_or(&shared.store).clone();
+    let store = match actor {
+        Some(actor) => store.acting_as(actor),
+        None => store,
+    };
+    Ok(store.table(&name)?)
 }
 
 /// Runs what waits for the disk on a thread that may.

@@ -12,5 +12,6 @@ mod cluster;
 #[allow(dead_code, reason = "the other tests use the rest")]
 #[path = "../common/mod.rs"]
 mod common;
+mod events;
 mod live;
 mod node;

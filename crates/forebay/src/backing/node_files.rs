@@ -63,7 +63,18 @@ impl NodeCheckpoint {
     /// Has all nodes do a step of it.
     pub fn step(&self, step: &str, within: Duration) -> Vec<Result<Answer, PageError>> {
         let path = format!("{}/{step}", self.path);
-        self.http.ask_all(&Method::POST, &self.nodes, &path, within)
+        self.ask_all(&Method::POST, &path, within)
+    }
+
+    fn ask_all(
+        &self,
+        method: &Method,
+        path: &str,
+        within: Duration,
+    ) -> Vec<Result<Answer, PageError>> {
+        let nodes = self.nodes.iter();
+        let asked: Vec<_> = nodes.map(|node| (node.clone(), path.to_owned())).collect();
+        self.http.ask_all(method, &asked, within)
     }
 
     fn touch(&self) {
@@ -77,8 +88,7 @@ impl NodeCheckpoint {
             *touched = now;
         }
         // Who does not answer is met when its files are read.
-        self.http
-            .ask_all(&Method::GET, &self.nodes, &self.path, END);
+        self.ask_all(&Method::GET, &self.path, END);
     }
 
     fn read(&self, node: &HostPort, file: &str, (from, bytes): (u64, usize)) -> io::Result<Answer> {
@@ -91,8 +101,7 @@ impl NodeCheckpoint {
 
 impl Drop for NodeCheckpoint {
     fn drop(&mut self) {
-        self.http
-            .ask_all(&Method::DELETE, &self.nodes, &self.path, END);
+        self.ask_all(&Method::DELETE, &self.path, END);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use forebay_cluster::request::Request;
-use forebay_engine::TableName;
+use forebay_engine::{HistoryAction, HistoryNote, TableName};
 use serde_json::json;
 
 use crate::context::Context;
@@ -27,7 +27,7 @@ pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
             let table = table.clone();
             let request = Request::Drop { table };
             context.cluster()?.client().carry_out(&request)?;
-            remove_staged(args, context);
+            end_live_drop(args, context);
         }
         false => context.open_store()?.drop_table(table)?,
     }
@@ -38,10 +38,11 @@ pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 /// What stays is removed by the next load into a table of that name.
-fn remove_staged(args: &Drop, context: &Context) {
-    let removed = context
-        .open_store()
-        .and_then(|store| Ok(store.remove_staged(&args.table)?));
+fn end_live_drop(args: &Drop, context: &Context) {
+    let removed = context.open_store().and_then(|store| {
+        store.note(&args.table, HistoryAction::Drop, HistoryNote::default());
+        Ok(store.remove_staged(&args.table)?)
+    });
     if let Err(error) = removed {
         tracing::warn!(table = %args.table, %error, "runs of loads stay in the store");
     }

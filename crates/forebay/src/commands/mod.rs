@@ -13,6 +13,7 @@ pub mod diff;
 pub mod doctor;
 pub mod drop;
 pub mod dry_run;
+pub mod events;
 pub mod export;
 pub mod get;
 mod index_loads;

@@ -11,13 +11,14 @@ use forebay_cluster::HostPort;
 use forebay_engine::TableName;
 use forebay_io::raw;
 use forebay_objects::{NodeAddress, PullOptions, PullRate};
-use forebay_server::{HangUps, Limits, Pulls, Server, ServerConfig, Signals, TlsFiles};
+use forebay_server::{EventRing, HangUps, Limits, Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
 use tracing::warn;
 
 use super::serve_cluster::ClusterArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::log::LogFormat;
 use crate::pulling::{PullsOf, ServedBy};
 use crate::{human, log, memory};
 
@@ -91,7 +92,7 @@ pub struct Serve {
     pub users: Option<PathBuf>,
 
     /// File that holds the bearer token of HTTP administration, at least 16 characters; without it
-    /// swap and rollback by HTTP are refused
+    /// swap and rollback by HTTP are for users with the verb admin only
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     pub admin_token_file: Option<PathBuf>,
 
@@ -182,6 +183,16 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_room, help_heading = "Limits")]
     pub reply_memory: Option<u64>,
 
+    /// How the lines of the log are written, to standard error. RUST_LOG picks levels, as in
+    /// RUST_LOG=warn
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = "Work"
+    )]
+    pub log_format: LogFormat,
+
     /// Threads that answer clients [default: one a core]
     #[arg(long, value_name = "N", value_parser = human::parse_threads, help_heading = "Work")]
     pub threads: Option<usize>,
@@ -246,10 +257,12 @@ fn parse_pull_rate(text: &str) -> Result<PullRateArg, String> {
 }
 
 pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
-    log::to_stderr(context.output).context("cannot start the thread of the log")?;
+    let events = Arc::new(EventRing::new(context.clock.unix_ms()));
+    log::to_stderr(context.output, args.log_format, &events, &context.clock)
+        .context("cannot start the thread of the log")?;
     let hang_ups = HangUps::catch().context("cannot catch signals")?;
     if args.cluster.cluster {
-        return run_node(args, context, hang_ups);
+        return run_node(args, context, events, hang_ups);
     }
     let (store, puller) = match &args.cache {
         None => (context.open_store_to_serve(args.create)?, None),
@@ -271,6 +284,7 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
         .reply_memory
         .unwrap_or_else(|| memory::quarter(&*context.disk) / 2);
     let mut config = args.config(live_memory, reply_memory);
+    config.events = events;
     config.pulls = puller
         .clone()
         .map(|puller| Arc::new(PullsOf(puller)) as Arc<dyn Pulls>);
@@ -304,7 +318,12 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 /// Serves as a node of a cluster.
-fn run_node(args: Serve, context: &Context, hang_ups: HangUps) -> anyhow::Result<Outcome> {
+fn run_node(
+    args: Serve,
+    context: &Context,
+    events: Arc<EventRing>,
+    hang_ups: HangUps,
+) -> anyhow::Result<Outcome> {
     let reply_memory = args
         .reply_memory
         .unwrap_or_else(|| memory::quarter(&*context.disk) / 2);
@@ -312,6 +331,7 @@ fn run_node(args: Serve, context: &Context, hang_ups: HangUps) -> anyhow::Result
         .memory
         .unwrap_or_else(|| memory::quarter(&*context.disk));
     let mut config = args.config(live_memory, reply_memory);
+    config.events = events;
     let (cache, rate) = (&args.cache, args.pull_rate.0);
     let mut node = args.cluster.open(context, cache, rate, &mut config)?;
     let running = Server::start(config, node.store.clone())?;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use forebay_cluster::client::RolloutWish;
-use forebay_engine::{Swapped, TableName};
+use forebay_cluster::model::{Aim, Rollout};
+use forebay_engine::{HistoryAction, Swapped, TableName};
 use serde_json::{Value, json};
 
 use crate::cluster_handle::Drawing;
@@ -103,12 +104,33 @@ fn line(table: &TableName, from: Option<u64>, to: u64) -> String {
     }
 }
 
+/// Adds to the history of the store what a rollout did.
+fn note(rollout: &Rollout, context: &Context) {
+    match context.open_store() {
+        Ok(store) => {
+            for (table, part) in &rollout.tables {
+                let action = match part.aim {
+                    Aim::Rollback => HistoryAction::Rollback,
+                    Aim::Swap | Aim::Replace => HistoryAction::Swap,
+                };
+                let (from, to) = (part.from, part.to);
+                store.note(table, action, Swapped { from, to });
+            }
+        }
+        Err(error) => {
+            let told = format!("the history of the store lacks an entry: {error:#}");
+            context.output.tell(&told);
+        }
+    }
+}
+
 /// What they say of a cluster.
 pub fn print_rollout(
-    rollout: &forebay_cluster::model::Rollout,
+    rollout: &Rollout,
     cluster: &forebay_cluster::client::ClusterPointers,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
+    note(rollout, context);
     let (_, model) = cluster.client().model()?;
     let rolled_out = RolledOut::of(rollout, &model);
     let outcome = match rolled_out.left_some_out() {

@@ -8,7 +8,7 @@ use forebay_io::{OsDisk, SystemClock, SystemRandom};
 
 use super::error::Error;
 use super::store::Store;
-use crate::memory;
+use crate::{actor, memory};
 
 /// How to open a store.
 ///
@@ -61,10 +61,9 @@ impl Options {
             true => forebay_engine::Store::open_or_create,
             false => forebay_engine::Store::open,
         };
-        Ok(Store::new(
-            open(disk, clock, random, path.as_ref())?,
-            budget,
-        ))
+        let actor = actor::of_process(&*disk);
+        let store = open(disk, clock, random, path.as_ref())?;
+        Ok(Store::new(store.acting_as(actor), budget))
     }
 }
 
