@@ -316,7 +316,7 @@ class Cluster:
                 node.start().comes_up()
         self.wait_up()
         for table in self.status()["tables"]:
-            self.store.run("drop", table["table"])
+            self.store.run("drop", table["table"], "--yes")
         self.part_from_others()
         empty = self.wait_for(lambda told: told["healthy"] and not told["plan"], "it is well")
         assert empty["tables"] == [] and not empty.get("loads"), empty

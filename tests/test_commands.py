@@ -148,7 +148,7 @@ def test_tables_swap_rollback_drop(two, source):
     assert two.json("rollback", "people") == {"table": "people", "version": 1, "previous": 2}
     assert two.json("get", "people", "0") == [person(0, 1)]
     assert "people" in two.refuse("rollback", "people")
-    assert two.json("drop", "people") == {"table": "people", "dropped": True}
+    assert two.json("drop", "people", "--yes") == {"table": "people", "dropped": True}
     assert [row["table"] for row in two.json("tables")] == ["other"]
 
 
@@ -368,7 +368,7 @@ def test_what_is_done_is_done_whether_it_can_be_told_or_not(store, source, tmp_p
     assert store.json("tables")[0]["serving"] == 2
     assert "1,000 rows" in full("export", "t", "--to", tmp_path / "x.csv")
     assert (tmp_path / "x.csv").stat().st_size > 10_000
-    assert "t is gone" in full("drop", "t")
+    assert "t is gone" in full("drop", "t", "--yes")
     assert store.json("tables") == []
     assert "live is made" in full("create", "live")
 

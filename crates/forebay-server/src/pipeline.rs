@@ -27,7 +27,7 @@ use crate::following::Following;
 use crate::gets::{CollectedGets, GET};
 use crate::metrics::{Drop, TableMetrics};
 use crate::reply_memory::Charge;
-use crate::resp::{Parser, ProtocolError, Reply};
+use crate::resp::{Parser, ProtocolError, Reply, TooLong};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::table_view::TableView;
@@ -72,7 +72,9 @@ pub struct Pipeline {
     /// What the commands of another node see, where they are for certain versions.
     pub pinned: Option<TableView>,
     waiting: Option<Waiting>,
-    /// The client, who has logged in, still sends the rest of a command that is too long.
+    /// A command that is refused, and of which the client, who has logged in, still sends the rest.
+    too_long: Option<TooLong>,
+    /// The same, where its end cannot be found.
     pub is_refused_amid_command: bool,
     coming: Coming,
     /// What was written and is not durable yet, and where its replies lie: they are not to be sent
@@ -110,6 +112,7 @@ impl Pipeline {
             reply: Reply::charged(false, charge),
             pinned: None,
             waiting: None,
+            too_long: None,
             is_refused_amid_command: false,
             coming: Coming::default(),
             commits: Commits::default(),
@@ -143,7 +146,7 @@ impl Pipeline {
 
     /// Whether part of a command has arrived.
     pub fn has_partial_input(&self) -> bool {
-        self.start < self.input.len()
+        self.start < self.input.len() || self.too_long.is_some()
     }
 
     /// Answers what it can.
@@ -167,6 +170,14 @@ impl Pipeline {
             if self.reply.len() >= HIGH_WATER && !self.session.is_amid_forwarded_multi() {
                 self.rewind();
                 return self.after_waits(Next::Flush);
+            }
+            match self.pass_over() {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.drop_answered();
+                    return self.after_waits(Next::Read);
+                }
+                Err(error) => return self.give_up(&error),
             }
             let parsed = self
                 .parser
@@ -193,9 +204,37 @@ impl Pipeline {
                     self.drop_answered();
                     return self.after_waits(Next::Read);
                 }
-                Err(error) => return self.give_up(&error),
+                Err(error) => match self.parser.too_long(&error) {
+                    Some((passed, rest)) if self.session.user.is_some() => {
+                        self.start = self.at + passed;
+                        self.at = self.start;
+                        self.parser.restart();
+                        self.too_long = Some(rest);
+                    }
+                    _ => return self.give_up(&error),
+                },
             }
         }
+    }
+
+    /// Passes over a command that is too long, and answers it when all of it has come; returns
+    /// whether the next one is due.
+    fn pass_over(&mut self) -> Result<bool, ProtocolError> {
+        let Some(rest) = &mut self.too_long else {
+            return Ok(true);
+        };
+        self.start += rest.pass(&self.input[self.start..])?;
+        self.at = self.start;
+        if !rest.is_over() {
+            return Ok(false);
+        }
+        let answer = rest.answer();
+        self.too_long = None;
+        self.reply.error(&answer);
+        if let Some(queued) = &mut self.session.queued {
+            queued.failed = true;
+        }
+        Ok(true)
     }
 
     /// Takes what came of the wait that was handed out; then advance again.
@@ -330,6 +369,7 @@ impl Pipeline {
             error,
             ProtocolError::BulkLength { .. } | ProtocolError::CommandLength { .. }
         );
+        self.too_long = None;
         self.is_refused_amid_command = is_length && self.session.user.is_some();
         self.shared.metrics.count_drop(Drop::Protocol);
         self.session.closing = true;

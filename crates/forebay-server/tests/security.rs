@@ -133,7 +133,8 @@ fn broken_protocol_ends_the_connection_with_a_reason() {
     let fixture = Fixture::new();
     for (bytes, reason) in [
         (&b"*1\r\n:1\r\n"[..], "expected '$', got ':'"),
-        (b"*2\r\n$3\r\nGET\r\n$99999999\r\n", "invalid bulk length"),
+        (b"*2\r\n$3\r\nGET\r\n$999999999\r\n", "invalid bulk length"),
+        (b"*2\r\n$3\r\nGET\r\n$-1\r\n", "invalid bulk length"),
         (b"*9999999\r\n", "invalid multibulk length"),
         (b"PING \"x\r\n", "unbalanced quotes"),
     ] {

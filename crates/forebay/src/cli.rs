@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     checkpoint, cluster, compact, completions, create, diff, drop, export, get, load, man, plan,
-    pull, push, rollback, scan, serve, swap, tables, verify, versions,
+    pull, push, rollback, scan, serve, swap, tables, undrop, verify, versions,
 };
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -51,6 +51,7 @@ pub enum Command {
     Compact(compact::Compact),
     Checkpoint(checkpoint::Checkpoint),
     Drop(drop::Drop),
+    Undrop(undrop::Undrop),
     Cluster(cluster::Cluster),
     Plan(plan::Plan),
     Completions(completions::Completions),
@@ -67,7 +68,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Serve(args) => serve::run(args, context),
         Command::Get(args) => get::run(&args, context),
         Command::Scan(args) => scan::run(&args, context),
-        Command::Tables(_) => tables::run(context),
+        Command::Tables(args) => tables::run(&args, context),
         Command::Versions(args) => versions::run(&args, context),
         Command::Swap(args) => swap::run(&args, context),
         Command::Rollback(args) => rollback::run(&args, context),
@@ -77,6 +78,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Compact(args) => compact::run(&args, context),
         Command::Checkpoint(args) => checkpoint::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
+        Command::Undrop(args) => undrop::run(&args, context),
         Command::Cluster(args) => cluster::run(&args, context),
         Command::Plan(args) => plan::run(args, context),
         Command::Completions(args) => completions::run(&args, Cli::command()),
@@ -138,6 +140,10 @@ mod tests {
             "forebay diff t 1 2",
             "forebay export t@2 --to x.csv",
             "forebay drop t",
+            "forebay drop t --yes --keep-dropped 7d",
+            "forebay undrop t",
+            "forebay tables --dropped",
+            "forebay rollback t --from 6",
             "forebay plan insert --input a.json --mode polish --seconds 1.5 --draw a.svg --batch-bytes 1G --json",
             "forebay plan replicas --input a.json --objective l1 --json",
             "forebay plan place --input - --scheme migrate --share 0.95 --draw a.svg",
@@ -184,6 +190,7 @@ mod tests {
             "forebay load t a.csv",
             "forebay load t a.csv --key {id} --as delete",
             "forebay load t a.csv --key {id} --as delta --op what",
+            "forebay drop t --keep-dropped 0s",
             "forebay create t --ttl 0s",
             "forebay create t --ttl sometimes",
             "forebay pull t",

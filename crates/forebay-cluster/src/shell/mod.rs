@@ -61,6 +61,8 @@ pub struct NodeParts {
     pub remembered: Remembered,
     /// None: it runs no replicas of live tables.
     pub replicas: Option<Arc<LocalReplicas>>,
+    /// Since when the store is asked, by the monotonic clock.
+    pub asked_at: Duration,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
 }
@@ -101,7 +103,10 @@ pub(crate) struct Shell {
 impl NodeHandle {
     /// Makes a node, which does nothing yet.
     pub fn new(parts: NodeParts) -> io::Result<Self> {
-        let now = now(&*parts.clock);
+        let now = Now {
+            monotonic: parts.asked_at,
+            ..now(&*parts.clock)
+        };
         let (cluster, seed) = (parts.identity.id, parts.random.next_u64());
         let mut node = Node::new(
             now,

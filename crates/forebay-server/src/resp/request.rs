@@ -8,6 +8,7 @@
 use thiserror::Error;
 
 use super::args::{Args, Span};
+use super::too_long::TooLong;
 
 /// The most digits and sign of a count or a length.
 const MAX_NUMBER_BYTES: usize = 11;
@@ -77,7 +78,7 @@ impl Parser {
     /// Goes on with the command that begins `bytes`. `Some(length)`: it is complete,
     /// [`Parser::args`] has it (an empty line or array has no arguments and is to be ignored), and
     /// the next call is for the bytes behind it. `None`: call again with more. After an error the
-    /// connection is closed.
+    /// connection is closed, but for what [`Parser::too_long`] gives.
     #[inline]
     pub fn advance(&mut self, bytes: &[u8], limits: &RequestLimits) -> Parsed<usize> {
         if self.complete {
@@ -97,6 +98,17 @@ impl Parser {
             if self.is_inline { &self.inline } else { bytes },
             &self.spans,
         )
+    }
+
+    /// After an error: how much of the command is passed over, and the rest of it, if all that is
+    /// wrong is its length.
+    pub fn too_long(&self, error: &ProtocolError) -> Option<(usize, TooLong)> {
+        let is_length = matches!(
+            error,
+            ProtocolError::BulkLength { .. } | ProtocolError::CommandLength { .. }
+        );
+        let missing = self.missing.filter(|_| is_length)?;
+        Some((self.at, TooLong::new(error.clone(), missing)))
     }
 
     /// Forgets what was read of a command: the next bytes are from the start of one.
@@ -122,9 +134,10 @@ impl Parser {
             },
         };
         while missing > 0 {
-            if !self.bulk(bytes, limits)? {
+            let bulk = self.bulk(bytes, limits);
+            if bulk != Ok(true) {
                 self.missing = Some(missing);
-                return Ok(None);
+                return bulk.map(|_| None);
             }
             missing -= 1;
         }
@@ -235,7 +248,7 @@ impl Parser {
 
 /// The number that begins at `at` and ends with CR LF, and what follows that.
 #[inline]
-fn number(bytes: &[u8], at: usize) -> Parsed<(i64, usize)> {
+pub(super) fn number(bytes: &[u8], at: usize) -> Parsed<(i64, usize)> {
     let negative = bytes.get(at) == Some(&b'-');
     let first = at + usize::from(negative);
     let mut value = 0i64;
