@@ -27,7 +27,7 @@ impl Context {
             true => self.open_drawing(drawing, true)?,
             false => self.open_or_create_store()?,
         };
-        self.tell_made(&***drawing);
+        drawing.message(&self.store_made());
         Ok((store, true))
     }
 
@@ -42,17 +42,9 @@ impl Context {
         }
         let store = self.open_or_create_store()?;
         if missing {
-            self.tell_made(&*self.progress());
+            self.progress().message(&self.store_made());
         }
         Ok((store, missing))
-    }
-
-    /// Those who want quiet are told, too: the path may be mistyped.
-    fn tell_made(&self, drawing: &(dyn Progress + Send)) {
-        match self.output.quiet {
-            true => self.output.tell(&self.store_made()),
-            false => drawing.message(&self.store_made()),
-        }
     }
 
     /// Fails where there is no store and `creating` does not allow to make one. Writes nothing.
