@@ -93,7 +93,10 @@ class ClusterNode:
         line = self.process.stdout.readline() if readable else b""
         if not line:
             raise Failed(f"{self.name} did not come up: {self.log.read_text()}")
-        assert json.loads(line)["listen"].endswith(f":{self.port}")
+        ready = json.loads(line)
+        assert ready["listen"].endswith(f":{self.port}")
+        # What it does when it is cut off is said at its start.
+        assert ready["cut_off"] == "serve" or ready["cut_off"].startswith("refuse:")
         return self
 
     def alive(self):

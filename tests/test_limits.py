@@ -2,6 +2,7 @@
 
 import os
 import resource
+import socket
 import subprocess
 
 import pytest
@@ -66,7 +67,19 @@ def test_the_limit_of_file_sizes_is_an_error_as_any(store, tmp_path):
 def test_a_push_gives_way_to_others(store, words, nice):
     # What it inherits counts as well.
     nice = min(os.getpriority(os.PRIO_PROCESS, 0) + nice, 19)
-    push = [BINARY, "--store", store.path, "push", "t", "-", "--format", "csv", "--key", "{id}", "--create"]
+    push = [
+        BINARY,
+        "--store",
+        store.path,
+        "push",
+        "t",
+        "-",
+        "--format",
+        "csv",
+        "--key",
+        "{id}",
+        "--create",
+    ]
     with subprocess.Popen([*push, *words], stdin=subprocess.PIPE) as process:
         process.stdin.write(b"id,name\n1,a\n")
         process.stdin.flush()

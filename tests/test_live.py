@@ -67,7 +67,12 @@ def test_of_two_operators_at_once_one_is_told_to_try_again(store):
     # It holds the table while nobody reads what it prints.
     first = store.start("scan", "kv", "--limit", "100")
     assert first.stdout.read(1)
-    for command in [["compact", "kv"], ["verify", "kv"], ["get", "kv", "1"], ["drop", "kv", "--yes"]]:
+    for command in [
+        ["compact", "kv"],
+        ["verify", "kv"],
+        ["get", "kv", "1"],
+        ["drop", "kv", "--yes"],
+    ]:
         message = store.refuse(*command, code=4)
         assert "live table kv is in use" in message and f"process {first.pid}" in message, message
     assert store.finish(first).code == 0

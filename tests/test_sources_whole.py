@@ -108,7 +108,18 @@ def test_a_file_that_is_written_to_while_it_is_read(store, tmp_path):
     path = tmp_path / "rows.csv"
     lines = [f"{number:09},a" for number in range(1_500_000)]
     path.write_text("id,v\n" + "\n".join(lines) + "\n")
-    command = [BINARY, "--json", "--store", store.path, "push", "t", path, "--key", "{id}", "--create"]
+    command = [
+        BINARY,
+        "--json",
+        "--store",
+        store.path,
+        "push",
+        "t",
+        path,
+        "--key",
+        "{id}",
+        "--create",
+    ]
     push = subprocess.Popen(
         [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

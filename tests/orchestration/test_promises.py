@@ -19,7 +19,17 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def push(store, source, *words, code=0, table="people", key="{id}"):
     done = run(
-        "forebay", "push", table, source, "--key", key, "--create", "--json", "--quiet", *words, store=store
+        "forebay",
+        "push",
+        table,
+        source,
+        "--key",
+        key,
+        "--create",
+        "--json",
+        "--quiet",
+        *words,
+        store=store,
     )
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout) if done.stdout else done.stderr

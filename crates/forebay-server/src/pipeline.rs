@@ -6,6 +6,7 @@
 //! out what is to be waited for, and [`Pipeline::resume`] takes what came of it and goes on. So it
 //! does before replies to writes that are not durable yet.
 
+mod passing;
 mod records;
 
 use std::ops::Range;
@@ -204,37 +205,13 @@ impl Pipeline {
                     self.drop_answered();
                     return self.after_waits(Next::Read);
                 }
-                Err(error) => match self.parser.too_long(&error) {
-                    Some((passed, rest)) if self.session.user.is_some() => {
-                        self.start = self.at + passed;
-                        self.at = self.start;
-                        self.parser.restart();
-                        self.too_long = Some(rest);
+                Err(error) => {
+                    if !self.begin_to_pass_over(&error) {
+                        return self.give_up(&error);
                     }
-                    _ => return self.give_up(&error),
-                },
+                }
             }
         }
-    }
-
-    /// Passes over a command that is too long, and answers it when all of it has come; returns
-    /// whether the next one is due.
-    fn pass_over(&mut self) -> Result<bool, ProtocolError> {
-        let Some(rest) = &mut self.too_long else {
-            return Ok(true);
-        };
-        self.start += rest.pass(&self.input[self.start..])?;
-        self.at = self.start;
-        if !rest.is_over() {
-            return Ok(false);
-        }
-        let answer = rest.answer();
-        self.too_long = None;
-        self.reply.error(&answer);
-        if let Some(queued) = &mut self.session.queued {
-            queued.failed = true;
-        }
-        Ok(true)
     }
 
     /// Takes what came of the wait that was handed out; then advance again.
@@ -365,12 +342,8 @@ impl Pipeline {
         if *error != ProtocolError::Http {
             self.reply.error(&format!("ERR {error}"));
         }
-        let is_length = matches!(
-            error,
-            ProtocolError::BulkLength { .. } | ProtocolError::CommandLength { .. }
-        );
         self.too_long = None;
-        self.is_refused_amid_command = is_length && self.session.user.is_some();
+        self.is_refused_amid_command = error.is_length() && self.session.user.is_some();
         self.shared.metrics.count_drop(Drop::Protocol);
         self.session.closing = true;
         self.after_waits(Next::Close)

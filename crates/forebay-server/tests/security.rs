@@ -148,6 +148,32 @@ fn broken_protocol_ends_the_connection_with_a_reason() {
 }
 
 #[test]
+fn a_value_that_is_too_long_is_answered_and_the_connection_goes_on() {
+    let mut fixture = Fixture::store();
+    fixture.start(|config| config.limits.request.bulk_bytes = 1000);
+    let mut client = fixture.client();
+    let long = [b'x'; 1001];
+    client.send(&encode(&[b"PING"]));
+    client.send(&encode(&[b"SET", b"t:a", &long, b"NX"]));
+    client.send(&encode(&[b"PING"]));
+    let pong = || Reply::Simple("PONG".to_owned());
+    let is_refused = |reply: Reply| match reply {
+        Reply::Error(text) => text.contains("at most 1000 bytes"),
+        _ => false,
+    };
+    assert_eq!(client.read(), pong());
+    assert!(is_refused(client.read()));
+    assert_eq!(client.read(), pong());
+    client.send(&encode(&[b"MULTI"]));
+    client.send(&encode(&[b"SET", b"t:a", &long]));
+    client.send(&encode(&[b"EXEC"]));
+    assert_eq!(client.read(), Reply::Simple("OK".to_owned()));
+    assert!(is_refused(client.read()));
+    assert!(matches!(client.read(), Reply::Error(text) if text.starts_with("EXECABORT")));
+    assert_eq!(client.text("PING"), "PONG");
+}
+
+#[test]
 fn no_more_connections_than_allowed() {
     let mut fixture = Fixture::store();
     fixture.start(|config| config.limits.connections = 2);

@@ -38,7 +38,7 @@ pub struct NodeSetup {
     pub who: Introduction,
     pub settings: CoordinatorSettings,
     pub catalog: Arc<dyn Catalog>,
-    /// When the store was asked first, by the monotonic clock: how long it is away counts from then.
+    /// When the store was asked first, by the monotonic clock: it is away since then.
     pub asked_at: Duration,
     /// The node's own, in which it keeps what it holds. Files, clock and randomness are its.
     pub cache: Store,

@@ -8,7 +8,6 @@
 use thiserror::Error;
 
 use super::args::{Args, Span};
-use super::too_long::TooLong;
 
 /// The most digits and sign of a count or a length.
 const MAX_NUMBER_BYTES: usize = 11;
@@ -58,6 +57,13 @@ pub enum ProtocolError {
     Http,
 }
 
+impl ProtocolError {
+    /// Whether all that is wrong is that the command, or an argument of it, is too long.
+    pub fn is_length(&self) -> bool {
+        matches!(self, Self::BulkLength { .. } | Self::CommandLength { .. })
+    }
+}
+
 /// Reads one command after another.
 #[derive(Debug, Default)]
 pub struct Parser {
@@ -78,7 +84,7 @@ impl Parser {
     /// Goes on with the command that begins `bytes`. `Some(length)`: it is complete,
     /// [`Parser::args`] has it (an empty line or array has no arguments and is to be ignored), and
     /// the next call is for the bytes behind it. `None`: call again with more. After an error the
-    /// connection is closed, but for what [`Parser::too_long`] gives.
+    /// connection is closed, but for what [`Parser::read_until`] gives.
     #[inline]
     pub fn advance(&mut self, bytes: &[u8], limits: &RequestLimits) -> Parsed<usize> {
         if self.complete {
@@ -100,15 +106,11 @@ impl Parser {
         )
     }
 
-    /// After an error: how much of the command is passed over, and the rest of it, if all that is
-    /// wrong is its length.
-    pub fn too_long(&self, error: &ProtocolError) -> Option<(usize, TooLong)> {
-        let is_length = matches!(
-            error,
-            ProtocolError::BulkLength { .. } | ProtocolError::CommandLength { .. }
-        );
-        let missing = self.missing.filter(|_| is_length)?;
-        Some((self.at, TooLong::new(error.clone(), missing)))
+    /// After an error: how many bytes of the command are read, and how many of its arguments are
+    /// not. None where its end cannot be found.
+    pub fn read_until(&self, error: &ProtocolError) -> Option<(usize, usize)> {
+        let missing = self.missing.filter(|_| error.is_length())?;
+        Some((self.at, missing))
     }
 
     /// Forgets what was read of a command: the next bytes are from the start of one.

@@ -22,7 +22,7 @@ pub struct TooLong {
 
 impl TooLong {
     /// `arguments`: how many are left of the command, whose next byte begins one.
-    pub(super) fn new(error: ProtocolError, arguments: usize) -> Self {
+    pub fn new(error: ProtocolError, arguments: usize) -> Self {
         Self {
             error,
             arguments,

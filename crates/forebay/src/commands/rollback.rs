@@ -14,8 +14,9 @@ use crate::human;
 ///
 /// The version that is left stays in the store, but a second rollback goes further back, never to
 /// it. Within a minute of another rollback it has to say from which version it goes back (--from),
-/// as somebody else may have done it already. In a cluster the version is marked as bad, and a swap to it wants --force. With --json one object
-/// {table, version, previous}, of several tables a list of them.
+/// as somebody else may have done it already. In a cluster the version is marked as bad, and a swap
+/// to it wants --force. With --json one object {table, version, previous}, of several tables a list
+/// of them.
 #[derive(Debug, Args)]
 pub struct Rollback {
     #[arg(required = true, value_name = "TABLE")]
