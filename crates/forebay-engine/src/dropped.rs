@@ -6,7 +6,7 @@
 //! the ending `@over` before its files go; a drop or a push removes it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use tracing::warn;
@@ -194,7 +194,7 @@ impl Store {
 }
 
 /// That somebody else was quicker is no error.
-fn gone_or(done: io::Result<()>, action: &'static str, path: &PathBuf) -> Result<(), StoreError> {
+fn gone_or(done: io::Result<()>, action: &'static str, path: &Path) -> Result<(), StoreError> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done.at(action, path),
