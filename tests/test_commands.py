@@ -367,7 +367,7 @@ def test_drop_wants_yes_and_can_be_undone(two):
     (kept,) = two.json("tables", "--dropped")
     assert (kept["table"], kept["kept_until"]) == ("people", done["kept_until"])
     assert two.json("undrop", "people") == {"table": "people", "undropped": True}
-    assert two.json("get", "people", "0") == [person(0, 2)]
+    assert two.json("get", "people", "7") == [person(7, 2)]
     assert "no dropped table people" in two.refuse("undrop", "people")
     two.run("rollback", "people")
 
@@ -378,7 +378,7 @@ def test_a_server_sees_a_table_go_and_come_back(two):
         client = server.client(decode_responses=True)
         wait_for(lambda: is_served(client, "clicks"), "the live table is served")
         client.set("clicks:a", "1")
-        for table, key in [("people", "people:0"), ("clicks", "clicks:a")]:
+        for table, key in [("people", "people:7"), ("clicks", "clicks:a")]:
             two.run("drop", table, "--yes", "--keep-dropped", "1h")
             wait_for(lambda table=table: not is_served(client, table), "the drop is seen")
             two.run("undrop", table)

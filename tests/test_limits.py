@@ -120,7 +120,7 @@ def test_a_value_that_is_too_long_is_refused_in_words(store):
 
 
 def test_a_long_line_and_a_length_without_end_close_the_connection(store):
-    with store.serve() as server:
+    with store.serve("--create") as server:
         for sent, words in (
             (b"SET kv:a " + b"x" * (65 << 10) + b"\r\n", b"too big inline request"),
             (b"*2\r\n$3\r\nGET\r\n$600000000\r\n", b"at most 16777216 bytes"),

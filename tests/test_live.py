@@ -27,6 +27,7 @@ def test_create_tells_and_refuses(store):
         "partitions": 2,
         "durability": "50ms",
         "ttl": "per-key",
+        "store_created": True,
     }
     assert store.json("create", "d", "--delta", "i64")["ttl"] == "never"
     assert store.json("create", "e", "--ttl", "90m")["ttl"] == "5400000ms"

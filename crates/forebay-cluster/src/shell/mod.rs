@@ -285,6 +285,7 @@ impl Shell {
                 by: Arc::clone(&self.parts.peers),
                 patience: self.timing().file_patience(),
                 cancelled: Arc::default(),
+                from_memory: self.node.lock().follower().is_from_memory(),
             }),
             FollowerAction::Forget { place } => {
                 if let Some(cancelled) = self.bringing.lock().remove(&place) {
