@@ -93,7 +93,10 @@ class ClusterNode:
         line = self.process.stdout.readline() if readable else b""
         if not line:
             raise Failed(f"{self.name} did not come up: {self.log.read_text()}")
-        assert json.loads(line)["listen"].endswith(f":{self.port}")
+        ready = json.loads(line)
+        assert ready["listen"].endswith(f":{self.port}")
+        # What it does when it is cut off is said at its start.
+        assert ready["cut_off"] == "serve" or ready["cut_off"].startswith("refuse:")
         return self
 
     def alive(self):
@@ -316,7 +319,7 @@ class Cluster:
                 node.start().comes_up()
         self.wait_up()
         for table in self.status()["tables"]:
-            self.store.run("drop", table["table"])
+            self.store.run("drop", table["table"], "--yes")
         self.part_from_others()
         empty = self.wait_for(lambda told: told["healthy"] and not told["plan"], "it is well")
         assert empty["tables"] == [] and not empty.get("loads"), empty

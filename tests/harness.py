@@ -48,8 +48,13 @@ class Store:
     def start(self, *args, **options):
         """Starts a command and leaves it running."""
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-        words = [BINARY, *map(str, args)]
+        words = [BINARY, *self.words(*map(str, args))]
         return subprocess.Popen(words, env=self.environment(), stdin=subprocess.DEVNULL, **options)
+
+    def words(self, *args):
+        """The words of a command, which may make its store."""
+        makes = args[:1] in (("push",), ("create",)) and not {"--create", "--no-create"} & {*args}
+        return [*args[:1], *(["--create"] if makes else []), *args[1:]]
 
     def finish(self, process):
         try:

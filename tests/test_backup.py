@@ -185,7 +185,7 @@ def test_a_live_table_of_a_cluster_is_read_and_copied_at_one_moment(made, tmp_pa
     again = store.json("backup", "t", "--to", place)
     assert again["copied_bytes"] == 0 and again["reused_bytes"] == first["copied_bytes"]
     values = scanned(store, "t")
-    store.json("drop", "t")
+    store.json("drop", "t", "--yes")
     back = store.json("restore", "t", "--from", place)
     assert tables_of(back) == {"t": ("live", None)}
     assert scanned(store, "t") == values

@@ -206,6 +206,6 @@ def test_a_rollback_says_that_older_versions_may_be_removed(store, source):
     for version in range(3):
         store.run("push", "t", source(version=version), "--key", "{id}", "--keep", 2, "--force")
     store.run("rollback", "t")
-    message = store.refuse("rollback", "t")
+    message = store.refuse("rollback", "t", "--from", 2)
     assert "no version served before version 2, or a push removed those that did" in message
     assert "--keep" in message

@@ -86,7 +86,7 @@ def test_a_table_whose_manifest_is_lost_is_neither_made_nor_pushed_over(store, t
     manifest.write_bytes(kept)
     assert store.run("get", "kv", "a").out == "1\n"
     manifest.unlink()
-    store.run("drop", "kv")
+    store.run("drop", "kv", "--yes")
     assert not manifest.parent.exists()
     copy.run("checkpoint", "kv", store.path)
     assert store.run("get", "kv", "a").out == "1\n"
@@ -123,7 +123,7 @@ def test_a_backup_goes_back_where_it_came_from(live, tmp_path):
     client.set("kv:{u}a", "wrong")
     message = store.refuse("checkpoint", "kv", str(backup.path))
     assert "exists already" in message, message
-    store.run("drop", "kv")
+    store.run("drop", "kv", "--yes")
     wait_for(lambda: isinstance(probe(client), Exception), "the drop")
     backup.run("checkpoint", "kv", str(store.path))
     wait_for(lambda: not isinstance(probe(client), Exception), "the table back")
@@ -134,7 +134,7 @@ def test_a_table_that_is_served_is_dropped_and_made_anew(live):
     client, store = live.client(), live.store
     for _ in range(3):
         client.set("kv:a", "1")
-        assert store.json("drop", "kv") == {"table": "kv", "dropped": True}
+        assert store.json("drop", "kv", "--yes") == {"table": "kv", "dropped": True}
         with pytest.raises(Exception, match="no table 'kv'"):
             client.get("kv:a")
         assert not (store.path / "tables" / "kv").exists()
@@ -156,7 +156,7 @@ def test_who_does_not_answer_is_named(live, tmp_path):
     try:
         message = live.store.refuse("checkpoint", "kv", str(tmp_path / "copy"), code=4)
         assert "in use" in message and str(live.process.pid) in message, message
-        assert "in use" in live.store.refuse("drop", "kv", code=4)
+        assert "in use" in live.store.refuse("drop", "kv", "--yes", code=4)
     finally:
         os.kill(live.process.pid, signal.SIGCONT)
     assert live.client().get("kv:a") == b"1"
@@ -190,7 +190,7 @@ def test_a_command_that_is_refused_leaves_nothing(store):
 
 def test_of_two_drops_one_is_told_that_there_is_no_table(live):
     for _ in range(3):
-        both = [live.store.start("drop", "kv") for _ in range(2)]
+        both = [live.store.start("drop", "kv", "--yes") for _ in range(2)]
         done = [live.store.finish(process) for process in both]
         assert sorted(result.code for result in done)[0] == 0
         for result in done:

@@ -162,7 +162,7 @@ def test_a_server_follows_swaps_rollbacks_pushes_and_drops(served, source):
     wait_for(lambda: client.hget("people:1", "v1") == "2", "the swap is seen")
     store.push("fresh", source(5))
     wait_for(lambda: exists(client, "fresh:1"), "a new table is seen")
-    store.run("drop", "fresh")
+    store.run("drop", "fresh", "--yes")
     wait_for(lambda: not exists(client, "fresh:1"), "a dropped table is gone")
 
 

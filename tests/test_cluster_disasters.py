@@ -193,7 +193,7 @@ def test_a_store_that_is_lost_with_its_tables_comes_back_from_the_caches(served,
 
     made.push(3)
     made.store.run("rollback", "people")
-    made.store.run("rollback", "people")
+    made.store.run("rollback", "people", "--from", 2)
     for reader in reading:
         reader.wait_for(1)
     end(reading, [2, 3, 2, 1])

@@ -120,7 +120,7 @@ def test_commands_of_the_store_know_live_tables(made, source):
     with pytest.raises(Failed, match="there is a table t already"):
         run("create", "t")
     assert [row["mode"] for row in made.store.json("tables")] == ["live"]
-    assert made.store.json("drop", "t")["dropped"]
+    assert made.store.json("drop", "t", "--yes")["dropped"]
     assert made.store.json("tables") == []
     with made["n1"].through_gateway() as client:
         wait_for(lambda: refuses(client), "the table is gone")
@@ -186,7 +186,7 @@ def test_clients_are_not_led_in_circles_while_a_table_is_made_anew(made):
     for _ in range(4):
         before = answers[0]
         wait_for(lambda before=before: answers[0] > before, "writes are answered")
-        made.store.run("drop", "t")
+        made.store.run("drop", "t", "--yes")
         made.store.run("create", "t", "--mode", "live", "--replicas", "3", "--durability", "os")
     stop.set()
     follower.join()

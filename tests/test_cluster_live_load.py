@@ -290,7 +290,7 @@ def test_one_load_at_a_time_and_it_is_cancelled_until_it_is_added(counted, tmp_p
     assert set(get_all(made["n1"], names)) == {"1000"}
     # Its runs go with the table.
     assert staged(made) != []
-    made.store.run("drop", "t")
+    made.store.run("drop", "t", "--yes")
     assert staged(made) == []
 
 

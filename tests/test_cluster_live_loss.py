@@ -184,5 +184,5 @@ def test_of_a_table_with_one_replica_whose_files_are_gone_only_a_drop_is_advised
         return "nothing to go on from" in message and "drop the table" in message
 
     wait_for(refused, "all partitions are refused", step=0.5)
-    store.run("drop", "s")
+    store.run("drop", "s", "--yes")
     made.wait_for(lambda told: told["healthy"], "the cluster is well")

@@ -63,7 +63,7 @@ def test_a_watch_of_a_table_that_is_dropped_executes_nothing(made):
         client.set("t:a", "1")
         pipe = client.pipeline()
         pipe.watch("t:a")
-        made.store.run("drop", "t")
+        made.store.run("drop", "t", "--yes")
         assert made.store.json("create", "t", *TABLE)["led"] == 6
         pipe.multi()
         pipe.set("t:a", "2")

@@ -213,7 +213,7 @@ def test_versions_and_tables_that_are_not_there(made):
         (["swap", "people", "9"], "9", 1),
         (["swap", "people@1", "nosuch@1"], "nosuch", 1),
         (["rollback", "nosuch"], "nosuch", 1),
-        (["drop", "nosuch"], "nosuch", 1),
+        (["drop", "nosuch", "--yes"], "nosuch", 1),
         (["swap", "people@1", "people@2"], "people", 2),
     ]:
         result = made.store.run(*words, code=None)

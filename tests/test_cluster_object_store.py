@@ -1,11 +1,13 @@
 """A cluster over a bucket: pushes and swaps as over a directory, and how much an idle node asks."""
 
 import json
+import threading
 import time
 
 import pytest
+import redis
 from cluster import Reading
-from harness import wait_for
+from harness import WAIT_S, wait_for
 
 NAMES = [f"{table}:{i}" for i in range(100) for table in ("a", "b")]
 
@@ -55,6 +57,31 @@ def test_pushes_and_swaps_over_a_bucket(bucket, source, proxy):
     proxy.before = lambda exchange: None
     wait_for(lambda: made.heard() is not None, "the coordinator answers")
     assert made.store.push("a", source(100, 3))["rollout"]["left_out"] == []
+
+
+def test_a_node_that_starts_while_the_bucket_never_answers_serves_what_it_has(
+    bucket, source, proxy
+):
+    made = bucket
+    for table in ("a", "b"):
+        made.store.push(table, source(100, 1), args=["--replicas", "3"])
+    for node in made.nodes:
+        assert node.stop() == 0
+    answers = threading.Event()
+    proxy.before = lambda exchange: None if answers.wait(WAIT_S) else 503
+    node = made.nodes[0].start().comes_up()
+    try:
+        wait_for(lambda: node.is_ready() and serves(node), "it serves without the bucket")
+    finally:
+        answers.set()
+
+
+def serves(node):
+    with node.through_gateway() as client:
+        try:
+            return read_both(client) == {1}
+        except (redis.RedisError, TypeError):
+            return False
 
 
 def idle_nodes_ask_little(made, proxy):

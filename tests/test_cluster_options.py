@@ -249,7 +249,7 @@ def test_a_table_that_is_dropped_and_pushed_again_is_another_one(shared, tmp_pat
         for node in made.nodes:
             with node.through_gateway() as client:
                 assert client.hget("wide:000007", "name") == f"{k % 2 + 1} 7"
-        made.store.run("drop", "wide")
+        made.store.run("drop", "wide", "--yes")
 
 
 def test_a_node_that_slept_while_its_table_was_made_anew_serves_the_new_one(shared, tmp_path):
@@ -258,7 +258,7 @@ def test_a_node_that_slept_while_its_table_was_made_anew_serves_the_new_one(shar
     made.store.push("wide", first)
     sleeper = next(node for node in made.nodes if node is not made.coordinator())
     sleeper.signal(signal.SIGSTOP)
-    made.store.run("drop", "wide")
+    made.store.run("drop", "wide", "--yes")
     # It is left out.
     made.store.push("wide", second, code=6)
     sleeper.signal(signal.SIGCONT)

@@ -64,15 +64,22 @@ def test_a_rollback_goes_before_a_push(slow):
     done = made.store.finish(push)
     assert done.code == 3, done.err
     assert (made.table("t")["version"], made.table("t")["rollout"]) == (1, None)
+    assert "from version 2 to version 1" in made.store.refuse("rollback", "t")
+    assert "serves version 1, not version 2" in made.store.refuse("rollback", "t", "--from", 2)
     # It was built and kept.
     made.store.run("swap", "t", "3")
     assert serves_everywhere(made, 3)
+    assert made.store.json("rollback", "t", "--from", 3)["version"] == 1
+    assert serves_everywhere(made, 1)
+    assert "keeps no dropped tables" in made.store.refuse("drop", "t", "--yes", "--keep-dropped=1h")
 
 
 def test_how_much_has_come_is_told_while_nodes_prepare(slow):
     done = slow.store.finish(slow.begin(2))
     assert done.code == 0, done.err
     events = [json.loads(line) for line in done.err.splitlines()]
+    waits = [event["text"] for event in events if event.get("text", "").startswith("waiting for")]
+    assert len(waits) == 1 and "30 min" in waits[0] and "--deadline" in waits[0], events
     told = [event for event in events if event.get("stage") == "preparing on all nodes"]
     assert any(event["total"] and 0 < event["done"] <= event["total"] for event in told), told
 

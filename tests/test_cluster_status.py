@@ -51,7 +51,7 @@ def test_dead_nodes_are_not_called_up(made):
     # Of `one` there is one copy of each part, and n3 had its share.
     down = wait_checked(made, "down")["down"]
     assert len(down) == 1 and "parts of table one " in down[0] and "start n3 again" in down[0]
-    made.store.run("drop", "one")
+    made.store.run("drop", "one", "--yes")
     assert "node n3 is down" in "".join(wait_checked(made, "degraded")["problems"])
     made["n1"].kill(), made["n2"].kill()
     said = wait_checked(made, "not known")

@@ -147,7 +147,7 @@ def test_nodes_prove_what_they_hold(two_tables):
 
 def test_dropped_tables_are_gone_from_all_nodes(two_tables):
     made = two_tables
-    made.store.run("drop", "b")
+    made.store.run("drop", "b", "--yes")
     assert [table["table"] for table in made.status()["tables"]] == ["a"]
     for node in made.nodes:
         with node.through_gateway() as client:

@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from data import people, person, write
-from harness import BINARY, Store
+from harness import BINARY, Store, is_served, wait_for
 
 ISO = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
 
@@ -148,7 +148,7 @@ def test_tables_swap_rollback_drop(two, source):
     assert two.json("rollback", "people") == {"table": "people", "version": 1, "previous": 2}
     assert two.json("get", "people", "0") == [person(0, 1)]
     assert "people" in two.refuse("rollback", "people")
-    assert two.json("drop", "people") == {"table": "people", "dropped": True}
+    assert two.json("drop", "people", "--yes") == {"table": "people", "dropped": True}
     assert [row["table"] for row in two.json("tables")] == ["other"]
 
 
@@ -320,9 +320,83 @@ def test_a_store_is_made_with_a_word_and_not_where_that_is_forbidden(store, sour
     told = empty.run(*push, "--json")
     assert json.loads(told.out)["store_created"] is True
     texts = [event.get("text", "") for event in map(json.loads, told.err.splitlines())]
-    assert any("a new one is made" in text and "--no-create" in text for text in texts), texts
+    assert any("made a new one" in text and "--no-create" in text for text in texts), texts
     again = store.run(*push, "--no-create", "--json")
-    assert "store_created" not in json.loads(again.out) and "a new one" not in again.err
+    assert "store_created" not in json.loads(again.out) and "made a new" not in again.err
+
+
+def test_a_store_that_is_named_and_not_there_wants_create(source, tmp_path):
+    def run(*words, named=None, code=0):
+        environment = {name: os.environ[name] for name in os.environ if name != "FOREBAY_STORE"}
+        if named is not None:
+            environment["FOREBAY_STORE"] = named
+        done = subprocess.run(
+            [BINARY, *map(str, words)],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    push = ["push", "t", source(), "--key", "{id}"]
+    for line in [push, [*push, "--dry-run"], ["create", "clicks"]]:
+        for words, named in [(["--store", "nowhere"], None), ([], "nowhere")]:
+            refused = run(*line, *words, named=named, code=1)
+            assert "no forebay store at nowhere" in refused.stderr, refused.stderr
+            assert "--create" in refused.stderr, refused.stderr
+    assert not (tmp_path / "nowhere").exists()
+    made = json.loads(run(*push, "--create", "--json", named="nowhere").stdout)
+    assert made["store_created"] is True
+    made = run("create", "clicks", "--create", "--json", "--store", "other")
+    assert json.loads(made.stdout)["store_created"] is True and "made a new one" in made.stderr
+    # Who names none means the one here.
+    assert "made a new one" in run(*push).stderr
+    assert (tmp_path / "forebay-data").is_dir()
+    run(*push, "--create", "--no-create", code=2)
+
+
+def test_drop_wants_yes_and_can_be_undone(two):
+    refused = two.refuse("drop", "people", code=2)
+    assert "forebay drop people --yes" in refused, refused
+    assert two.json("tables", "--dropped") == []
+    done = two.json("drop", "people", "--yes", "--keep-dropped", "7d")
+    assert done["dropped"] is True and done["kept_until"].endswith("Z")
+    assert two.json("tables") == []
+    (kept,) = two.json("tables", "--dropped")
+    assert (kept["table"], kept["kept_until"]) == ("people", done["kept_until"])
+    assert two.json("undrop", "people") == {"table": "people", "undropped": True}
+    assert two.json("get", "people", "7") == [person(7, 2)]
+    assert "no dropped table people" in two.refuse("undrop", "people")
+    two.run("rollback", "people")
+
+
+def test_a_server_sees_a_table_go_and_come_back(two):
+    two.run("create", "clicks", "--durability", "os")
+    with two.serve() as server:
+        client = server.client(decode_responses=True)
+        wait_for(lambda: is_served(client, "clicks"), "the live table is served")
+        client.set("clicks:a", "1")
+        for table, key in [("people", "people:7"), ("clicks", "clicks:a")]:
+            two.run("drop", table, "--yes", "--keep-dropped", "1h")
+            wait_for(lambda table=table: not is_served(client, table), "the drop is seen")
+            two.run("undrop", table)
+            wait_for(lambda table=table: is_served(client, table), "the table is back")
+            assert client.exists(key) == 1
+        assert client.get("clicks:a") == "1"
+
+
+def test_a_second_rollback_says_from_which_version(store, source):
+    for version in range(1, 5):
+        store.push("people", source(10, version=version))
+    assert "serves version 4, not version 3" in store.refuse("rollback", "people", "--from", 3)
+    assert store.json("rollback", "people")["version"] == 3
+    refused = store.refuse("rollback", "people")
+    assert "from version 4 to version 3" in refused, refused
+    assert "forebay rollback people --from 3" in refused, refused
+    back = store.json("rollback", "people", "--from", 3)
+    assert back == {"table": "people", "version": 2, "previous": 3}
 
 
 def test_completions_and_man_page_know_every_flag(store):
@@ -368,7 +442,7 @@ def test_what_is_done_is_done_whether_it_can_be_told_or_not(store, source, tmp_p
     assert store.json("tables")[0]["serving"] == 2
     assert "1,000 rows" in full("export", "t", "--to", tmp_path / "x.csv")
     assert (tmp_path / "x.csv").stat().st_size > 10_000
-    assert "t is gone" in full("drop", "t")
+    assert "t is gone" in full("drop", "t", "--yes")
     assert store.json("tables") == []
     assert "live is made" in full("create", "live")
 

@@ -256,7 +256,10 @@ def test_a_link_to_a_table_or_a_copy_of_it_is_not_changed(table, source):
     (tables / "link").symlink_to("people")
     shutil.copytree(tables / "people", tables / "copy")
     for name in ("link", "copy"):
-        for words in (["drop", name], ["push", name, source(10), "--key", "{id}", "--force"]):
+        for words in (
+            ["drop", name, "--yes"],
+            ["push", name, source(10), "--key", "{id}", "--force"],
+        ):
             message = table.refuse(*words)
             assert "has versions of table people" in message and "nothing was changed" in message
     assert table.json("get", "people", "1") == [person(1)]

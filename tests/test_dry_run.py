@@ -318,6 +318,7 @@ def test_what_comes_from_a_pipe_leaves_no_directory(store, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text("id\n" + "".join(f"{i}\n" for i in range(1000)))
     words = [BINARY, "push", "t", "-", "--format", "csv", "--key", "{id}", "--dry-run", "--json"]
+    words.append("--create")
     work_dir = ["--work-dir", tmp_path / "a/work"]
     for more, temporary in (work_dir, tmp_path), ([], tmp_path / "b/tmp"):
         before = tree(tmp_path)

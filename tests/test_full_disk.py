@@ -85,7 +85,7 @@ def test_whoever_takes_every_byte_that_comes_free_gets_none_of_the_pointers(full
     finally:
         ended.set()
         thief.join()
-    full.run("drop", "people")
+    full.run("drop", "people", "--yes")
 
 
 def test_a_drop_gives_space_back(full):
@@ -93,7 +93,7 @@ def test_a_drop_gives_space_back(full):
     before = free_bytes(full.disk)
     fill(full.disk)
     for table in ("people", "live"):
-        assert full.json("drop", table)["dropped"] is True
+        assert full.json("drop", table, "--yes")["dropped"] is True
         assert free_bytes(full.disk) > 0
         fill(full.disk)
     (full.disk / "filler").unlink()
@@ -108,7 +108,7 @@ def test_what_a_server_reads_comes_back_when_it_has_seen_the_drop(full, tmp_path
     with full.serve() as server:
         assert server.client().hget("people:19999", "id") == b"19999"
         fill(full.disk)
-        full.run("drop", "people")
+        full.run("drop", "people", "--yes")
         wait_for(lambda: free_bytes(full.disk) > 1_000_000, "the server lets go")
         assert server.client().dbsize() == 0
 

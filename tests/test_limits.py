@@ -2,6 +2,7 @@
 
 import os
 import resource
+import socket
 import subprocess
 
 import pytest
@@ -66,7 +67,19 @@ def test_the_limit_of_file_sizes_is_an_error_as_any(store, tmp_path):
 def test_a_push_gives_way_to_others(store, words, nice):
     # What it inherits counts as well.
     nice = min(os.getpriority(os.PRIO_PROCESS, 0) + nice, 19)
-    push = [BINARY, "--store", store.path, "push", "t", "-", "--format", "csv", "--key", "{id}"]
+    push = [
+        BINARY,
+        "--store",
+        store.path,
+        "push",
+        "t",
+        "-",
+        "--format",
+        "csv",
+        "--key",
+        "{id}",
+        "--create",
+    ]
     with subprocess.Popen([*push, *words], stdin=subprocess.PIPE) as process:
         process.stdin.write(b"id,name\n1,a\n")
         process.stdin.flush()
@@ -82,10 +95,39 @@ def test_a_push_gives_way_to_others(store, words, nice):
 def test_a_value_that_is_too_long_is_refused_in_words(store):
     store.run("create", "kv")
     with store.serve() as server:
-        client = server.client()
-        for size in (17 << 20, 100 << 20):
-            with pytest.raises(redis.ResponseError, match="at most 16777216 bytes"):
-                client.set("kv:large", b"x" * size)
-            # By a new connection.
-            assert client.get("kv:large") is None
+        client = server.client(single_connection_client=True)
+        connection, large = client.client_id(), b"x" * (17 << 20)
+        for words in (
+            ["SET", "kv:large", large],
+            ["SET", "kv:large", b"x" * (100 << 20)],
+            ["MSET", "kv:a", "1", "kv:large", large, "kv:b", "2"],
+            ["HSET", "kv:large", "field", large, "other", "1"],
+            # All together are longer than a command may be.
+            ["MSET", *(word for n in range(5) for word in (f"kv:{n}", b"x" * (15 << 20)))],
+        ):
+            with pytest.raises(redis.ResponseError, match="has at most (16777216|67108864) bytes"):
+                client.execute_command(*words)
+            assert client.mget("kv:large", "kv:a", "kv:b", "kv:0") == [None] * 4
+        pipe = client.pipeline(transaction=False)
+        pipe.set("kv:a", "1").set("kv:large", large).set("kv:b", "2")
+        first, refused, last = pipe.execute(raise_on_error=False)
+        assert (first, last) == (True, True) and "at most 16777216" in str(refused)
+        with pytest.raises(redis.ResponseError, match="at most 16777216 bytes|EXECABORT"):
+            client.pipeline().set("kv:c", "3").set("kv:large", large).execute()
+        assert client.mget("kv:a", "kv:b", "kv:c", "kv:large") == [b"1", b"2", None, None]
         assert client.set("kv:large", b"x" * (16 << 20))
+        assert client.client_id() == connection
+
+
+def test_a_long_line_and_a_length_without_end_close_the_connection(store):
+    with store.serve("--create") as server:
+        for sent, words in (
+            (b"SET kv:a " + b"x" * (65 << 10) + b"\r\n", b"too big inline request"),
+            (b"*2\r\n$3\r\nGET\r\n$600000000\r\n", b"at most 16777216 bytes"),
+        ):
+            with socket.create_connection(("127.0.0.1", server.port), WAIT_S) as raw:
+                raw.settimeout(WAIT_S)
+                raw.sendall(sent)
+                raw.shutdown(socket.SHUT_WR)
+                answer = b"".join(iter(lambda raw=raw: raw.recv(4096), b""))
+            assert answer.startswith(b"-ERR") and words in answer, answer

@@ -27,6 +27,7 @@ def test_create_tells_and_refuses(store):
         "partitions": 2,
         "durability": "50ms",
         "ttl": "per-key",
+        "store_created": True,
     }
     assert store.json("create", "d", "--delta", "i64")["ttl"] == "never"
     assert store.json("create", "e", "--ttl", "90m")["ttl"] == "5400000ms"
@@ -67,7 +68,12 @@ def test_of_two_operators_at_once_one_is_told_to_try_again(store):
     # It holds the table while nobody reads what it prints.
     first = store.start("scan", "kv", "--limit", "100")
     assert first.stdout.read(1)
-    for command in [["compact", "kv"], ["verify", "kv"], ["get", "kv", "1"], ["drop", "kv"]]:
+    for command in [
+        ["compact", "kv"],
+        ["verify", "kv"],
+        ["get", "kv", "1"],
+        ["drop", "kv", "--yes"],
+    ]:
         message = store.refuse(*command, code=4)
         assert "live table kv is in use" in message and f"process {first.pid}" in message, message
     assert store.finish(first).code == 0
@@ -128,7 +134,7 @@ def test_commands_see_what_clients_wrote(live, tmp_path):
     store.run("export", "count", "--to", tmp_path / "count.csv")
     assert (tmp_path / "count.csv").read_text().splitlines()[1] == "c,5"
     assert store.json("verify", "log")["records"] == 30
-    assert store.json("drop", "log") == {"table": "log", "dropped": True}
+    assert store.json("drop", "log", "--yes") == {"table": "log", "dropped": True}
     assert "log" not in [row["table"] for row in store.json("tables")]
     (store.runs("kv") or store.runs("count"))[0].write_bytes(b"no run")
     assert "count" in store.refuse("verify", "count")

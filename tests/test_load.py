@@ -257,7 +257,7 @@ def test_two_loads_at_once(made, tmp_path):
     wait_for(lambda: lock.exists() and str(first.pid) in lock.read_text(), "the first has the lock")
     refused = made.run(*words("t", path), code=4)
     assert "another load" in refused.err and str(first.pid) in refused.err
-    assert "is under way" in made.run("drop", "t", code=4).err
+    assert "is under way" in made.run("drop", "t", "--yes", code=4).err
     assert made.finish(first).code == 0
 
 

@@ -93,7 +93,7 @@ def test_an_idle_node_asks_as_little_whatever_the_number_of_tables(remote, proxy
     # A busy machine looks less often.
     assert seconds / 2 <= document <= seconds + 1, made
     # A drop ends there, too.
-    remote.run("drop", "t3")
+    remote.run("drop", "t3", "--yes")
     wait_for(lambda: server.value("t3:7", "v1") is None, "the drop")
     assert server.stop() == 0
 

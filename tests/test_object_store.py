@@ -48,7 +48,7 @@ def test_every_command_works_as_on_a_directory(remote, source, tmp_path):
     assert len(runs) == 4 and all(name.endswith(".run") for name in runs)
     manifests = [name for name in names if "/versions/" in name]
     assert manifests == [f"tables/people/versions/{v}.manifest" for v in (1, 2)]
-    remote.run("drop", "people")
+    remote.run("drop", "people", "--yes")
     assert [name for name in remote.keys("tables/people") if not name.endswith(".lock")] == []
     assert remote.json("tables") == []
 

@@ -21,7 +21,7 @@ from harness import BINARY, LIMIT_S, Result
 def pipe(store, content, *args, environment=()):
     """Runs a command with something on its standard input."""
     done = subprocess.run(
-        [BINARY, *map(str, args)],
+        [BINARY, *store.words(*map(str, args))],
         input=content,
         capture_output=True,
         env={**store.environment(), **dict(environment)},

@@ -49,7 +49,7 @@ def test_a_node_pulls_serves_and_swaps_within_a_second(remote, node, source):
     metrics = server.ask("/metrics")[1]
     assert 'forebay_pulls_total{table="people"} 2' in metrics
     assert "forebay_pull_source_up 1" in metrics
-    remote.run("drop", "people")
+    remote.run("drop", "people", "--yes")
     wait_for(lambda: server.value("people:7", "v1") is None, "the drop")
 
 

@@ -108,7 +108,18 @@ def test_a_file_that_is_written_to_while_it_is_read(store, tmp_path):
     path = tmp_path / "rows.csv"
     lines = [f"{number:09},a" for number in range(1_500_000)]
     path.write_text("id,v\n" + "\n".join(lines) + "\n")
-    command = [BINARY, "--json", "--store", store.path, "push", "t", path, "--key", "{id}"]
+    command = [
+        BINARY,
+        "--json",
+        "--store",
+        store.path,
+        "push",
+        "t",
+        path,
+        "--key",
+        "{id}",
+        "--create",
+    ]
     push = subprocess.Popen(
         [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -130,7 +141,7 @@ def test_what_cannot_be_told_ends_nothing(store, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("id,v\n1,a\n")
     with open("/dev/full", "wb") as full:
-        command = [BINARY, "--store", store.path, "push", "t", path, "--key", "{id}"]
+        command = [BINARY, "--store", store.path, "push", "t", path, "--key", "{id}", "--create"]
         words = [str(word) for word in command]
         done = subprocess.run(words, stderr=full, stdout=subprocess.PIPE, check=False)
     assert done.returncode == 0

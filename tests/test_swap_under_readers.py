@@ -77,7 +77,7 @@ def test_pushes_swaps_and_rollbacks_under_readers(store, tmp_path):
             store.push("t", versioned(tmp_path, version))
             all_see(str(version))
         for version in range(4, 2, -1):
-            store.run("rollback", "t")
+            store.run("rollback", "t", "--from", version + 1)
             all_see(str(version))
         store.run("swap", "t", "5")
         all_see("5")

@@ -77,7 +77,7 @@ def commands(rows: int, rounds: int, parts: set, report: Report) -> list:
     found, most = [], os.cpu_count()
     store = common.fresh("cores-serve")
     forebay_cli.push(store, "b", source(rows))
-    live = ["create", "l", "--mode", "live", "--durability", "os", "--partitions", 64]
+    live = ["create", "--create", "l", "--mode", "live", "--durability", "os", "--partitions", 64]
     run([forebay_cli.BINARY, "--store", store, *live])
     for cores in cores_of(max(1, most // 2)):
         with forebay_cli.serve(store, PORT, HTTP_PORT, DATA / "cores.log", pinned(0, cores), "--threads", cores) as server:

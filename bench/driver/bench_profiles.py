@@ -60,13 +60,13 @@ def batch_store(name: str, binary: str):
     rows = pyarrow.table({"k": [f"{number:012}" for number in range(RECORDS)], "v": [f"{number:0100}" for number in range(RECORDS)]})
     pyarrow.parquet.write_table(rows, source)
     store = fresh(f"profiles-{name}")
-    run([binary, "--quiet", "--store", store, "push", TABLE, source, "--key", "{k}", "--value", "v"])
+    run([binary, "--quiet", "--store", store, "push", "--create", TABLE, source, "--key", "{k}", "--value", "v"])
     return store
 
 
 def live_store(binary: str):
     store = fresh("profiles-live")
-    run([binary, "--store", store, "create", TABLE, "--durability", "1000ms"])
+    run([binary, "--store", store, "create", "--create", TABLE, "--durability", "1000ms"])
     return store
 
 

@@ -114,7 +114,7 @@ def write(kind: str, count: int) -> Path:
 def push(binary: str, source: Path) -> dict:
     store = common.fresh("sources")
     os.sync()
-    command = [binary, "--quiet", "--json", "--store", store, "push", "t", source, "--key", "{key}", "--threads", "2"]
+    command = [binary, "--quiet", "--json", "--store", store, "push", "--create", "t", source, "--key", "{key}", "--threads", "2"]
     before = os.times()
     start = before.elapsed
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=900)

@@ -54,7 +54,7 @@ def one(what: str, repetitions: int) -> dict:
     store = DATA / "capture-store"
     shutil.rmtree(store, ignore_errors=True)
     try:
-        push = [BINARY, "--store", store, "push", "packets", file, "--key", KEY, "--order", "ordered", "--quiet"]
+        push = [BINARY, "--store", store, "push", "--create", "packets", file, "--key", KEY, "--order", "ordered", "--quiet"]
         result = timed([*push, "--threads", what.removeprefix("push-")])
         result["stored_bytes"] = sum(run.stat().st_size for run in (store / "tables/packets/runs").iterdir())
         check(store, repeated, repetitions)

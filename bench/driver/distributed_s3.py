@@ -95,7 +95,7 @@ class Round:
         return [copy(self.server, way, prefix, directory, at_once) for directory in directories]
 
     def measure(self, file: Path) -> dict:
-        push = ["push", "t", file, "--key", "{k}", "--value", "v", "--quiet"]
+        push = ["push", "--create", "t", file, "--key", "{k}", "--value", "v", "--quiet"]
         self.timed("push_local", lambda: [self.local(*push)])
         runs = self.folder / "local" / "tables" / "t" / "runs"
         sizes = {path.name: path.stat().st_size for path in runs.iterdir()}

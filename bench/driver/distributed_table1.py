@@ -122,7 +122,7 @@ def live_server(plan: Plan):
     starts = [packets.table_key(repeated.time_us(at * step), at * step) for at in range(1, PARTITIONS)]
     boundaries = [word for start in starts for word in ("--boundary", start)]
     live = ["--mode", "live", "--order", "ordered", "--durability", DURABILITY]
-    run([forebay_cli.BINARY, "--store", store, "create", "packets", *live, *boundaries])
+    run([forebay_cli.BINARY, "--store", store, "create", "--create", "packets", *live, *boundaries])
     with forebay_cli.serve(store, PORT, HTTP_PORT, DATA / "serve.log") as server:
         client = redis.Redis(port=PORT)
         server.wait_until(client.ping, 30, "forebay serve")
@@ -184,7 +184,7 @@ def pushed(plan: Plan, spark: Spark, server, folder: Path, file: Path, warm: Pat
     """A push into a table that a node serves already, a small one: the node asks for news of that every half second."""
     store = object_store.RemoteStore(server, folder, folder.name)
     small = ["--key", packets.TABLE_KEY, "--value", "value", "--order", "ordered", "--quiet"]
-    run([forebay_cli.BINARY, "push", "packets", warm, *small], env=store.environment())
+    run([forebay_cli.BINARY, "push", "--create", "packets", warm, *small], env=store.environment())
     words = ["serve", "--listen", f"127.0.0.1:{NODE_PORT}", "--http", f"127.0.0.1:{NODE_HTTP_PORT}", "--cache", folder / "cache"]
     repeated = packets.Repeated()
     with Process([forebay_cli.BINARY, *words], DATA / "node.log", env=store.environment()) as node:

@@ -19,7 +19,7 @@ def available() -> bool:
 def push(store: Path, table: str, source: Path, *more, prefix: tuple = (), seconds: float = 600) -> dict:
     """`forebay push` of a file with columns k and v; its report, and the wall time and peak memory."""
     command = [
-        *prefix, BINARY, "--store", store, "--json", "push", table, source, "--key", "{k}", "--value", "v", *more,
+        *prefix, BINARY, "--store", store, "--json", "push", "--create", table, source, "--key", "{k}", "--value", "v", *more,
     ]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         start = time.monotonic()

@@ -60,7 +60,7 @@ def one(made, case: Case, way: str, number: int) -> dict:
         found = insert_ways.insert(made, table, way, source)
         insert_ways.check(made, table, source)
     finally:
-        made.store.run("drop", table)
+        made.store.run("drop", table, "--yes")
     for word in ("told", "begun", "ended", "spans"):
         found.pop(word)
     return {**found, "round": number}

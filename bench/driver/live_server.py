@@ -62,7 +62,7 @@ class Forebay:
 
     def __enter__(self):
         store = fresh("live-store")
-        create = [self.binary, "--store", store, "create"]
+        create = [self.binary, "--store", store, "create", "--create"]
         live = ["--mode", "live", "--order", "hashed", "--durability", self.durability]
         run([*create, VALUES, *live])
         run([*create, COUNTERS, *live, "--delta", "i64"])

@@ -44,7 +44,7 @@ def share(binary, source, directory):
     data = directory / "perf.data"
     store = tempfile.mkdtemp(dir=directory)
     record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "499", "-o", data, "--"]
-    push = [binary, "push", "t", source, "--key", "{id}", "--store", store, "--quiet"]
+    push = [binary, "push", "t", source, "--key", "{id}", "--create", "--store", store, "--quiet"]
     subprocess.run([*record, *push], check=True, capture_output=True)
     options = ["--no-children", "--stdio", "-g", "none", "-s", "symbol"]
     report = ["perf", "report", "-i", data, *options]

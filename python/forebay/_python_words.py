@@ -17,8 +17,9 @@ _VALUE = (
 )
 _FLAG = re.compile(rf"{_NAME}(?:(?:=|\s+)(?:{_VALUE}))?")
 _TOLD = re.compile(
+    r"(?P<rollback>forebay rollback (?P<of>\S+) --from (?P<from>\d+))"
     # A command with flags of its own.
-    r"(?P<command>forebay [a-z]+(?: [a-z]+)?(?: --[a-z-]+(?: [A-Z]+)?)+)"
+    r"|(?P<command>forebay [a-z]+(?: [a-z]+)?(?: --[a-z-]+(?: [A-Z]+)?)+)"
     r"|(?P<call>forebay (?:diff|swap|rollback|verify|versions|compact|drop) \S+(?: \d+)*)"
     r"|(?P<function>forebay (?:push|load)\b)"
     # As the parser of command lines tells of one.
@@ -39,6 +40,8 @@ def told(message: str) -> str:
     'it needs its columns, as by column={"name": "text", "score": "int64"}'
     >>> told("let it serve as it is: forebay swap p 3")
     'let it serve as it is: store["p"].swap(3)'
+    >>> told("to go back once more: forebay rollback p --from 3")
+    'to go back once more: store["p"].rollback(from_version=3)'
     """
     out: list[str] = []
     at = 0
@@ -51,6 +54,8 @@ def told(message: str) -> str:
 
 def _words(message: str, found: re.Match[str]) -> tuple[str, int]:
     """What stands for what was found, and where the message goes on."""
+    if found["rollback"]:
+        return f'store["{found["of"]}"].rollback(from_version={found["from"]})', found.end()
     if found["call"]:
         _, method, table, *numbers = found["call"].split()
         return f'store["{table}"].{method}({", ".join(numbers)})', found.end()

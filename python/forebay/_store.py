@@ -58,7 +58,7 @@ def open(store: Path, *, create: bool = False, memory_bytes: int | None = None) 
     >>> forebay.open("nowhere")
     Traceback (most recent call last):
         ...
-    forebay.MissingError: there is no forebay store at nowhere: push a table to create one, ...
+    forebay.MissingError: there is no forebay store at nowhere: check the path; ...
     """
     return Store(store, create, memory_bytes)
 
@@ -190,7 +190,7 @@ class Store(RawStore):
         False
         """
         self._close_table(table)
-        run("drop", [table], store=open_url(self))
+        run("drop", [table], {"yes": True}, store=open_url(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_store_again, (self.url, self.memory_bytes))
@@ -350,18 +350,21 @@ class Table(Mapped, RawTable):
         """
         return self._moved(run("swap", [self.name, str(version)], store=open_url(self._store)))
 
-    def rollback(self) -> Swapped:
+    def rollback(self, from_version: int | None = None) -> Swapped:
         """Lets the version serve that did before, for everybody, and goes on to it.
 
-        Gives a `Swapped`. Raises `MissingError` where there is none to go back to, and what `swap`
-        raises.
+        Gives a `Swapped`. `from_version` (int) is the version to go back from: where another one
+        serves, nothing is changed. Without it, a rollback within a minute of another one is
+        refused. Raises `UsageError` for these two, `MissingError` where there is none to go back
+        to, and what `swap` raises.
 
         >>> people.push([{"id": "a", "name": "Al", "age": 36}], onto="current").version
         2
-        >>> people.rollback().version
+        >>> people.rollback(from_version=2).version
         1
         """
-        return self._moved(run("rollback", [self.name], store=open_url(self._store)))
+        given = {"from": from_version}
+        return self._moved(run("rollback", [self.name], given, store=open_url(self._store)))
 
     def _moved(self, answer: dict[str, Any]) -> Swapped:
         self.refresh()

@@ -46,7 +46,7 @@ def test_killed_driver(live_cluster, table, tmp_path):
             forebay.load(rows, table, key="{id}", as_="delta", store=live_cluster.path)
             assert live_cluster.all_of(table) == {"7": 1, "8": 1}
         else:
-            live_cluster.store.run("drop", table)
+            live_cluster.store.run("drop", table, "--yes")
         assert live_cluster.staged(table) == []
 
 

@@ -28,7 +28,7 @@ def change_seed(project, change):
 
 def test_the_command_line_pushes_what_passed_its_tests(project):
     store = project / "store"
-    done = in_dbt(project, "./publish")
+    done = in_dbt(project, "./publish", "--create")
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["rows"] == 5
     assert ask(store, "get", "people", "1") == [

@@ -19,7 +19,17 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def push(store, source, *words, code=0, table="people", key="{id}"):
     done = run(
-        "forebay", "push", table, source, "--key", key, "--json", "--quiet", *words, store=store
+        "forebay",
+        "push",
+        table,
+        source,
+        "--key",
+        key,
+        "--create",
+        "--json",
+        "--quiet",
+        *words,
+        store=store,
     )
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout) if done.stdout else done.stderr
@@ -91,7 +101,7 @@ def test_what_a_second_time_does(store, tmp_path):
     for _ in range(2):
         ask(store, "swap", "people", "20261127")
     for before in (2, 1):
-        ask(store, "rollback", "people")
+        ask(store, "rollback", "people", "--from", str(serving(store)[0]))
         assert serving(store) == [before]
 
 
@@ -118,7 +128,7 @@ def test_a_day_that_is_filled_in_later(tmp_path):
 
     def day(number, price, onto=None):
         pq.write_table(pa.table({"day": [number], "id": [7], "price": [price]}), source)
-        words = ["--onto", str(onto)] if onto else ["--key", "{day}/{id}"]
+        words = ["--onto", str(onto)] if onto else ["--key", "{day}/{id}", "--create"]
         assert run("forebay", "push", "days", source, *words, store=store).returncode == 0
         words = ["--onto", str(onto)] if onto else ["--key", "{id}"]
         assert run("forebay", "push", "last", source, *words, store=store).returncode == 0

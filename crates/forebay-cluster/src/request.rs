@@ -25,6 +25,12 @@ pub enum Request {
         tables: BTreeSet<TableName>,
         options: RolloutOptions,
     },
+    /// What served before is to serve again, if version `from` serves.
+    RollbackFrom {
+        table: TableName,
+        from: u64,
+        options: RolloutOptions,
+    },
     /// A node that shows a certificate wants to be let in: other nodes let in only those that the
     /// catalog names.
     Join { who: Box<Introduction> },

@@ -32,6 +32,9 @@ pub struct Bring {
     /// How long such a node is asked again for a file that it does not have yet.
     pub patience: Duration,
     pub cancelled: Arc<AtomicBool>,
+    /// The node knows the catalog from its memory alone, as the store is away: what is here and
+    /// verified is taken without a question to the store.
+    pub from_memory: bool,
 }
 
 /// Versions on this node's disk, and those that serve.

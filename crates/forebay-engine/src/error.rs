@@ -22,7 +22,7 @@ pub enum StoreError {
         source: io::Error,
     },
     #[error(
-        "there is no forebay store at {}: push a table to create one, or name another store",
+        "there is no forebay store at {}: check the path; forebay push --create makes a store there",
         root.display()
     )]
     NoStore { root: PathBuf },
@@ -106,6 +106,41 @@ pub enum StoreError {
          that did, as its --keep N says how many versions stay"
     )]
     NothingBefore { table: TableName, serving: u64 },
+    #[error(
+        "table {table} serves version {serving}, not version {from}: nothing was changed. To roll back from what \
+         serves: forebay rollback {table} --from {serving}"
+    )]
+    ServesOther {
+        table: TableName,
+        from: u64,
+        serving: u64,
+    },
+    #[error(
+        "table {table} was rolled back from version {from} to version {serving} {seconds} s ago, perhaps by somebody \
+         else: nothing was changed. To go back once more: forebay rollback {table} --from {serving}"
+    )]
+    JustRolledBack {
+        table: TableName,
+        from: u64,
+        serving: u64,
+        seconds: u64,
+    },
+    #[error(
+        "the store at {} keeps no dropped tables: that needs a directory that belongs to no cluster. Drop the \
+         table without --keep-dropped, and it is gone for good",
+        root.display()
+    )]
+    NotKeeping { root: PathBuf },
+    #[error(
+        "no dropped table {table} is kept: it was dropped without --keep-dropped, or its time is over \
+         (forebay tables --dropped)"
+    )]
+    NotKept { table: TableName },
+    #[error(
+        "there is a table {table}, or the rest of one: nothing was changed. Drop that one first, then forebay \
+         undrop {table}"
+    )]
+    NameTaken { table: TableName },
     #[error(
         "the manifest {} of live table {table} is gone, and runs or a log of that table are in {}: restore the \
          manifest from a backup, or remove all that is left of the table by forebay drop {table}",

@@ -28,6 +28,7 @@
 //! STORE/tables/T/scratch/             a push's or load's spill files; debris once that is gone
 //! STORE/tables/T/push.lock            held while a push, a load or a drop is under way
 //! STORE/tables/T/pointer.lock         held for the moment of a swap, rollback, commit or removal
+//! STORE/dropped/T@FROM@UNTIL/         the directory of a dropped table that is kept until then
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -45,6 +46,11 @@ pub const STORE_FILE: &str = "forebay.json";
 
 pub(crate) fn store_file(root: &Path) -> PathBuf {
     root.join(STORE_FILE)
+}
+
+/// Dropped tables that are kept.
+pub(crate) fn dropped_dir(root: &Path) -> PathBuf {
+    root.join("dropped")
 }
 
 pub(crate) fn tables_dir(root: &Path) -> PathBuf {

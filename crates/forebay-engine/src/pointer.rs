@@ -12,10 +12,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::{At, StoreError};
 use crate::name::TableName;
 use crate::reserve::Reserve;
-use crate::seal::{DocumentError, seal, unseal};
+use crate::seal::{DocumentError, Upgrade, seal, unseal_upgrading};
 
-/// The format number of pointer files that this program writes and reads.
-pub const POINTER_FORMAT: u64 = 1;
+/// The format number of pointer files that this program writes; it reads older ones, too.
+pub const POINTER_FORMAT: u64 = 2;
+
+/// Format 1 has no note of a rollback.
+const UPGRADES: [Upgrade; 1] = [|_| Some(())];
 
 /// The content of a table's pointer file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,8 +36,20 @@ pub struct Pointer {
     /// Set when the table is being dropped: from then on it does not exist, whatever files remain.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dropped: bool,
+    /// Set when the last move was a rollback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_rollback: Option<LastRollback>,
     /// Random, so that no two contents are alike even when a dropped table begins anew.
     pub stamp: u64,
+}
+
+/// When a table was rolled back, and from which version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastRollback {
+    pub from: u64,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub unix_ms: u64,
 }
 
 impl Pointer {
@@ -46,6 +61,7 @@ impl Pointer {
             serving: None,
             history: Vec::new(),
             dropped: false,
+            last_rollback: None,
             stamp: 0,
         }
     }
@@ -63,6 +79,7 @@ impl Pointer {
         next.history
             .extend(self.serving.filter(|&serving| serving != version));
         next.serving = Some(version);
+        next.last_rollback = None;
         next
     }
 
@@ -118,7 +135,9 @@ impl Pointer {
 
     /// Checks and reads a pointer file's bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
-        let (pointer, _) = unseal::<Self>(bytes, "forebay_pointer", POINTER_FORMAT)?;
+        let unsealed =
+            unseal_upgrading::<Self>(bytes, "forebay_pointer", POINTER_FORMAT, &UPGRADES)?;
+        let pointer = unsealed.document;
         let wrong = |text: &str| Err(DocumentError::Inconsistent(text.to_owned()));
         let mut seen = pointer.history.clone();
         seen.extend(pointer.serving);
@@ -196,6 +215,7 @@ impl Pointer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seal::seal_text;
     use proptest::prelude::*;
 
     fn pointer(serving: Option<u64>, history: &[u64]) -> Pointer {
@@ -232,6 +252,22 @@ mod tests {
         assert_eq!(at, pointer(Some(1), &[2, 3]));
         assert_eq!(at.swapped(1), at, "a swap to what serves changes nothing");
         assert_eq!(at.rolled_back(), Some(pointer(Some(3), &[2])));
+    }
+
+    #[test]
+    fn a_pointer_of_format_1_is_read_and_one_of_a_later_format_is_refused() {
+        let text = |format: u64| {
+            let text = format!(
+                r#"{{"forebay_pointer": {format}, "sequence": 7, "serving": 3, "history": [1, 2], "stamp": 9}}"#
+            );
+            seal_text(text.into_bytes())
+        };
+        let known = pointer(Some(3), &[1, 2]);
+        let read = Pointer::parse(&text(1)).expect("read");
+        assert_eq!((read.serving, &read.history), (Some(3), &known.history));
+        assert_eq!((read.sequence, read.last_rollback), (7, None));
+        let later = DocumentError::Format { found: 3, known: 2 };
+        assert_eq!(Pointer::parse(&text(3)), Err(later));
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub struct Swapped {
 pub enum PointerMove {
     /// The version serves; what served before is what a rollback goes to.
     Swap { to: u64 },
-    /// What served before serves again.
-    Rollback,
+    /// What served before serves again, if the version that serves is `from`, where one is given.
+    Rollback { from: Option<u64> },
     /// The version, of the same rows, takes the place of the one that serves, if that is `from`.
     Replace { from: u64, to: u64 },
     /// The table is no more.

@@ -31,6 +31,7 @@ use crate::layout::{TableFiles, tables_dir};
 use crate::manifest::{Manifest, ManifestDraft};
 use crate::name::{RunId, TableName};
 use crate::partition::Held;
+use crate::pointer::Pointer;
 use crate::reserve::Reserve;
 use crate::store::Store;
 use crate::table::{Table, check_files};
@@ -50,6 +51,8 @@ pub struct PushOptions {
 pub struct Push {
     table: Table,
     version: u64,
+    /// The version that served when it began.
+    served: Option<u64>,
     created_unix_ms: u64,
     started: Mutex<Vec<RunId>>,
     /// The runs that stay when this is dropped.
@@ -114,6 +117,7 @@ impl Store {
     /// while another push to it is under way. What an earlier push that died left behind is
     /// removed.
     pub fn begin_push(&self, name: &TableName, options: PushOptions) -> Result<Push, PushError> {
+        self.remove_overdue();
         Push::begin(self.any_table(name), options)
     }
 
@@ -124,10 +128,11 @@ impl Store {
             return Err(StoreError::IsLive { table }.into());
         }
         self.refuse_lost(name)?;
-        match next_version(&self.any_table(name), wanted) {
+        let table = self.any_table(name);
+        match table.pointer() {
             // It was dropped: a push begins anew.
-            Err(PushError::Store(StoreError::NoTable { .. })) => Ok(wanted.unwrap_or(1)),
-            found => found,
+            Err(StoreError::NoTable { .. }) => Ok(wanted.unwrap_or(1)),
+            pointer => next_version(&table, &pointer?, wanted),
         }
     }
 }
@@ -139,8 +144,8 @@ impl Push {
             None => "a push".to_owned(),
         };
         let lock = lock_push(&table, &what)?;
-        let version = match Self::settle(&table, &options) {
-            Ok(version) => version,
+        let (version, served) = match Self::settle(&table, &options) {
+            Ok(settled) => settled,
             Err(error) => {
                 table.remove_void();
                 return Err(error);
@@ -157,6 +162,7 @@ impl Push {
         Ok(Self {
             table,
             version,
+            served,
             created_unix_ms,
             started,
             kept: Vec::new(),
@@ -166,12 +172,15 @@ impl Push {
         })
     }
 
-    /// Makes the table's directories, removes debris, and settles the number of the version.
-    fn settle(table: &Table, options: &PushOptions) -> Result<u64, PushError> {
+    /// Makes the table's directories, removes debris, and settles the number of the version. With
+    /// it comes the number of the version that serves.
+    fn settle(table: &Table, options: &PushOptions) -> Result<(u64, Option<u64>), PushError> {
         let pointer_lock = make_table(table)?;
         table.sweep(&[])?;
         drop(pointer_lock);
-        next_version(table, options.version)
+        let pointer = table.pointer()?;
+        let version = next_version(table, &pointer, options.version)?;
+        Ok((version, pointer.serving))
     }
 
     pub fn table(&self) -> &Table {
@@ -181,6 +190,11 @@ impl Push {
     /// The number of the version in the making.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The version that served when the push began.
+    pub fn served(&self) -> Option<u64> {
+        self.served
     }
 
     pub fn created_unix_ms(&self) -> u64 {
@@ -403,13 +417,16 @@ pub(crate) fn take_push_lock(
 }
 
 /// The number asked for, or the next one. Numbers that the pointer remembers count too.
-pub(crate) fn next_version(table: &Table, wanted: Option<u64>) -> Result<u64, PushError> {
-    let pointer = table.pointer()?;
+pub(crate) fn next_version(
+    table: &Table,
+    pointer: &Pointer,
+    wanted: Option<u64>,
+) -> Result<u64, PushError> {
     let known = table
         .version_numbers()?
         .into_iter()
         .chain(pointer.serving)
-        .chain(pointer.history);
+        .chain(pointer.history.iter().copied());
     let greatest = known.max().unwrap_or(0);
     let name = table.name().clone();
     match wanted {

@@ -169,6 +169,12 @@ impl Store {
         }
     }
 
+    /// Whether no store is in a directory.
+    pub fn is_missing(disk: &dyn Disk, root: &Path) -> Result<bool, StoreError> {
+        let path = store_file(root);
+        Ok(!disk.exists(&path).at("look for", &path)?)
+    }
+
     pub fn root(&self) -> &Path {
         &self.parts.root
     }

@@ -14,10 +14,13 @@ use crate::manifest::Manifest;
 use crate::name::TableName;
 use crate::partition::Held;
 use crate::pins::Pinned;
-use crate::pointer::Pointer;
+use crate::pointer::{LastRollback, Pointer};
 use crate::pointers::{PointerMove, Swapped};
 use crate::store::Store;
 use crate::version::Version;
+
+/// So long after a rollback another one has to say from which version.
+const ROLLBACKS_APART_MS: u64 = 60_000;
 
 /// A handle to a table; it holds no file open.
 #[derive(Debug, Clone)]
@@ -94,6 +97,7 @@ impl Store {
     }
 
     fn drop_unnoted(&self, name: &TableName) -> Result<(), StoreError> {
+        self.remove_overdue();
         if self.is_live(name)? {
             return self.drop_live(name);
         }
@@ -337,32 +341,58 @@ impl Table {
     }
 
     /// Lets the version serve that served before; see [`Pointer::history`]. Same guarantees as
-    /// [`Table::swap`].
+    /// [`Table::swap`]. Within a minute of another rollback it is refused: two people who see the
+    /// same fault mean to go back once.
     pub fn rollback(&self) -> Result<Swapped, StoreError> {
-        let swapped = self.rollback_unnoted()?;
+        self.roll_back(None)
+    }
+
+    /// [`Table::rollback`] if version `from` serves, at any time; nothing is changed if another
+    /// one does.
+    pub fn rollback_from(&self, from: u64) -> Result<Swapped, StoreError> {
+        self.roll_back(Some(from))
+    }
+
+    fn roll_back(&self, from: Option<u64>) -> Result<Swapped, StoreError> {
+        let swapped = self.roll_back_unnoted(from)?;
         self.store
             .note(&self.name, HistoryAction::Rollback, swapped);
         Ok(swapped)
     }
 
-    fn rollback_unnoted(&self) -> Result<Swapped, StoreError> {
+    fn roll_back_unnoted(&self, from: Option<u64>) -> Result<Swapped, StoreError> {
         if let Some(pointers) = self.store.pointers() {
-            return pointers.change(&self.name, PointerMove::Rollback);
+            return pointers.change(&self.name, PointerMove::Rollback { from });
         }
         let _lock = self.lock_pointer("a rollback")?;
         let pointer = self.pointer()?;
-        let serving = pointer.serving;
-        let Some(next) = pointer.rolled_back() else {
-            let table = self.name.clone();
-            return Err(match serving {
-                Some(serving) => StoreError::NothingBefore { table, serving },
-                None => StoreError::NothingServes { table },
-            });
+        let table = self.name.clone();
+        let Some(serving) = pointer.serving else {
+            return Err(StoreError::NothingServes { table });
         };
-        let next = self.write_pointer_checked(next)?;
-        Ok(Swapped {
+        let unix_ms = self.store.clock().unix_ms();
+        match from {
+            Some(from) if from != serving => {
+                return Err(StoreError::ServesOther {
+                    table,
+                    from,
+                    serving,
+                });
+            }
+            None => check_not_just_rolled_back(table.clone(), serving, &pointer, unix_ms)?,
+            Some(_) => {}
+        }
+        let Some(mut next) = pointer.rolled_back() else {
+            return Err(StoreError::NothingBefore { table, serving });
+        };
+        next.last_rollback = Some(LastRollback {
             from: serving,
-            to: next,
+            unix_ms,
+        });
+        let to = self.write_pointer_checked(next)?;
+        Ok(Swapped {
+            from: Some(serving),
+            to,
         })
     }
 
@@ -461,6 +491,26 @@ impl VersionInfo {
             previous: pointer.before() == Some(version),
             problem: manifest.err(),
         }
+    }
+}
+
+/// Refuses a rollback within a minute of another one.
+pub fn check_not_just_rolled_back(
+    table: TableName,
+    serving: u64,
+    pointer: &Pointer,
+    now_unix_ms: u64,
+) -> Result<(), StoreError> {
+    match pointer.last_rollback {
+        Some(last) if now_unix_ms.abs_diff(last.unix_ms) < ROLLBACKS_APART_MS => {
+            Err(StoreError::JustRolledBack {
+                table,
+                from: last.from,
+                serving,
+                seconds: now_unix_ms.abs_diff(last.unix_ms) / 1000,
+            })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ mod collisions;
 mod common;
 mod crash;
 mod diff;
+mod dropped;
 mod full_disk;
 mod holding;
 mod install;

@@ -30,7 +30,8 @@ fn swap(store: &Store, version: u64) -> Result<(), StoreError> {
 }
 
 fn rollback(store: &Store) -> Result<(), StoreError> {
-    store.table(&name(TABLE))?.rollback().map(drop)
+    let table = store.table(&name(TABLE))?;
+    table.rollback_from(table.serving()?).map(drop)
 }
 
 fn serving(store: &Store) -> u64 {

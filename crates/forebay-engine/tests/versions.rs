@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::common::{self, fill, name, push, random, read_all, root, rows, store_on};
 use forebay_engine::{PushError, PushOptions, Store, StoreError};
@@ -83,11 +84,58 @@ fn a_rollback_brings_back_what_served_before_and_a_second_one_goes_on() {
     }
     let table = store.table(&name("t")).unwrap();
     for expected in [2, 1] {
-        assert_eq!(table.rollback().unwrap().to, expected);
+        let swapped = table.rollback_from(expected + 1).unwrap();
+        assert_eq!((swapped.from, swapped.to), (Some(expected + 1), expected));
         let version = table.open_version(table.serving().unwrap()).unwrap();
         assert_eq!(read_all(&version), rows(expected, 30));
     }
     assert!(table.rollback().is_err());
+}
+
+#[test]
+fn a_rollback_is_exact_or_a_minute_from_the_last() {
+    let disk = SimDisk::new();
+    let clock = common::clock();
+    let open = || {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        Store::open_or_create(disk, clock.clone(), random(1), root()).unwrap()
+    };
+    let store = open();
+    for version in 1..=4 {
+        push(&store, "t", Order::Ordered, &rows(version, 3), 1).unwrap();
+        store.table(&name("t")).unwrap().swap(version).unwrap();
+    }
+    let table = store.table(&name("t")).unwrap();
+    let error = table.rollback_from(3).unwrap_err();
+    assert!(matches!(
+        error,
+        StoreError::ServesOther {
+            from: 3,
+            serving: 4,
+            ..
+        }
+    ));
+    assert_eq!(table.serving().unwrap(), 4);
+
+    assert_eq!(table.rollback().unwrap().to, 3);
+    clock.advance(Duration::from_secs(12));
+    // Whoever comes second asks by another process.
+    let error = open().table(&name("t")).unwrap().rollback().unwrap_err();
+    let text = error.to_string();
+    for words in [
+        "from version 4 to version 3 12 s ago",
+        "forebay rollback t --from 3",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    assert_eq!(table.serving().unwrap(), 3);
+    assert_eq!(table.rollback_from(3).unwrap().to, 2);
+    clock.advance(Duration::from_secs(61));
+    assert_eq!(table.rollback().unwrap().to, 1);
+    // A swap is no rollback: what it lets serve can be taken back at once.
+    table.swap(4).unwrap();
+    assert_eq!(table.pointer().unwrap().last_rollback, None);
+    assert_eq!(table.rollback().unwrap().to, 1);
 }
 
 #[test]

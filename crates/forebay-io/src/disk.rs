@@ -27,6 +27,11 @@ pub trait Disk: Debug + Send + Sync + 'static {
     /// Renames within one directory, replacing the target in one step. Durable only after
     /// [`Disk::sync_dir`] of that directory.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Moves a directory with all that is in it, in one step, to where none is or an empty one.
+    /// Durable only after [`Disk::sync_dir`] of both directories above.
+    fn move_dir(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Gives a file one more name in its directory; `AlreadyExists` when there is such a file.
     /// Durable only after [`Disk::sync_dir`] of that directory.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;

@@ -68,6 +68,10 @@ impl Disk for OsDisk {
         fs::read(path)
     }
 
+    fn move_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }

@@ -6,6 +6,7 @@
 //! out what is to be waited for, and [`Pipeline::resume`] takes what came of it and goes on. So it
 //! does before replies to writes that are not durable yet.
 
+mod passing;
 mod records;
 
 use std::ops::Range;
@@ -27,7 +28,7 @@ use crate::following::Following;
 use crate::gets::{CollectedGets, GET};
 use crate::metrics::{Drop, TableMetrics};
 use crate::reply_memory::Charge;
-use crate::resp::{Parser, ProtocolError, Reply};
+use crate::resp::{Parser, ProtocolError, Reply, TooLong};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::table_view::TableView;
@@ -72,7 +73,9 @@ pub struct Pipeline {
     /// What the commands of another node see, where they are for certain versions.
     pub pinned: Option<TableView>,
     waiting: Option<Waiting>,
-    /// The client, who has logged in, still sends the rest of a command that is too long.
+    /// A command that is refused, and of which the client, who has logged in, still sends the rest.
+    too_long: Option<TooLong>,
+    /// The same, where its end cannot be found.
     pub is_refused_amid_command: bool,
     coming: Coming,
     /// What was written and is not durable yet, and where its replies lie: they are not to be sent
@@ -110,6 +113,7 @@ impl Pipeline {
             reply: Reply::charged(false, charge),
             pinned: None,
             waiting: None,
+            too_long: None,
             is_refused_amid_command: false,
             coming: Coming::default(),
             commits: Commits::default(),
@@ -143,7 +147,7 @@ impl Pipeline {
 
     /// Whether part of a command has arrived.
     pub fn has_partial_input(&self) -> bool {
-        self.start < self.input.len()
+        self.start < self.input.len() || self.too_long.is_some()
     }
 
     /// Answers what it can.
@@ -167,6 +171,14 @@ impl Pipeline {
             if self.reply.len() >= HIGH_WATER && !self.session.is_amid_forwarded_multi() {
                 self.rewind();
                 return self.after_waits(Next::Flush);
+            }
+            match self.pass_over() {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.drop_answered();
+                    return self.after_waits(Next::Read);
+                }
+                Err(error) => return self.give_up(&error),
             }
             let parsed = self
                 .parser
@@ -193,7 +205,11 @@ impl Pipeline {
                     self.drop_answered();
                     return self.after_waits(Next::Read);
                 }
-                Err(error) => return self.give_up(&error),
+                Err(error) => {
+                    if !self.begin_to_pass_over(&error) {
+                        return self.give_up(&error);
+                    }
+                }
             }
         }
     }
@@ -326,11 +342,8 @@ impl Pipeline {
         if *error != ProtocolError::Http {
             self.reply.error(&format!("ERR {error}"));
         }
-        let is_length = matches!(
-            error,
-            ProtocolError::BulkLength { .. } | ProtocolError::CommandLength { .. }
-        );
-        self.is_refused_amid_command = is_length && self.session.user.is_some();
+        self.too_long = None;
+        self.is_refused_amid_command = error.is_length() && self.session.user.is_some();
         self.shared.metrics.count_drop(Drop::Protocol);
         self.session.closing = true;
         self.after_waits(Next::Close)

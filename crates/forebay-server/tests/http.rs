@@ -100,12 +100,26 @@ fn swap_and_rollback_want_the_token() {
     let (status, answer) = swap(&right, &body);
     assert_eq!((status, json(&answer)["to"].as_u64()), (200, Some(second)));
     assert_eq!(client.text("GET words:k0001"), "second");
-    let back = || http(&fixture, "POST /v1/tables/words/rollback", &right, "");
-    assert_eq!(back().0, 200);
-    assert_eq!(client.text("GET words:k0001"), "value 1");
-    let (status, answer) = back();
+    let back = |body: &str| http(&fixture, "POST /v1/tables/words/rollback", &right, body);
+    assert_eq!(back("{\"to\": 1}").0, 400);
+    let (status, answer) = back("{\"from\": 1}");
     assert_eq!(status, 409);
-    assert!(answer.contains("cannot be rolled back"), "{answer}");
+    assert!(
+        answer.contains("serves version 2, not version 1"),
+        "{answer}"
+    );
+    assert_eq!(client.text("GET words:k0001"), "second");
+    let (status, answer) = back("{\"from\": 2}");
+    assert_eq!((status, json(&answer)["from"].as_u64()), (200, Some(2)));
+    assert_eq!(client.text("GET words:k0001"), "value 1");
+    for (body, words) in [
+        ("", "from version 2 to version 1"),
+        ("{\"from\": 1}", "cannot be rolled back"),
+    ] {
+        let (status, answer) = back(body);
+        assert_eq!(status, 409);
+        assert!(answer.contains(words), "{answer}");
+    }
     assert_eq!(
         http(&fixture, "GET /v1/tables/words/swap", &right, "").0,
         405

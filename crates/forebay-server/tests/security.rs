@@ -133,7 +133,8 @@ fn broken_protocol_ends_the_connection_with_a_reason() {
     let fixture = Fixture::new();
     for (bytes, reason) in [
         (&b"*1\r\n:1\r\n"[..], "expected '$', got ':'"),
-        (b"*2\r\n$3\r\nGET\r\n$99999999\r\n", "invalid bulk length"),
+        (b"*2\r\n$3\r\nGET\r\n$999999999\r\n", "invalid bulk length"),
+        (b"*2\r\n$3\r\nGET\r\n$-1\r\n", "invalid bulk length"),
         (b"*9999999\r\n", "invalid multibulk length"),
         (b"PING \"x\r\n", "unbalanced quotes"),
     ] {
@@ -144,6 +145,32 @@ fn broken_protocol_ends_the_connection_with_a_reason() {
         assert!(matches!(client.read(), Reply::Error(text) if text.contains(reason)));
         assert!(client.try_read().is_err());
     }
+}
+
+#[test]
+fn a_value_that_is_too_long_is_answered_and_the_connection_goes_on() {
+    let mut fixture = Fixture::store();
+    fixture.start(|config| config.limits.request.bulk_bytes = 1000);
+    let mut client = fixture.client();
+    let long = [b'x'; 1001];
+    client.send(&encode(&[b"PING"]));
+    client.send(&encode(&[b"SET", b"t:a", &long, b"NX"]));
+    client.send(&encode(&[b"PING"]));
+    let pong = || Reply::Simple("PONG".to_owned());
+    let is_refused = |reply: Reply| match reply {
+        Reply::Error(text) => text.contains("at most 1000 bytes"),
+        _ => false,
+    };
+    assert_eq!(client.read(), pong());
+    assert!(is_refused(client.read()));
+    assert_eq!(client.read(), pong());
+    client.send(&encode(&[b"MULTI"]));
+    client.send(&encode(&[b"SET", b"t:a", &long]));
+    client.send(&encode(&[b"EXEC"]));
+    assert_eq!(client.read(), Reply::Simple("OK".to_owned()));
+    assert!(is_refused(client.read()));
+    assert!(matches!(client.read(), Reply::Error(text) if text.starts_with("EXECABORT")));
+    assert_eq!(client.text("PING"), "PONG");
 }
 
 #[test]

@@ -4,9 +4,9 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    backup, checkpoint, cluster, compact, completions, create, describe, diff, doctor, drop, events,
-    export, get, load, man, plan, pull, push, restore, rollback, scan, serve, swap, tables, verify,
-    versions,
+    backup, checkpoint, cluster, compact, completions, create, describe, diff, doctor, drop,
+    events, export, get, load, man, plan, pull, push, restore, rollback, scan, serve, swap, tables,
+    undrop, verify, versions,
 };
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -56,6 +56,7 @@ pub enum Command {
     Restore(restore::Restore),
     Drop(drop::Drop),
     Events(events::Events),
+    Undrop(undrop::Undrop),
     Cluster(cluster::Cluster),
     Plan(plan::Plan),
     Doctor(doctor::Doctor),
@@ -73,7 +74,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Serve(args) => serve::run(args, context),
         Command::Get(args) => get::run(&args, context),
         Command::Scan(args) => scan::run(&args, context),
-        Command::Tables(_) => tables::run(context),
+        Command::Tables(args) => tables::run(&args, context),
         Command::Describe(args) => describe::run(&args, context),
         Command::Versions(args) => versions::run(&args, context),
         Command::Swap(args) => swap::run(&args, context),
@@ -87,6 +88,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Restore(args) => restore::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
         Command::Events(args) => events::run(&args, context),
+        Command::Undrop(args) => undrop::run(&args, context),
         Command::Cluster(args) => cluster::run(&args, context),
         Command::Doctor(_) => doctor::run(context),
         Command::Plan(args) => plan::run(args, context),
@@ -158,6 +160,10 @@ mod tests {
             "forebay events",
             "forebay events t --follow --since 2h --node 127.0.0.1:7380 --node b:7380 --json",
             "forebay serve --log-format json",
+            "forebay drop t --yes --keep-dropped 7d",
+            "forebay undrop t",
+            "forebay tables --dropped",
+            "forebay rollback t --from 6",
             "forebay plan insert --input a.json --mode polish --seconds 1.5 --draw a.svg --batch-bytes 1G --json",
             "forebay plan replicas --input a.json --objective l1 --json",
             "forebay plan place --input - --scheme migrate --share 0.95 --draw a.svg",
@@ -204,6 +210,7 @@ mod tests {
             "forebay load t a.csv",
             "forebay load t a.csv --key {id} --as delete",
             "forebay load t a.csv --key {id} --as delta --op what",
+            "forebay drop t --keep-dropped 0s",
             "forebay create t --ttl 0s",
             "forebay create t --ttl sometimes",
             "forebay pull t",

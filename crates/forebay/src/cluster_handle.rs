@@ -1,6 +1,7 @@
 //! What a command holds of the cluster of its store, and tells of its rollouts.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use forebay_cluster::catalog::CatalogError;
 use forebay_cluster::client::{ClusterPointers, UnderWay, Watcher};
@@ -88,6 +89,10 @@ impl ToldSteps {
         if self.rollout == step {
             return;
         }
+        let is_new = self
+            .rollout
+            .as_ref()
+            .is_none_or(|(id, _, _)| *id != rollout.id.0);
         self.rollout = step;
         let nodes = rollout.participants.len();
         self.preparing =
@@ -95,6 +100,14 @@ impl ToldSteps {
         match rollout.phase {
             Phase::Preparing => {
                 drawing.stage("preparing on all nodes", None, Unit::Bytes);
+                if is_new {
+                    let nodes = human::counted(nodes as u64, "node");
+                    let most = Duration::from_millis(rollout.options.deadline_ms);
+                    drawing.message(&format!(
+                        "waiting for {nodes}: a node without progress for {} is left out, or ends this (--deadline of a push)",
+                        human::duration(most)
+                    ));
+                }
                 if let Some(reason) = &rollout.reason {
                     drawing.message(&format!(
                         "it waits: {reason}; start the nodes that are down"

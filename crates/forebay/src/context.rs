@@ -151,6 +151,11 @@ impl Context {
         }
     }
 
+    /// Whether the command is part of another program, which names its store itself.
+    pub fn is_embedded(&self) -> bool {
+        matches!(self.sink, Sink::Memory { .. })
+    }
+
     /// What draws the progress of a long command, until it is dropped.
     pub fn progress(&self) -> Box<dyn Progress + Send> {
         match &self.sink {

@@ -64,7 +64,7 @@ impl DistributedPush {
         name: &str,
     ) -> anyhow::Result<Self> {
         let wish = args.wish(&context)?;
-        let no_create = args.no_create;
+        let creating = args.creating.creating();
         let mut request = args.request(&context)?;
         let store = context.whole_store_name()?;
         let drawing: Box<dyn Progress + Send> = Box::new(Silent);
@@ -72,7 +72,7 @@ impl DistributedPush {
         let cluster = context.cluster_if_any(wish.clone(), &drawing)?;
         let in_cluster = cluster.map(|cluster| PushInCluster::begin(cluster, &mut request, &wish));
         let in_cluster = in_cluster.transpose()?;
-        let (opened, made) = context.open_for_push(&drawing, no_create)?;
+        let (opened, made) = context.open_for_push(&drawing, creating)?;
         Ok(Self {
             push: distributed::DistributedPush::begin(request, opened, schema, name)?,
             context,

@@ -301,12 +301,17 @@ fn of_store(error: &StoreError) -> ErrorKind {
         | StoreError::NoTable { .. }
         | StoreError::NoVersion { .. }
         | StoreError::NothingServes { .. }
+        | StoreError::NotKept { .. }
         | StoreError::NothingBefore { .. } => ErrorKind::Missing,
         StoreError::Name(_)
         | StoreError::IsLive { .. }
         | StoreError::InCluster { .. }
         | StoreError::Refused { .. }
         | StoreError::OfAnother { .. }
+        | StoreError::ServesOther { .. }
+        | StoreError::JustRolledBack { .. }
+        | StoreError::NotKeeping { .. }
+        | StoreError::NameTaken { .. }
         | StoreError::NotEmpty { .. } => ErrorKind::Usage,
         StoreError::NotRolledOut { gave_way: true, .. } => ErrorKind::GaveWay,
         StoreError::NotRolledOut { .. } => ErrorKind::NotRolledOut,

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+/// The store where none is named.
+pub const DEFAULT_STORE: &str = "./forebay-data";
+
 /// What every command takes.
 #[derive(Debug, Args)]
 pub struct Global {
@@ -13,7 +16,7 @@ pub struct Global {
         long,
         global = true,
         env = "FOREBAY_STORE",
-        default_value = "./forebay-data",
+        default_value = DEFAULT_STORE,
         value_name = "URL",
         help_heading = "Everywhere"
     )]

@@ -7,18 +7,20 @@ use forebay_load::progress::{Progress, Unit};
 use forebay_objects::{Patience, Uploaded};
 
 use crate::cluster_handle::is_no_store;
+use crate::commands::creating::Creating;
 use crate::context::Context;
+use crate::global::DEFAULT_STORE;
 use crate::human;
 
 impl Context {
-    /// The store, made when there is none, unless `no_create` forbids that; whether it was made.
+    /// The store, made when there is none and `creating` allows it; whether it was made.
     pub fn open_for_push(
         &self,
         drawing: &Arc<Box<dyn Progress + Send>>,
-        no_create: bool,
+        creating: Creating,
     ) -> anyhow::Result<(Store, bool)> {
         match self.open_to_merge(drawing) {
-            Err(error) if is_no_store(&error) && !no_create => {}
+            Err(error) if is_no_store(&error) && self.may_create(creating) => {}
             opened => return Ok((opened?, false)),
         }
         let store = match self.is_remote() {
@@ -29,10 +31,42 @@ impl Context {
         Ok((store, true))
     }
 
+    /// The store in a directory, for a live table; as [`Context::open_for_push`].
+    pub fn open_for_live(&self, creating: Creating) -> anyhow::Result<(Store, bool)> {
+        let missing = match self.is_remote() {
+            true => false,
+            false => Store::is_missing(&*self.disk, &self.store_path()?)?,
+        };
+        if missing && !self.may_create(creating) {
+            self.open_store()?;
+        }
+        let store = self.open_or_create_store()?;
+        if missing {
+            self.progress().message(&self.store_made());
+        }
+        Ok((store, missing))
+    }
+
+    /// Fails where there is no store and `creating` does not allow to make one. Writes nothing.
+    pub fn check_for_push(&self, creating: Creating) -> anyhow::Result<()> {
+        match self.may_create(creating) {
+            true => Ok(()),
+            false => self.open_store().map(drop),
+        }
+    }
+
+    fn may_create(&self, creating: Creating) -> bool {
+        match creating {
+            Creating::Always => true,
+            Creating::Never => false,
+            Creating::Default => self.is_embedded() || self.store_name() == DEFAULT_STORE,
+        }
+    }
+
     /// What is said of a store that a push has made.
     pub fn store_made(&self) -> String {
         format!(
-            "there was no store at {}: a new one is made (--no-create refuses that)",
+            "there was no store at {}: made a new one (--no-create refuses that)",
             self.store_name()
         )
     }

@@ -161,6 +161,10 @@ impl ClusterClient {
         self
     }
 
+    pub(crate) fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
     pub fn identity(&self) -> &Identity {
         &self.identity
     }

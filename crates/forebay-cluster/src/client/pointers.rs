@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use forebay_engine::{Pointer, PointerMove, Pointers, StoreError, Swapped, TableName};
+use forebay_engine::{
+    LastRollback, Pointer, PointerMove, Pointers, StoreError, Swapped, TableName,
+    check_not_just_rolled_back,
+};
 use parking_lot::Mutex;
 
 use super::{ClientError, ClusterClient, Ended};
-use crate::model::{Aim, Phase, Rollout, RolloutOptions, RolloutTable};
+use crate::model::{Aim, Model, Phase, Rollout, RolloutOptions, RolloutTable};
 use crate::request::{Request, SwapTo};
 
 /// How a command wants its versions rolled out.
@@ -88,12 +91,31 @@ impl ClusterPointers {
     }
 
     /// Lets what served before serve again, of all tables or of none.
+    /// Within a minute of another rollback of one of them it is refused.
     pub fn rollback(&self, tables: &BTreeSet<TableName>) -> Result<Rollout, StoreError> {
+        let now_unix_ms = self.client.unix_ms();
+        for table in tables {
+            let Some(pointer) = self.read(table)? else {
+                continue;
+            };
+            if let Some(serving) = pointer.serving {
+                check_not_just_rolled_back(table.clone(), serving, &pointer, now_unix_ms)?;
+            }
+        }
         let request = Request::Rollback {
             tables: tables.clone(),
             options: self.wish.lock().options.clone(),
         };
         self.roll_out(&request)
+    }
+
+    /// The same of one table, if version `from` serves.
+    pub fn rollback_from(&self, table: &TableName, from: u64) -> Result<Rollout, StoreError> {
+        self.roll_out(&Request::RollbackFrom {
+            table: table.clone(),
+            from,
+            options: self.wish.lock().options.clone(),
+        })
     }
 
     fn replace(&self, table: &TableName, from: u64, to: u64) -> Result<Rollout, StoreError> {
@@ -176,13 +198,17 @@ impl Pointers for ClusterPointers {
         pointer.sequence = head.revision;
         pointer.serving = entry.serving;
         pointer.history.clone_from(&entry.history);
+        pointer.last_rollback = last_rollback(&model, table);
         Ok(Some(pointer))
     }
 
     fn change(&self, table: &TableName, change: PointerMove) -> Result<Swapped, StoreError> {
         let rollout = match change {
             PointerMove::Swap { to } => self.swap(&BTreeMap::from([(table.clone(), to)]))?,
-            PointerMove::Rollback => self.rollback(&BTreeSet::from([table.clone()]))?,
+            PointerMove::Rollback { from: None } => {
+                self.rollback(&BTreeSet::from([table.clone()]))?
+            }
+            PointerMove::Rollback { from: Some(from) } => self.rollback_from(table, from)?,
             PointerMove::Replace { from, to } => self.replace(table, from, to)?,
             PointerMove::Drop => return self.drop_table(table),
         };
@@ -211,6 +237,19 @@ impl ClusterPointers {
             Err(error) => Err(refused(error)),
         }
     }
+}
+
+/// The last move of the table's pointer, if that was a rollback.
+fn last_rollback(model: &Model, table: &TableName) -> Option<LastRollback> {
+    let confirmed = model.work.rollouts.values().rev();
+    let (rollout, part) = confirmed
+        .filter(|rollout| rollout.phase == Phase::Confirmed)
+        .find_map(|rollout| Some((rollout, rollout.tables.get(table)?)))?;
+    let is_rollback = part.aim == Aim::Rollback;
+    is_rollback.then_some(LastRollback {
+        from: part.from?,
+        unix_ms: rollout.begun_unix_ms,
+    })
 }
 
 /// Why a request was not begun.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use forebay_engine::TableName;
+use forebay_engine::{StoreError, TableName};
 use forebay_run::Order;
 
 use super::layouts::unused;
@@ -101,6 +101,14 @@ impl Step<'_> {
                 force,
             } => self.take_swap(id, tables, options, *force),
             Request::Rollback { tables, options } => self.take_rollback(id, tables, options),
+            Request::RollbackFrom {
+                table,
+                from,
+                options,
+            } => {
+                self.check_serves(table, *from)?;
+                self.take_rollback(id, &BTreeSet::from([table.clone()]), options)
+            }
             Request::Join { who } => self.take_join(who),
             Request::Rebalance { plan } => self.take_rebalance(id, plan),
             Request::Upgrade { format } => {
@@ -195,6 +203,25 @@ impl Step<'_> {
             entries.push((table.clone(), entry));
         }
         Ok(self.begin(id, parts, entries, options))
+    }
+
+    /// Refuses a rollback from a version that does not serve. What cannot be rolled back is found
+    /// by [`Step::take_rollback`].
+    fn check_serves(&self, table: &TableName, from: u64) -> Result<(), Refusal> {
+        match self.model.table(table).and_then(|entry| entry.serving) {
+            Some(serving) if serving != from => {
+                let table = table.clone();
+                words(
+                    StoreError::ServesOther {
+                        table,
+                        from,
+                        serving,
+                    }
+                    .to_string(),
+                )
+            }
+            _ => Ok(()),
+        }
     }
 
     fn take_rollback(

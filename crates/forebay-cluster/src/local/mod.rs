@@ -109,6 +109,12 @@ impl LocalVersions {
 
     fn bring_all(&self, what: &Bring) -> Result<Prepared, String> {
         let (table, version) = &what.place;
+        if what.from_memory {
+            let here = self.bringer.prepare_here(table, *version);
+            if let Some(prepared) = here.map_err(|error| error.to_string())? {
+                return Ok(prepared);
+            }
+        }
         let manifest = self.manifest(&what.place).map_err(|error| {
             format!("the manifest of version {version} of table {table}: {error}")
         })?;

@@ -62,6 +62,8 @@ pub struct NodeParts {
     pub remembered: Remembered,
     /// None: it runs no replicas of live tables.
     pub replicas: Option<Arc<LocalReplicas>>,
+    /// Since when the store is asked, by the monotonic clock.
+    pub asked_at: Duration,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
 }
@@ -103,7 +105,10 @@ pub(crate) struct Shell {
 impl NodeHandle {
     /// Makes a node, which does nothing yet.
     pub fn new(parts: NodeParts) -> io::Result<Self> {
-        let now = now(&*parts.clock);
+        let now = Now {
+            monotonic: parts.asked_at,
+            ..now(&*parts.clock)
+        };
         let (cluster, seed) = (parts.identity.id, parts.random.next_u64());
         let mut node = Node::new(
             now,
@@ -291,6 +296,7 @@ impl Shell {
                 by: Arc::clone(&self.parts.peers),
                 patience: self.timing().file_patience(),
                 cancelled: Arc::default(),
+                from_memory: self.node.lock().follower().is_from_memory(),
             }),
             FollowerAction::Forget { place } => {
                 if let Some(cancelled) = self.bringing.lock().remove(&place) {

@@ -63,6 +63,7 @@ enum NameChange {
     Rename(PathBuf, PathBuf),
     /// A directory with all that is in it.
     RemoveTree(PathBuf),
+    MoveTree(PathBuf, PathBuf),
 }
 
 #[derive(Debug, Default)]
@@ -130,10 +131,16 @@ impl SimDisk {
         let state = self.state();
         let mut random = Dice(seed);
         let mut names = state.durable_names.clone();
+        let mut dirs = state.dirs.clone();
         for changes in state.unsynced.values() {
             let kept = random.below(changes.len() as u64 + 1) as usize;
             for change in &changes[..kept] {
                 change.apply(&mut names);
+            }
+            for change in &changes[kept..] {
+                if let NameChange::MoveTree(_, to) = change {
+                    dirs.retain(|dir| !dir.starts_with(to));
+                }
             }
         }
         let inodes: Vec<Inode> = state
@@ -142,7 +149,6 @@ impl SimDisk {
             .map(|inode| inode.after_power_cut(&mut random))
             .collect();
         // A directory that was removed is back when something that was in it is.
-        let mut dirs = state.dirs.clone();
         dirs.extend(
             names
                 .keys()
@@ -208,7 +214,20 @@ impl NameChange {
                 }
             }
             NameChange::RemoveTree(dir) => names.retain(|name, _| !name.starts_with(dir)),
+            NameChange::MoveTree(from, to) => {
+                let all = std::mem::take(names).into_iter();
+                names.extend(all.map(|(name, inode)| (moved(&name, from, to), inode)));
+            }
         }
+    }
+}
+
+/// The path after directory `from` was moved to `to`.
+fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
+    match path.strip_prefix(from) {
+        Ok(rest) if rest.as_os_str().is_empty() => to.to_path_buf(),
+        Ok(rest) => to.join(rest),
+        Err(_) => path.to_path_buf(),
     }
 }
 
@@ -351,6 +370,23 @@ impl Disk for SimDisk {
         state.call(NOTHING)?;
         state.inode(from)?;
         let change = NameChange::Rename(from.to_path_buf(), to.to_path_buf());
+        state.change_name(parent(to), change);
+        Ok(())
+    }
+
+    fn move_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.call(NOTHING)?;
+        if !state.dirs.contains(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if state.names.keys().any(|name| name.starts_with(to)) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        let moved = |path: &PathBuf| moved(path, from, to);
+        state.dirs = state.dirs.iter().map(moved).collect();
+        state.lock_files = state.lock_files.iter().map(moved).collect();
+        let change = NameChange::MoveTree(from.to_path_buf(), to.to_path_buf());
         state.change_name(parent(to), change);
         Ok(())
     }

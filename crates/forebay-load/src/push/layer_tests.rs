@@ -422,6 +422,59 @@ fn a_column_says_when_rows_expire() {
     assert!(error.contains("'until'"), "{error}");
 }
 
+/// Rolls the table back while a push is at work.
+#[derive(Debug)]
+struct RollsBack(Table);
+
+impl Progress for RollsBack {
+    fn stage(&self, name: &str, _total: Option<u64>, _unit: Unit) {
+        if name == "building" {
+            let serving = self.0.serving().unwrap();
+            self.0.rollback_from(serving).unwrap();
+        }
+    }
+    fn advance(&self, _n: u64) {}
+    fn message(&self, _text: &str) {}
+}
+
+#[test]
+fn a_push_does_not_swap_over_a_rollback_that_it_did_not_see() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let csv = dir.path().join("birds.csv");
+    write(&csv, "id,n\n1,10\n");
+    let whole = counters(&csv, DeltaKind::AddI64);
+    for _ in 0..3 {
+        push(&whole, &store, &Silent).unwrap();
+    }
+    let table = store.table(&whole.table).unwrap();
+    let careful = PushRequest {
+        force: false,
+        ..whole.clone()
+    };
+    let report = push(&careful, &store, &RollsBack(table.clone())).unwrap();
+    assert!(report.held() && !report.swapped);
+    let finding = report.gate.iter().find(|finding| !finding.passed).unwrap();
+    let words = "version 2 serves now, and version 3 did when this push began";
+    assert_eq!(finding.seen, words);
+    assert_eq!((report.version, table.serving().unwrap()), (4, 2));
+    // It is kept, and may serve when somebody says so; --force swaps all the same.
+    table.swap(4).unwrap();
+    let forced = PushRequest {
+        force: true,
+        ..whole.clone()
+    };
+    let report = push(&forced, &store, &RollsBack(table.clone())).unwrap();
+    assert!(report.swapped && table.serving().unwrap() == 5);
+    // One that does not swap has nothing to hold.
+    let kept = PushRequest {
+        swap: false,
+        ..careful
+    };
+    let report = push(&kept, &store, &RollsBack(table)).unwrap();
+    assert!(!report.held());
+}
+
 #[test]
 fn what_was_rolled_back_meanwhile_is_not_brought_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -432,18 +485,6 @@ fn what_was_rolled_back_meanwhile_is_not_brought_back() {
     push(&whole, &store, &Silent).unwrap();
     push(&whole, &store, &Silent).unwrap();
     let table = store.table(&whole.table).unwrap();
-    /// Rolls the table back while the push is at work.
-    #[derive(Debug)]
-    struct RollsBack(Table);
-    impl Progress for RollsBack {
-        fn stage(&self, name: &str, _total: Option<u64>, _unit: Unit) {
-            if name == "building" {
-                self.0.rollback().unwrap();
-            }
-        }
-        fn advance(&self, _n: u64) {}
-        fn message(&self, _text: &str) {}
-    }
     write(&csv, "id,n,op\n1,1,delta\n");
     let request = PushRequest {
         force: false,

@@ -37,9 +37,11 @@ pub fn publish(
     let version = push.open(&manifest)?;
     let (compared_with, mut gate) =
         compare_with_serving(request, store, &table, &version, progress)?;
-    gate.extend(moved_away(request, &table, base)?);
     drop(version);
+    let served = push.served();
     let mut committed = push.commit_held(manifest)?;
+    // The pointer's lock is held: nobody moves it before the swap.
+    gate.extend(moved_meanwhile(request, &table, served, base)?);
     let version = committed.version();
     let passed = gate.iter().all(|finding| finding.passed);
     let mut swapped = request.swap && (passed || request.force);
@@ -93,24 +95,33 @@ fn held_note(version: u64, serving: Option<u64>, gate: &[Finding]) -> HistoryNot
     }
 }
 
-/// A push onto what serves must not bring back what was rolled back meanwhile.
-fn moved_away(
+/// A push that began before a rollback, or another swap, does not undo it; one onto what serves
+/// does not bring back what was rolled back.
+fn moved_meanwhile(
     request: &PushRequest,
     table: &Table,
+    served: Option<u64>,
     base: Option<u64>,
 ) -> Result<Option<Finding>, PushError> {
     let serving = table.pointer()?.serving;
-    if request.onto != Some(Onto::Current) || serving == base {
-        return Ok(None);
-    }
-    let name = |version: Option<u64>| version.map_or("none".to_owned(), |v| v.to_string());
-    Ok(Some(Finding {
-        limit: "onto current".to_owned(),
-        seen: format!(
-            "version {} serves now, and this one goes on with version {}",
-            name(serving),
-            name(base)
+    let name = |version: Option<u64>| match version {
+        Some(version) => format!("version {version}"),
+        None => "no version".to_owned(),
+    };
+    let (limit, before) = match request.onto {
+        Some(Onto::Current) if serving != base => (
+            "onto current",
+            format!("and this one goes on with {}", name(base)),
         ),
+        _ if request.swap && serving != served => (
+            "rolled back or swapped meanwhile",
+            format!("and {} did when this push began", name(served)),
+        ),
+        _ => return Ok(None),
+    };
+    Ok(Some(Finding {
+        limit: limit.to_owned(),
+        seen: format!("{} serves now, {before}", name(serving)),
         passed: false,
         reported: false,
         remedy: None,

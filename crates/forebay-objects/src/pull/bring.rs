@@ -147,6 +147,15 @@ impl Bringer {
         done
     }
 
+    /// The version, if it is here with all that is held, and verified: the store is not asked.
+    pub fn prepare_here(
+        &self,
+        table: &TableName,
+        version: u64,
+    ) -> Result<Option<Prepared>, PullError> {
+        self.prepared(table, version, None)
+    }
+
     fn bring(
         &self,
         table: &TableName,

@@ -344,7 +344,11 @@ fn what_is_here_is_prepared_while_the_store_is_away() {
     let away = || Origins::of(Arc::new(Away));
     let again = prepare(&bringer, "t", 1, &away());
     assert_eq!(again.proof(), first.proof());
+    let here = |version| bringer.prepare_here(&name("t"), version).unwrap();
+    assert_eq!(here(1).unwrap().proof(), first.proof());
+    assert!(here(2).is_none());
     held.set([1, 2]);
+    assert!(here(1).is_none());
     for version in [1, 2] {
         let refused = bringer.prepare(&name("t"), version, &away(), &GO_ON);
         assert!(

@@ -38,6 +38,8 @@ pub struct NodeSetup {
     pub who: Introduction,
     pub settings: CoordinatorSettings,
     pub catalog: Arc<dyn Catalog>,
+    /// When the store was asked first, by the monotonic clock: it is away since then.
+    pub asked_at: Duration,
     /// The node's own, in which it keeps what it holds. Files, clock and randomness are its.
     pub cache: Store,
     pub remembered: Remembered,
@@ -118,6 +120,7 @@ impl ClusterNode {
             versions_at: Arc::clone(&versions) as _,
             trusted: setup.trusted,
             remembered: setup.remembered,
+            asked_at: setup.asked_at,
             clock,
             random,
         })

@@ -50,6 +50,8 @@ impl From<StoreError> for Refused {
             StoreError::Name(_) => StatusCode::BAD_REQUEST,
             StoreError::NothingServes { .. }
             | StoreError::NothingBefore { .. }
+            | StoreError::ServesOther { .. }
+            | StoreError::JustRolledBack { .. }
             | StoreError::Incomplete { .. }
             | StoreError::IsLive { .. }
             | StoreError::InUse { .. }

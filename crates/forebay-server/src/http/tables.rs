@@ -176,13 +176,7 @@ pub async fn swap(
     request: Request,
 ) -> JsonAnswer {
     let actor = admin(&caller, peer, &shared, &table)?;
-    let limit = shared.config.limits.http_body_bytes;
-    let bytes = body::to_bytes(request.into_body(), limit)
-        .await
-        .map_err(|_| {
-            let text = format!("the body is larger than {limit} bytes, or broke off");
-            Refused::new(StatusCode::PAYLOAD_TOO_LARGE, text)
-        })?;
+    let bytes = read_body(&shared, request).await?;
     let to: SwapTo = serde_json::from_slice(&bytes).map_err(|error| {
         let text = format!("the body must be {{\"version\": number}}: {error}");
         Refused::new(StatusCode::BAD_REQUEST, text)
@@ -193,17 +187,48 @@ pub async fn swap(
     .await
 }
 
-/// The version that served before serves when this answers.
+async fn read_body(shared: &Shared, request: Request) -> Result<body::Bytes, Refused> {
+    let limit = shared.config.limits.http_body_bytes;
+    let bytes = body::to_bytes(request.into_body(), limit).await;
+    bytes.map_err(|_| {
+        let text = format!("the body is larger than {limit} bytes, or broke off");
+        Refused::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+    })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RollbackFrom {
+    from: Option<u64>,
+}
+
+/// The version that served before serves when this answers. `{"from": n}`: only if that one serves
+/// now.
 pub async fn rollback(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Extension(peer): Extension<Peer>,
     InPath(table): InPath,
+    request: Request,
 ) -> JsonAnswer {
     let actor = admin(&caller, peer, &shared, &table)?;
-    change(shared, (table, actor), "rolled back", |table| {
-        table.rollback()
-    })
+    let bytes = read_body(&shared, request).await?;
+    let wish: RollbackFrom = match bytes.trim_ascii() {
+        b"" => RollbackFrom::default(),
+        text => serde_json::from_slice(text).map_err(|error| {
+            let text = format!("the body must be empty or {{\"from\": number}}: {error}");
+            Refused::new(StatusCode::BAD_REQUEST, text)
+        })?,
+    };
+    change(
+        shared,
+        (table, actor),
+        "rolled back",
+        move |table| match wish.from {
+            Some(from) => table.rollback_from(from),
+            None => table.rollback(),
+        },
+    )
     .await
 }
 

@@ -3,7 +3,9 @@
 mod args;
 mod reply;
 mod request;
+mod too_long;
 
 pub use args::{Args, OwnedArgs, Span};
 pub use reply::Reply;
 pub use request::{Parser, ProtocolError, RequestLimits};
+pub use too_long::TooLong;

@@ -57,6 +57,13 @@ pub enum ProtocolError {
     Http,
 }
 
+impl ProtocolError {
+    /// Whether all that is wrong is that the command, or an argument of it, is too long.
+    pub fn is_length(&self) -> bool {
+        matches!(self, Self::BulkLength { .. } | Self::CommandLength { .. })
+    }
+}
+
 /// Reads one command after another.
 #[derive(Debug, Default)]
 pub struct Parser {
@@ -77,7 +84,7 @@ impl Parser {
     /// Goes on with the command that begins `bytes`. `Some(length)`: it is complete,
     /// [`Parser::args`] has it (an empty line or array has no arguments and is to be ignored), and
     /// the next call is for the bytes behind it. `None`: call again with more. After an error the
-    /// connection is closed.
+    /// connection is closed, but for what [`Parser::read_until`] gives.
     #[inline]
     pub fn advance(&mut self, bytes: &[u8], limits: &RequestLimits) -> Parsed<usize> {
         if self.complete {
@@ -97,6 +104,13 @@ impl Parser {
             if self.is_inline { &self.inline } else { bytes },
             &self.spans,
         )
+    }
+
+    /// After an error: how many bytes of the command are read, and how many of its arguments are
+    /// not. None where its end cannot be found.
+    pub fn read_until(&self, error: &ProtocolError) -> Option<(usize, usize)> {
+        let missing = self.missing.filter(|_| error.is_length())?;
+        Some((self.at, missing))
     }
 
     /// Forgets what was read of a command: the next bytes are from the start of one.
@@ -122,9 +136,10 @@ impl Parser {
             },
         };
         while missing > 0 {
-            if !self.bulk(bytes, limits)? {
+            let bulk = self.bulk(bytes, limits);
+            if bulk != Ok(true) {
                 self.missing = Some(missing);
-                return Ok(None);
+                return bulk.map(|_| None);
             }
             missing -= 1;
         }
@@ -235,7 +250,7 @@ impl Parser {
 
 /// The number that begins at `at` and ends with CR LF, and what follows that.
 #[inline]
-fn number(bytes: &[u8], at: usize) -> Parsed<(i64, usize)> {
+pub(super) fn number(bytes: &[u8], at: usize) -> Parsed<(i64, usize)> {
     let negative = bytes.get(at) == Some(&b'-');
     let first = at + usize::from(negative);
     let mut value = 0i64;

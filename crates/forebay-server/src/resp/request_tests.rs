@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::too_long::TooLong;
 use super::*;
 
 const LIMITS: RequestLimits = RequestLimits {
@@ -186,4 +187,45 @@ proptest! {
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         read_all(&bytes, &[]);
     }
+}
+
+/// Passes over a command that comes in pieces of `step` bytes; gives what is behind it.
+fn behind_too_long(bytes: &[u8], step: usize) -> Result<Vec<u8>, ProtocolError> {
+    let mut parser = Parser::default();
+    let error = parser.advance(bytes, &LIMITS).expect_err("too long");
+    let (start, missing) = parser.read_until(&error).expect("its end can be found");
+    let mut rest = TooLong::new(error, missing);
+    let (mut at, mut come) = (start, start);
+    while !rest.is_over() && come < bytes.len() {
+        come = (come + step).min(bytes.len());
+        at += rest.pass(&bytes[at..come])?;
+    }
+    assert!(rest.is_over());
+    assert!(rest.answer().contains("1048576 bytes"), "{}", rest.answer());
+    Ok(bytes[at..].to_vec())
+}
+
+#[test]
+fn a_command_that_is_too_long_is_passed_over_to_its_end() {
+    let long = vec![b'$'; (1 << 20) + 1];
+    let mut bytes = b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048577\r\n".to_vec();
+    bytes.extend(&long);
+    bytes.extend(b"\r\n$2\r\nNX\r\n*1\r\n$4\r\nPING\r\n");
+    for step in [4096, 65_537, bytes.len()] {
+        let behind = behind_too_long(&bytes, step);
+        assert_eq!(behind, Ok(b"*1\r\n$4\r\nPING\r\n".to_vec()), "{step}");
+    }
+    let end = bytes.len();
+    bytes.truncate(end - b"$2\r\nNX\r\n*1\r\n$4\r\nPING\r\n".len());
+    bytes.extend(b":7\r\n");
+    assert_eq!(
+        behind_too_long(&bytes, 4096),
+        Err(ProtocolError::NoBulk { got: ':' })
+    );
+    let endless = b"*2\r\n$3\r\nGET\r\n$536870913\r\n";
+    let limit = LIMITS.bulk_bytes;
+    assert_eq!(
+        behind_too_long(endless, 64),
+        Err(ProtocolError::BulkLength { limit })
+    );
 }

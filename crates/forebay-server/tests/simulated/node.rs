@@ -155,6 +155,7 @@ impl SimNode {
             who: self.introduction(),
             settings: self.settings.clone(),
             catalog,
+            asked_at: self.world.clock.monotonic(),
             cache: store.expect("a cache"),
             remembered,
             origin: Arc::new(DirectoryOrigin::new(store_disk, STORE.into())),

@@ -11,6 +11,7 @@ use forebay_run::{Compression, Order};
 use serde_json::json;
 
 use super::create_in_cluster::{self, ReplicaArgs};
+use super::creating::Creating;
 use crate::choices::{COMPRESSIONS, DELTAS, ORDERS};
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -24,7 +25,8 @@ const IN_CLUSTER: u32 = 16;
 ///
 /// It is empty; forebay load fills it, and clients of forebay serve write to it. A running server
 /// serves it within a second. What it is made with stays as it is. With --json one object {table,
-/// mode, order, partitions, durability, ttl}; in a cluster {replicas, replication, led} too.
+/// mode, order, partitions, durability, ttl}, and store_created where there was no store; in a
+/// cluster {replicas, replication, led} too.
 ///
 /// In a cluster each partition has replicas on several nodes: a majority of them has a write before
 /// it is acknowledged. The command ends once all partitions take writes.
@@ -107,6 +109,11 @@ pub struct Create {
     #[command(flatten)]
     pub replicas: ReplicaArgs,
 
+    /// Make the store where there is none. Without it only ./forebay-data is made, which is meant
+    /// where no store is named
+    #[arg(long)]
+    pub create: bool,
+
     /// Compression of the pages
     #[arg(long, value_parser = COMPRESSIONS.parser(), default_value = "none", help_heading = "Work")]
     pub compression: Compression,
@@ -153,13 +160,17 @@ pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
     }
     args.replicas.refuse_alone()?;
     let draft = args.draft(Scope::Alone)?;
-    let store = context.open_or_create_store()?;
+    let creating = match args.create {
+        true => Creating::Always,
+        false => Creating::Default,
+    };
+    let (store, store_created) = context.open_for_live(creating)?;
     let table = store.create_live(&args.table, draft, &Budget::new(0))?;
     let (options, name) = (table.options(), &args.table);
     let (order, partitions, durability) =
         (options.order, table.partitions().len(), args.durability);
     let ttl = options.expiry;
-    let object = json!({
+    let mut object = json!({
         "table": name,
         "mode": "live",
         "order": order,
@@ -167,6 +178,9 @@ pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
         "durability": durability.to_string(),
         "ttl": ttl.to_string(),
     });
+    if store_created {
+        object["store_created"] = json!(true);
+    }
     context.print_done(Outcome::Done, &object, || {
         let partitions = human::counted(partitions as u64, "partition");
         let order = ORDERS.name_of(order);

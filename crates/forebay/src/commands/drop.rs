@@ -1,26 +1,46 @@
 //! `forebay drop`: removes a table.
 
+use std::io::{self, BufRead, IsTerminal};
+use std::time::Duration;
+
+use anyhow::Context as _;
 use clap::Args;
 use forebay_cluster::request::Request;
-use forebay_engine::{HistoryAction, HistoryNote, TableName};
+use forebay_engine::{HistoryAction, HistoryNote, TableName, utc};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::human;
 
-/// Remove a table with all its versions, or a live table; there is no way back
+/// Remove a table with all its versions, or a live table; without --keep-dropped for good
 ///
-/// A server that has a live table open closes it first. In a cluster the nodes do: the command ends
-/// once the cluster has decided it.
+/// It wants --yes, or at a terminal the table's name. A server that has a live table open closes it
+/// first. In a cluster the nodes do: the command ends once the cluster has decided it.
 ///
-/// With --json one object {table, dropped}.
+/// With --json one object {table, dropped}, with --keep-dropped also {kept_until}.
 #[derive(Debug, Args)]
 pub struct Drop {
     pub table: TableName,
+
+    /// Do it without asking
+    #[arg(long)]
+    pub yes: bool,
+
+    /// Keep the dropped table for so long, as 7d or 12h: until then forebay undrop brings it back.
+    /// It takes its room on the disk meanwhile. Of a store in a directory that is no cluster's
+    #[arg(long, value_name = "TIME", value_parser = human::parse_lifetime)]
+    pub keep_dropped: Option<Duration>,
 }
 
 pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
     let table = &args.table;
+    if !args.yes {
+        confirm(table)?;
+    }
+    if let Some(time) = args.keep_dropped {
+        return drop_keeping(table, time, context);
+    }
     match context.is_live_in_cluster(table)? {
         // Its nodes have it, and the store at most what loads left.
         true => {
@@ -34,6 +54,34 @@ pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
     let object = json!({"table": table, "dropped": true});
     context.print_done(Outcome::Done, &object, || {
         format!("{table} is gone, with all that was in it")
+    })
+}
+
+/// Asks at a terminal; refuses elsewhere.
+fn confirm(table: &TableName) -> anyhow::Result<()> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        wrong!(
+            "forebay drop removes table {table} with all that is in it: say that you mean it by forebay drop \
+             {table} --yes. With --keep-dropped 7d it can be undone for so long"
+        );
+    }
+    tell!("This drops table {table} with all that is in it. Type its name to go on:");
+    let mut typed = String::new();
+    let read = io::stdin().lock().read_line(&mut typed);
+    read.context("cannot read the name from the terminal")?;
+    match typed.trim() == table.as_str() {
+        true => Ok(()),
+        false => wrong!("that is not the name of table {table}: nothing was dropped"),
+    }
+}
+
+fn drop_keeping(table: &TableName, time: Duration, context: &Context) -> anyhow::Result<Outcome> {
+    let store = context.open_store()?;
+    let until = utc(store.drop_table_keeping(table, time)?.until_unix_ms);
+    store.note(table, HistoryAction::Drop, HistoryNote::default());
+    let object = json!({"table": table, "dropped": true, "kept_until": until});
+    context.print_done(Outcome::Done, &object, || {
+        format!("{table} is dropped; until {until} forebay undrop {table} brings it back")
     })
 }
 

@@ -17,6 +17,7 @@ use forebay_load::sources::{Batches, Input};
 use forebay_run::operation::DeltaKind;
 use forebay_run::{Compression, Order};
 
+use super::creating::{Creating, CreatingArgs};
 use super::dry_run;
 use super::push_in_cluster::PushInCluster;
 use super::pushed::{Pushed, held, notes, summary};
@@ -189,9 +190,8 @@ pub struct Push {
     #[command(flatten)]
     pub rollout: RolloutArgs,
 
-    /// Refuse to make a store where there is none, as on a mount point that is not mounted
-    #[arg(long, help_heading = "Version")]
-    pub no_create: bool,
+    #[command(flatten)]
+    pub creating: CreatingArgs,
 
     /// Write nothing, and say what would be done: schema, examples, sizes, bad rows, the gate, room
     /// and time. By a sample of the rows, or by all of them
@@ -220,23 +220,25 @@ pub struct Push {
 
 pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
     forebay_io::lower_priority(args.work.nice);
-    let (dry_run, no_create, wish) = (args.dry_run, args.no_create, args.wish(context)?);
+    let (dry_run, creating) = (args.dry_run, args.creating.creating());
+    let wish = args.wish(context)?;
     let request = args.request(context)?;
-    carry_out(request, wish, (dry_run, no_create), context)
+    carry_out(request, wish, (dry_run, creating), context)
 }
 
 /// Pushes batches in place of files; `args` names something for sources that is passed over.
 pub fn run_batches(args: Push, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
-    let (dry_run, no_create, wish) = (args.dry_run, args.no_create, args.wish(context)?);
+    let (dry_run, creating) = (args.dry_run, args.creating.creating());
+    let wish = args.wish(context)?;
     let mut request = args.request(context)?;
     request.sources = Input::Batches(batches);
-    carry_out(request, wish, (dry_run, no_create), context)
+    carry_out(request, wish, (dry_run, creating), context)
 }
 
 fn carry_out(
     mut request: PushRequest,
     wish: RolloutWish,
-    (dry_run, no_create): (Option<Extent>, bool),
+    (dry_run, creating): (Option<Extent>, Creating),
     context: &Context,
 ) -> anyhow::Result<Outcome> {
     let drawing = Arc::new(context.progress());
@@ -245,13 +247,11 @@ fn carry_out(
     let in_cluster = in_cluster.transpose()?;
     let request = &request;
     if let Some(extent) = dry_run {
-        if no_create {
-            context.open_store()?;
-        }
+        context.check_for_push(creating)?;
         context.stop_drawing(drawing);
         return dry_run::run(request, extent, context);
     }
-    let (store, store_created) = context.open_for_push(&drawing, no_create)?;
+    let (store, store_created) = context.open_for_push(&drawing, creating)?;
     let report = push(request, &store, &**drawing)?;
     let ranges = in_cluster.as_ref().map(|of| of.first_ranges(&report));
     for note in notes(&report)

@@ -10,6 +10,7 @@ use forebay_engine::backup::{Backup, BackupPlace, TableSummary};
 use forebay_load::progress::Unit;
 use serde_json::{Value, json};
 
+use super::creating::Creating;
 use crate::backing::{into_cluster, place};
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
@@ -85,7 +86,7 @@ fn chosen(args: &Restore, backup: &Backup) -> anyhow::Result<BTreeMap<TableName,
 
 fn bring_version(backup: &Backup, name: &TableName, context: &Context) -> anyhow::Result<u64> {
     let drawing: Drawing = Drawing::new(context.progress());
-    let (store, _) = context.open_for_push(&drawing, false)?;
+    let (store, _) = context.open_for_push(&drawing, Creating::Always)?;
     let bytes = backup.document().tables[name].file_bytes;
     drawing.stage(&format!("copying {name}"), Some(bytes), Unit::Bytes);
     let restored = backup.restore_version(name, &store, &mut |bytes| drawing.advance(bytes))?;

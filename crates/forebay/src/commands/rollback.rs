@@ -8,28 +8,45 @@ use super::swap;
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::human;
 
 /// Go back to the version that served before; in a cluster of several tables at one moment
 ///
 /// The version that is left stays in the store, but a second rollback goes further back, never to
-/// it. In a cluster it is marked as bad, and a swap to it wants --force. With --json one object
-/// {table, version, previous}, of several tables a list of them.
+/// it. Within a minute of another rollback it has to say from which version it goes back (--from),
+/// as somebody else may have done it already. In a cluster the version is marked as bad, and a swap
+/// to it wants --force. With --json one object {table, version, previous}, of several tables a list
+/// of them.
 #[derive(Debug, Args)]
 pub struct Rollback {
     #[arg(required = true, value_name = "TABLE")]
     pub tables: Vec<TableName>,
+
+    /// Only if this version serves; of one table
+    #[arg(long, value_name = "V", value_parser = human::parse_number::<u64>)]
+    pub from: Option<u64>,
 }
 
 pub fn run(args: &Rollback, context: &Context) -> anyhow::Result<Outcome> {
+    if args.from.is_some() && args.tables.len() > 1 {
+        wrong!("--from names the version of one table: roll the tables back one by one");
+    }
     let drawing: Drawing = Drawing::new(context.progress());
     if let Some(cluster) = context.cluster_if_any(RolloutWish::default(), &drawing)? {
-        let rollout = cluster.rollback(&args.tables.iter().cloned().collect())?;
+        let rollout = match args.from {
+            Some(from) => cluster.rollback_from(&args.tables[0], from)?,
+            None => cluster.rollback(&args.tables.iter().cloned().collect())?,
+        };
         context.stop_drawing(drawing);
         return swap::print_rollout(&rollout, &cluster, context);
     }
     match &args.tables[..] {
         [table] => {
-            let swapped = context.open_table(table)?.rollback()?;
+            let table_handle = context.open_table(table)?;
+            let swapped = match args.from {
+                Some(from) => table_handle.rollback_from(from)?,
+                None => table_handle.rollback()?,
+            };
             swap::print(table, swapped, context)
         }
         _ => wrong!(

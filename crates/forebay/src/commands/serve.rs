@@ -345,10 +345,20 @@ fn run_node(
     let signals = Signals::catch(hang_ups).context("cannot catch signals")?;
     let (listen, http) = (running.resp_address(), running.http_address());
     let (gateway, peer) = (running.gateway_address(), running.peer_address());
-    let object = json!({"listen": listen, "http": http, "gateway": gateway, "peer": peer});
+    let cut_off = args.cluster.cut_off;
+    let object = json!({
+        "listen": listen,
+        "http": http,
+        "gateway": gateway,
+        "peer": peer,
+        "cut_off": cut_off.to_string(),
+    });
     let told = context.print(&object, || {
         let gateway = gateway.map_or(String::new(), |at| format!(", a gateway on {at}"));
-        format!("a node of a cluster: Redis clients on {listen}{gateway}; Ctrl-C ends it")
+        format!(
+            "a node of a cluster: Redis clients on {listen}{gateway}; Ctrl-C ends it\n{}",
+            cut_off.words()
+        )
     });
     if let Err(error) = told {
         warn!(%listen, ?http, error = format!("{error:#}"), "standard output cannot be written");

@@ -1,5 +1,6 @@
 //! `forebay serve --cluster`: a server as a node of a cluster.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -156,14 +157,38 @@ pub struct ClusterArgs {
         requires = "cluster",
         help_heading = "Cluster"
     )]
-    cut_off: CutOff,
+    pub cut_off: CutOff,
 }
 
 #[derive(Debug, Clone)]
 struct ClassPorts(Option<RangeInclusive<u16>>);
 
 #[derive(Debug, Clone, Copy)]
-struct CutOff(Option<Duration>);
+pub struct CutOff(Option<Duration>);
+
+impl CutOff {
+    /// What the node does when it is cut off, for people.
+    pub fn words(self) -> String {
+        match self.0 {
+            None => "when it hears nothing of the cluster, it serves what it has, which may be an older version \
+                     (--cut-off serve)"
+                .to_owned(),
+            Some(time) => format!(
+                "when it hears nothing of the cluster for {}, it answers nothing (--cut-off {self})",
+                human::duration(time)
+            ),
+        }
+    }
+}
+
+impl fmt::Display for CutOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("serve"),
+            Some(time) => write!(f, "refuse:{}ms", time.as_millis()),
+        }
+    }
+}
 
 fn parse_class_ports(text: &str) -> Result<ClassPorts, String> {
     if text == "off" {
@@ -226,10 +251,11 @@ impl ClusterArgs {
             bail!("--cluster wants --cache, --node, --zone and --peer");
         };
         let mut who = self.introduction(context, config, name, zone, peer)?;
+        let asked_at = context.clock.monotonic();
         let catalog = context.catalog(Patience::Little)?;
         let (disk, dir) = (context.disk.clone(), cache.join("cluster"));
         let remembered = Remembered { disk, dir };
-        let identity = identity(&*catalog, &remembered)?;
+        let (identity, is_away) = identity(&*catalog, &remembered)?;
         let store = context.open_cache_directory(cache)?;
         let cannot_write = || format!("cannot write into the cache {}: {ROOM}", cache.display());
         claim_cache(&store, &holder_words(&identity, name))?;
@@ -240,12 +266,16 @@ impl ClusterArgs {
         let tls = key.as_ref().map(|key| key.tls.clone());
         let trusted = key.map(|key| key.trusted).unwrap_or_default();
         // Without the store nothing is administered; what is here serves all the same.
-        config.administered = context.open_store().ok();
+        config.administered = match is_away {
+            true => None,
+            false => context.open_store().ok(),
+        };
         let setup = NodeSetup {
             identity,
             who,
             settings: self.settings(),
             catalog,
+            asked_at,
             cache: store,
             remembered,
             origin: origin(context)?,
@@ -334,13 +364,14 @@ fn advertised(text: &str, port: u16) -> anyhow::Result<HostPort> {
     }
 }
 
-/// Which cluster it is. A store that is away now was there when the node started before.
-fn identity(catalog: &dyn Catalog, remembered: &Remembered) -> anyhow::Result<Identity> {
+/// Which cluster it is, and whether only this node's cache says so: a store that is away now was
+/// there when the node started before.
+fn identity(catalog: &dyn Catalog, remembered: &Remembered) -> anyhow::Result<(Identity, bool)> {
     match Documented(catalog).identity() {
         Err(CatalogError::Io { name, source }) => match remembered.identity() {
             Some(identity) => {
                 warn!(%source, "the store cannot be reached: the node starts from what it knew");
-                Ok(identity)
+                Ok((identity, true))
             }
             None => Err(CatalogError::Io { name, source }.into()),
         },
@@ -353,7 +384,7 @@ fn identity(catalog: &dyn Catalog, remembered: &Remembered) -> anyhow::Result<Id
             ),
             None => Err(CatalogError::NoCluster.into()),
         },
-        identity => Ok(identity?),
+        identity => Ok((identity?, false)),
     }
 }
 

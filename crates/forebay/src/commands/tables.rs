@@ -21,8 +21,13 @@ use crate::render::Columns;
 /// live one rows are the records in its runs, without what is in its log alone, and bytes the
 /// length of the runs; of a live one of a cluster, which its nodes have, these are null. The
 /// last is when its last backup was made (forebay backup).
+/// With --dropped it is an array of {table, dropped, kept_until}.
 #[derive(Debug, Args)]
-pub struct Tables {}
+pub struct Tables {
+    /// List the dropped tables that are kept, which forebay undrop brings back
+    #[arg(long)]
+    pub dropped: bool,
+}
 
 /// One table of the list. The last four are of the serving version.
 #[derive(Debug, Serialize)]
@@ -42,8 +47,43 @@ struct TableRow {
     problem: Option<String>,
 }
 
-pub fn run(context: &Context) -> anyhow::Result<Outcome> {
+/// One line of the list of dropped tables.
+#[derive(Debug, Serialize)]
+struct DroppedRow {
+    table: TableName,
+    dropped: String,
+    kept_until: String,
+}
+
+fn list_dropped(store: &Store, context: &Context) -> anyhow::Result<Outcome> {
+    let rows = store
+        .dropped_tables()?
+        .into_iter()
+        .map(|dropped| DroppedRow {
+            table: dropped.table,
+            dropped: utc(dropped.dropped_unix_ms),
+            kept_until: utc(dropped.until_unix_ms),
+        });
+    let rows: Vec<DroppedRow> = rows.collect();
+    context.print(&rows, || {
+        if rows.is_empty() {
+            return "no dropped table is kept: forebay drop --keep-dropped keeps one".to_owned();
+        }
+        let mut columns = Columns::new(["table", "dropped", "kept until"]);
+        for row in &rows {
+            let table = row.table.to_string();
+            columns.row([table, row.dropped.clone(), row.kept_until.clone()]);
+        }
+        columns.to_string()
+    })?;
+    Ok(Outcome::Done)
+}
+
+pub fn run(args: &Tables, context: &Context) -> anyhow::Result<Outcome> {
     let store = context.open_store()?;
+    if args.dropped {
+        return list_dropped(&store, context);
+    }
     let mut rows = Vec::new();
     for name in store.tables()? {
         let described = store.table(&name).and_then(|table| describe(&table));

@@ -125,9 +125,15 @@ impl BatchTable {
         Ok(self.table.swap(version)?)
     }
 
-    /// Lets the version serve again that served before.
+    /// Lets the version serve again that served before. Within a minute of another rollback it is
+    /// refused: [`BatchTable::rollback_from`] says from which version to go back.
     pub fn rollback(&self) -> Result<Swapped, Error> {
         Ok(self.table.rollback()?)
+    }
+
+    /// The same if version `from` serves; nothing is changed if another one does.
+    pub fn rollback_from(&self, from: u64) -> Result<Swapped, Error> {
+        Ok(self.table.rollback_from(from)?)
     }
 
     fn moment(&self) -> Moment {

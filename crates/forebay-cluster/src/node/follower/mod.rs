@@ -137,6 +137,11 @@ impl Follower {
         self.known.as_ref().map(|(head, model)| (head, model))
     }
 
+    /// Whether what is known is what this node noted before it started.
+    pub fn is_from_memory(&self) -> bool {
+        self.replicas.is_from_memory
+    }
+
     /// As the head that is known says.
     pub fn timing(&self) -> Timing {
         let known = self.known.as_ref();
