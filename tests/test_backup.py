@@ -22,7 +22,7 @@ def tables_of(answer):
 
 
 class Chain(threading.Thread):
-    """Writes 0, 1, 2 … to keys all over the partitions, each once the one before is acknowledged."""
+    """Writes 0, 1, 2 … to keys of all partitions, each once the one before is acknowledged."""
 
     def __init__(self, client, table):
         super().__init__()
@@ -85,7 +85,8 @@ def test_what_cannot_be_restored_is_said(live, source, tmp_path):
     assert "there are no backups at" in error
     name = store.json("backup", "kv", "flights", "--to", place)["backup"]
     assert "there is no backup x" in store.refuse("restore", "--from", place, "--backup", "x")
-    assert "has no table nope; it has flights, kv" in store.refuse("restore", "nope", "--from", place)
+    refused = store.refuse("restore", "nope", "--from", place)
+    assert "has no table nope; it has flights, kv" in refused
     # A live table of that name is there.
     assert "table kv exists already" in store.refuse("restore", "kv", "--from", place)
     other = Store(tmp_path / "other")
@@ -144,7 +145,8 @@ class BesideBucket(Store):
 
 
 def test_a_bucket_has_backups(remote, live, source, tmp_path):
-    store, place = BesideBucket(live.store.path, remote), f"{remote.environment()['FOREBAY_STORE']}-backups"
+    store = BesideBucket(live.store.path, remote)
+    place = f"{remote.environment()['FOREBAY_STORE']}-backups"
     store.push("flights", source())
     live.client().mset({f"kv:{number}": number for number in range(500)})
     store.json("backup", "flights", "kv", "--to", place)

@@ -88,7 +88,7 @@ def test_the_history_of_a_store_says_who_did_what(store, source):
     store.run("swap", "people", 2)
     store.run("rollback", "people")
     store.push("others", source(version=1))
-    store.run("drop", "others")
+    store.run("drop", "others", "--yes")
     store.push("people", source(version=3), args=["--no-swap"])
     found = events(store)
     assert short(found) == [

@@ -107,7 +107,8 @@ class Nights:
 
     def held(self, path):
         """By column, the limits for values that do not let the night pass."""
-        command = ["push", "--create", "flights", str(path), "--key", "{id}", "--dry-run=all", "--threads", "1"]
+        options = ["--key", "{id}", "--dry-run=all", "--threads", "1"]
+        command = ["push", "--create", "flights", str(path), *options]
         held = {}
         for finding in self.run(*command)["gate"]:
             words = finding["seen"].split()
@@ -122,7 +123,8 @@ class Nights:
         after = self.folder / "after.parquet"
         for night in range(NIGHTS):
             write(self.rows(night), before)
-            self.run("push", "--create", "flights", str(before), "--key", "{id}", "--force", "--keep", "2")
+            options = ["--key", "{id}", "--force", "--keep", "2"]
+            self.run("push", "--create", "flights", str(before), *options)
             write(self.rows(night + 1), after)
             normal = self.held(after)
             nights += bool(normal)

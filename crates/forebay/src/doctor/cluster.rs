@@ -1,12 +1,13 @@
 //! Checks of a cluster and its nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use forebay_cluster::HostPort;
 use forebay_cluster::model::{Model, NodeEntry};
+use forebay_io::{Clock, Net, OsNet, within};
 use reqwest::Method;
+use tokio::runtime::Builder;
 
 use super::Finding;
 use crate::commands::cluster::status;
@@ -25,7 +26,7 @@ pub fn all(context: &Context) -> anyhow::Result<Vec<Finding>> {
     let cluster = context.cluster()?;
     let (_, model) = cluster.client().model()?;
     let mut findings = vec![health(context)?];
-    findings.extend(ports(&model));
+    findings.extend(ports(&model, context)?);
     findings.extend(programs(&model));
     findings.extend(settings(&model));
     findings.extend(pages(&model, context)?);
@@ -52,8 +53,9 @@ fn health(context: &Context) -> anyhow::Result<Finding> {
 }
 
 /// Whether this machine reaches the ports of each node.
-fn ports(model: &Model) -> Vec<Finding> {
+fn ports(model: &Model, context: &Context) -> anyhow::Result<Vec<Finding>> {
     const CHECK: &str = "ports";
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut findings = Vec::new();
     let mut reached = 0;
     for node in up(model) {
@@ -69,7 +71,7 @@ fn ports(model: &Model) -> Vec<Finding> {
                 findings.push(Finding::warning(CHECK, text));
                 continue;
             };
-            match connect(at) {
+            match runtime.block_on(connect(at, &*context.clock)) {
                 Ok(()) => reached += 1,
                 Err(why) => findings.push(Finding::failed(
                     CHECK,
@@ -84,20 +86,15 @@ fn ports(model: &Model) -> Vec<Finding> {
             format!("{reached} ports of nodes can be reached from here"),
         ));
     }
-    findings
+    Ok(findings)
 }
 
-fn connect(at: &HostPort) -> Result<(), String> {
-    let text = at.to_string();
-    let addresses = text.to_socket_addrs().map_err(|error| error.to_string())?;
-    let mut last = "the name has no address".to_owned();
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, CONNECT) {
-            Ok(_) => return Ok(()),
-            Err(error) => last = error.to_string(),
-        }
+async fn connect(at: &HostPort, clock: &dyn Clock) -> Result<(), String> {
+    let connecting = OsNet.connect(&at.host, at.port);
+    match within(clock, CONNECT, connecting).await {
+        None => Err("it did not answer in time".to_owned()),
+        Some(connected) => connected.map(drop).map_err(|error| error.to_string()),
     }
-    Err(last)
 }
 
 fn programs(model: &Model) -> Vec<Finding> {

@@ -64,7 +64,7 @@ pub fn room(disk: &dyn Disk, path: &Path) -> Finding {
                         "{text}: live writes, pushes and loads are refused; drop a table, or make room"
                     ),
                 ),
-                ..LITTLE_ROOM_BYTES => Finding::warning(
+                NO_ROOM_BYTES..LITTLE_ROOM_BYTES => Finding::warning(
                     CHECK,
                     format!("{text}: a push needs room for one more version of its table"),
                 ),

@@ -137,11 +137,11 @@ impl Checkpoints {
     }
 
     fn end_where(&self, is_past: impl Fn(&NodeCheckpoint) -> bool) {
-        let past: Vec<NodeCheckpoint> = {
-            let mut all = self.all.lock();
-            let past = all.extract_if(.., |_, checkpoint| is_past(checkpoint));
-            past.map(|(_, checkpoint)| checkpoint).collect()
-        };
+        let mut all = self.all.lock();
+        let split = std::mem::take(&mut *all).into_iter();
+        let (past, kept): (BTreeMap<_, _>, _) = split.partition(|(_, one)| is_past(one));
+        *all = kept;
+        drop(all);
         // Without the lock: files may go with them.
         drop(past);
     }
@@ -153,7 +153,8 @@ impl LocalReplicas {
         let open = self.open_table(table)?;
         let led = self.commons.led_here(table);
         let ids: Vec<PartitionId> = led.iter().map(|(_, partition)| *partition).collect();
-        Ok(drop(open.checkpoint_of(&ids)?))
+        open.checkpoint_of(&ids)?;
+        Ok(())
     }
 
     /// Holds the writes to the partitions that are led here, for at most some seconds.
