@@ -9,12 +9,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_replica::Refusal;
 use parking_lot::Mutex;
 
-use crate::group::WriteDone;
-
+/// Who is told what came of a proposal.
+type Done = Box<dyn FnOnce(Result<Bytes, Refusal>) + Send>;
 /// Proposals in the order in which they came.
-type Proposals = Vec<(Bytes, WriteDone)>;
+type Proposals = Vec<(Bytes, Done)>;
 
 /// What is held back of a group; nothing most of the time.
 #[derive(Default)]
@@ -88,11 +89,9 @@ impl HeldProposals {
 mod tests {
     use std::sync::Arc;
 
-    use forebay_replica::Refusal;
-
     use super::*;
 
-    fn proposal(text: &'static str) -> (Bytes, WriteDone) {
+    fn proposal(text: &'static str) -> (Bytes, Done) {
         (Bytes::from_static(text.as_bytes()), Box::new(|_| ()))
     }
 

@@ -148,7 +148,6 @@ mod tests {
             "forebay cluster pause n1 --for 10m",
             "forebay cluster remove n1",
             "forebay cluster cancel 00ff",
-            "forebay rollback t",
             "forebay verify t@3",
             "forebay diff t 1 2",
             "forebay export t@2 --to x.csv",

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context as _, bail};
-use forebay_engine::live::{Budget, Checkpoint, LiveError, LiveTable};
-use forebay_engine::{Actor, Pointers, Source, Store, StoreError, Table, TableName, Version};
+use forebay_engine::live::Budget;
+use forebay_engine::{Actor, Pointers, Store, StoreError, Table, TableName, Version};
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_load::progress::Progress;
 use forebay_load::sources::Spool;
@@ -17,8 +17,6 @@ use serde::Serialize;
 use tracing::warn;
 
 use crate::actor;
-use crate::backing::cluster_checkpoint;
-use crate::backing::scratch::ScratchDir;
 use crate::cluster_handle::{Clustered, is_in_cluster};
 use crate::exit::{Outcome, is_closed_pipe};
 use crate::global::Global;
@@ -56,43 +54,6 @@ pub struct Context {
     memory: StoreMemory,
     /// Why the history of the store lacks an entry.
     history_problem: Arc<parking_lot::Mutex<Option<String>>>,
-}
-
-/// A table that was opened to be read.
-#[derive(Debug)]
-pub enum Opened {
-    Batch(Arc<Version>),
-    Live(LiveReading),
-}
-
-/// A live table that is read.
-#[derive(Debug)]
-pub struct LiveReading {
-    pub table: LiveTable,
-    _held: LiveHeld,
-}
-
-/// What a table is read from that others have open.
-#[derive(Debug)]
-enum LiveHeld {
-    Nothing,
-    /// Another process of this machine has it.
-    Checkpoint {
-        _checkpoint: Checkpoint,
-    },
-    /// The nodes of a cluster have it: this is a copy.
-    Copy {
-        _scratch: ScratchDir,
-    },
-}
-
-impl Opened {
-    pub fn source(&self) -> Source<'_> {
-        match self {
-            Opened::Batch(version) => Source::Batch(version),
-            Opened::Live(reading) => Source::Live(&reading.table),
-        }
-    }
 }
 
 impl fmt::Debug for Context {
@@ -392,69 +353,6 @@ impl Context {
 
     pub fn open_table(&self, name: &TableName) -> anyhow::Result<Table> {
         Ok(self.open_store()?.table(name)?)
-    }
-
-    /// What a target names, of either kind, to be read. A live table of a cluster is copied from its
-    /// nodes.
-    pub fn open_target(&self, target: &Target) -> anyhow::Result<Opened> {
-        self.open_target_for(target, None)
-    }
-
-    /// The same, where only these keys are read: of a live table of a cluster only the partitions
-    /// that they lie in are copied.
-    pub fn open_target_for(
-        &self,
-        target: &Target,
-        keys: Option<&[Vec<u8>]>,
-    ) -> anyhow::Result<Opened> {
-        let store = self.open_store()?;
-        let is_in_cluster = self.is_live_in_cluster(&target.table)?;
-        if !is_in_cluster && !store.is_live(&target.table)? {
-            return self.open_version(target).map(Opened::Batch);
-        }
-        if let Some(version) = target.version {
-            bail!(
-                "table {} is live and has no versions, so no version {version}",
-                target.table
-            );
-        }
-        match is_in_cluster {
-            true => self.read_of_cluster(&target.table, keys).map(Opened::Live),
-            false => self.read_live(&target.table).map(Opened::Live),
-        }
-    }
-
-    fn read_of_cluster(
-        &self,
-        name: &TableName,
-        keys: Option<&[Vec<u8>]>,
-    ) -> anyhow::Result<LiveReading> {
-        let (store, scratch) = cluster_checkpoint::bring(name, keys, self)?;
-        let table = store.live_table(name, &self.live_budget())?;
-        let _held = LiveHeld::Copy { _scratch: scratch };
-        Ok(LiveReading { table, _held })
-    }
-
-    /// A live table to be read: this process's alone, or as it is now where a server has it open.
-    pub fn read_live(&self, name: &TableName) -> anyhow::Result<LiveReading> {
-        if self.is_live_in_cluster(name)? {
-            return self.read_of_cluster(name, None);
-        }
-        let (store, budget) = (self.open_store()?, self.live_budget());
-        match store.live_table(name, &budget) {
-            Err(LiveError::Store(StoreError::InUse { .. })) => {
-                let checkpoint = store.checkpoint(name, &budget)?;
-                let table = checkpoint.store().live_table(name, &budget)?;
-                let _held = LiveHeld::Checkpoint {
-                    _checkpoint: checkpoint,
-                };
-                Ok(LiveReading { table, _held })
-            }
-            opened => Ok(LiveReading {
-                table: opened?,
-                _held: LiveHeld::Nothing,
-            }),
-        }
     }
 
     /// The memory of live tables: a quarter of the machine's.

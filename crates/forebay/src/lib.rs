@@ -88,6 +88,7 @@ mod memory;
 mod node_http;
 mod node_key;
 mod node_pages;
+mod opening;
 mod output;
 mod progress;
 mod pulling;
@@ -121,9 +122,10 @@ pub mod command_line {
 
     use crate::embed::plain;
 
-    pub use crate::context::{Context, Opened};
+    pub use crate::context::Context;
     pub use crate::error_kind::words;
     pub use crate::human::parse_lifetime;
+    pub use crate::opening::Opened;
     pub use crate::taker::Taker;
     pub use crate::target::Target;
 

@@ -121,11 +121,7 @@ use forebay_run::scan::{Direction, ScanRange};
 pub use self::applied::{AppliedPlace, DecidedEntry, EntryError};
 pub use self::batch::Batch;
 pub use self::budget::Budget;
-pub use self::checkpoint::{
-    Asked, Checkpoint, CheckpointError, CheckpointRun, Copied, JoinError, PartCheckpoint, RunFiles,
-    TableCheckpoint,
-};
-pub(crate) use self::checkpoint::{DiskFiles, copy_file};
+pub use self::checkpoint::*;
 pub use self::commit::{Commit, LogTicket};
 pub use self::content::{PartitionContent, PartitionRun};
 pub use self::copies::PartitionCopy;

@@ -21,8 +21,8 @@ const END: Duration = Duration::from_secs(2);
 /// A node gives up what nobody reads for two minutes; all are asked so often while one is read.
 const TOUCH: Duration = Duration::from_secs(30);
 
-/// A checkpoint of a live table on the nodes of a cluster, by the id that the command drew. Dropped,
-/// the nodes give it up.
+/// A checkpoint of a live table on the nodes of a cluster, by the id that the command drew. When it
+/// is dropped, the nodes give it up.
 #[derive(Debug)]
 pub struct NodeCheckpoint {
     pub http: NodeHttp,

@@ -5,7 +5,7 @@ use forebay_cluster::status::Health;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::doctor::{Finding, Verdict, cluster, machine, store};
+use crate::doctor::{Finding, Severity, cluster, machine, store};
 use crate::exit::Outcome;
 use crate::render::Columns;
 
@@ -22,13 +22,13 @@ pub struct Doctor {}
 pub fn run(context: &Context) -> anyhow::Result<Outcome> {
     let findings = examine(context)?;
     let worst = findings.iter().map(|finding| finding.verdict).max();
-    let worst = worst.unwrap_or(Verdict::Ok);
+    let worst = worst.unwrap_or(Severity::Ok);
     let object = json!({"verdict": worst, "findings": findings});
     context.print(&object, || text(&findings))?;
     Ok(match worst {
-        Verdict::Ok => Outcome::Done,
-        Verdict::Warning => Outcome::Checked(Health::Degraded),
-        Verdict::Failed => Outcome::Checked(Health::Down),
+        Severity::Ok => Outcome::Done,
+        Severity::Warning => Outcome::Checked(Health::Degraded),
+        Severity::Failed => Outcome::Checked(Health::Down),
     })
 }
 
@@ -55,9 +55,9 @@ fn text(findings: &[Finding]) -> String {
     let mut columns = Columns::new(["", "check", "found"]);
     for finding in findings {
         let mark = match finding.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Warning => "WARNING",
-            Verdict::Failed => "FAILED",
+            Severity::Ok => "ok",
+            Severity::Warning => "WARNING",
+            Severity::Failed => "FAILED",
         };
         columns.row([
             mark.to_owned(),

@@ -20,8 +20,8 @@ use crate::human;
 /// Bring tables back from a backup into a store: of one server or of a cluster, new or old
 ///
 /// A batch table comes as the version that it was, is read back, and serves; what served before is
-/// kept, so that 'forebay rollback' goes back to it. A live table comes as it was at its moment; one
-/// of that name must not be there. In a cluster its rows are added to a table that is made for them.
+/// kept, so that 'forebay rollback' goes back to it. A live table comes as it was at its moment;
+/// none of that name may be there. In a cluster, a table is made and its rows are added.
 ///
 /// With --json one object {backup, from, tables}, where tables lists {table, mode, version,
 /// records, bytes}; with --list one {backups}, which lists {backup, taken_unix_ms, source, tables}.

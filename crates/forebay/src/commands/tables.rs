@@ -15,13 +15,13 @@ use crate::render::Columns;
 
 /// List the tables of the store
 ///
-/// With --json an array of {table, mode, serving, versions, order, rows, bytes, created, backup}. Of
-/// a batch table rows, bytes and created are of the serving version, and null with serving when none serves.
-/// One that is damaged or cannot be read has {problem}, too, and nothing else is known of it. Of a
-/// live one rows are the records in its runs, without what is in its log alone, and bytes the
-/// length of the runs; of a live one of a cluster, which its nodes have, these are null. The
-/// last is when its last backup was made (forebay backup).
-/// With --dropped it is an array of {table, dropped, kept_until}.
+/// With --json an array of {table, mode, serving, versions, order, rows, bytes, created, backup}.
+/// Of a batch table rows, bytes and created are of the serving version, and null with serving when
+/// none serves. One that is damaged or cannot be read has {problem}, too, and nothing else is known
+/// of it. Of a live one rows are the records in its runs, without what is in its log alone, and
+/// bytes the length of the runs; of a live one of a cluster, which its nodes have, these are null.
+/// The last is when its last backup was made (forebay backup). With --dropped it is an array of
+/// {table, dropped, kept_until}.
 #[derive(Debug, Args)]
 pub struct Tables {
     /// List the dropped tables that are kept, which forebay undrop brings back

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// How a check ended, from the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum Severity {
     Ok,
     /// It works, and may not for long, or not everywhere.
     Warning,
@@ -21,25 +21,25 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub check: &'static str,
-    pub verdict: Verdict,
+    pub verdict: Severity,
     /// One sentence: what was found, and where it is bad, what to do.
     pub found: String,
 }
 
 impl Finding {
     pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Ok, found)
+        Self::new(check, Severity::Ok, found)
     }
 
     pub fn warning(check: &'static str, found: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Warning, found)
+        Self::new(check, Severity::Warning, found)
     }
 
     pub fn failed(check: &'static str, found: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Failed, found)
+        Self::new(check, Severity::Failed, found)
     }
 
-    fn new(check: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+    fn new(check: &'static str, verdict: Severity, found: impl Into<String>) -> Self {
         let found = found.into();
         Self {
             check,

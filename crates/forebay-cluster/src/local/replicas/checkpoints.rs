@@ -1,34 +1,16 @@
-//! Checkpoints of live tables that others make through the nodes: what each node leads of the
-//! table, all of one moment.
-//!
-//! 1. Each node writes what is in memory of the partitions that it leads to runs (`flush`), so that
-//!    the next steps have little to write.
-//! 2. Each node holds the writes to these partitions (`hold`). Once all nodes do, the moment is
-//!    there.
-//! 3. Each node looks whether it has led all of them since, keeps their runs, and lets writes go on
-//!    (`take`).
-//! 4. Whoever asked reads the files, and ends the checkpoint; left alone, it ends by itself.
-//!
-//! Whether the parts of all nodes are the whole table is for the asker to see: a partition may have
-//! moved or changed its leader meanwhile.
+//! The checkpoints that a node keeps, by their ids: see `checkpoint_steps`.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use forebay_engine::live::{LiveError, LiveTable, PartCheckpoint};
+use forebay_engine::live::{LiveError, PartCheckpoint};
 use forebay_engine::{PartitionId, TableName};
 use forebay_replica::GroupId;
 use parking_lot::Mutex;
 use thiserror::Error;
 
-use super::LocalReplicas;
-use super::commons::ReplicaCommons;
-
-/// The longest time for which writes are held.
-const HELD: Duration = Duration::from_secs(3);
 /// A checkpoint of which nobody reads for so long goes.
 const UNREAD: Duration = Duration::from_secs(120);
 /// The most that are kept at once: the files of each stay.
@@ -69,21 +51,21 @@ struct NodeCheckpoint {
 }
 
 #[derive(Debug)]
-enum CheckpointState {
+pub enum CheckpointState {
     Held(Vec<HeldGroup>),
     Taken(Arc<PartCheckpoint>),
 }
 
 /// A group whose writes are held here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct HeldGroup {
-    group: GroupId,
-    partition: PartitionId,
-    term: u64,
+pub struct HeldGroup {
+    pub group: GroupId,
+    pub partition: PartitionId,
+    pub term: u64,
 }
 
 impl Checkpoints {
-    fn put(
+    pub fn put(
         &self,
         (id, now): (&str, Duration),
         held: &[HeldGroup],
@@ -103,14 +85,14 @@ impl Checkpoints {
         Ok(())
     }
 
-    fn held(&self, id: &str) -> Result<Vec<HeldGroup>, PartError> {
+    pub fn held(&self, id: &str) -> Result<Vec<HeldGroup>, PartError> {
         match self.all.lock().get(id).map(|checkpoint| &checkpoint.state) {
             Some(CheckpointState::Held(groups)) => Ok(groups.clone()),
             _ => Err(PartError::NoCheckpoint),
         }
     }
 
-    fn taken(&self, id: &str, now: Duration) -> Result<Arc<PartCheckpoint>, PartError> {
+    pub fn taken(&self, id: &str, now: Duration) -> Result<Arc<PartCheckpoint>, PartError> {
         let mut all = self.all.lock();
         let found = all.get_mut(id).ok_or(PartError::NoCheckpoint)?;
         found.touched = now;
@@ -120,7 +102,7 @@ impl Checkpoints {
         }
     }
 
-    fn end(&self, id: &str) {
+    pub fn end(&self, id: &str) {
         let ended = self.all.lock().remove(id);
         // Without the lock: files may go with it.
         drop(ended);
@@ -144,145 +126,5 @@ impl Checkpoints {
         drop(all);
         // Without the lock: files may go with them.
         drop(past);
-    }
-}
-
-impl LocalReplicas {
-    /// Writes what is in memory of the partitions that are led here to runs.
-    pub fn flush_led(&self, table: &TableName) -> Result<(), PartError> {
-        let open = self.open_table(table)?;
-        let led = self.commons.led_here(table);
-        let ids: Vec<PartitionId> = led.iter().map(|(_, partition)| *partition).collect();
-        open.checkpoint_of(&ids)?;
-        Ok(())
-    }
-
-    /// Holds the writes to the partitions that are led here, for at most some seconds.
-    pub fn hold_led(&self, table: &TableName, id: &str) -> Result<(), PartError> {
-        self.open_table(table)?;
-        let (host, now) = (&self.commons.host, self.clock.monotonic());
-        let held = self.commons.led_here(table).into_iter();
-        let held = held.filter_map(|(group, partition)| {
-            let term = host.hold(group, HELD)?;
-            Some(HeldGroup {
-                group,
-                partition,
-                term,
-            })
-        });
-        let held: Vec<HeldGroup> = held.collect();
-        let put = self
-            .checkpoints()
-            .put((id, now), &held, CheckpointState::Held(held.clone()));
-        put.inspect_err(|_| self.release(&held))
-    }
-
-    /// Keeps the runs of the held partitions, and lets writes go on. Gives what they consist of:
-    /// see [`PartCheckpoint::to_bytes`].
-    pub fn take_held(&self, table: &TableName, id: &str) -> Result<Vec<u8>, PartError> {
-        let held = self.checkpoints().held(id)?;
-        let taken = self.take(table, &held);
-        self.release(&held);
-        let taken = taken.inspect_err(|_| self.checkpoints().end(id))?;
-        let bytes = taken.to_bytes()?;
-        let state = CheckpointState::Taken(Arc::new(taken));
-        let now = self.clock.monotonic();
-        self.checkpoints().put((id, now), &held, state)?;
-        Ok(bytes)
-    }
-
-    fn take(&self, table: &TableName, held: &[HeldGroup]) -> Result<PartCheckpoint, PartError> {
-        let open = self.open_table(table)?;
-        let overtaken = |why: &str| PartError::Overtaken(why.to_owned());
-        for held in held {
-            if !self.leads_still(*held) {
-                return Err(overtaken("another node leads a partition now"));
-            }
-        }
-        let ids: Vec<PartitionId> = held.iter().map(|held| held.partition).collect();
-        let taken = open.checkpoint_of(&ids)?;
-        let is_held = |held: &HeldGroup| self.commons.host.is_held(held.group);
-        match held.iter().all(is_held) {
-            true => Ok(taken),
-            false => Err(overtaken("it took too long, and writes went on")),
-        }
-    }
-
-    /// Whether this node has led the group ever since its writes were held: it leads it in the same
-    /// term, and a majority says so now.
-    fn leads_still(&self, held: HeldGroup) -> bool {
-        let host = &self.commons.host;
-        let (done, answer) = sync_channel(1);
-        host.read(
-            held.group,
-            Box::new(move |leave| {
-                let _ = done.send(leave.is_ok());
-            }),
-        );
-        if !answer.recv_timeout(HELD).unwrap_or(false) {
-            return false;
-        }
-        let facts = host.facts(held.group);
-        facts.is_some_and(|facts| facts.term == held.term && facts.leader == Some(facts.me))
-    }
-
-    /// A part of a file of a checkpoint, and the length of the whole file.
-    pub fn read_taken(
-        &self,
-        id: &str,
-        file: &str,
-        offset: u64,
-        bytes: usize,
-    ) -> Result<(Vec<u8>, u64), PartError> {
-        let part = self.checkpoints().taken(id, self.clock.monotonic())?;
-        let file = part.open(file)?;
-        let len_bytes = file.len_bytes();
-        let left = len_bytes.saturating_sub(offset).min(bytes as u64);
-        let mut buffer = vec![0; left as usize];
-        file.read_exact_at(&mut buffer, offset)?;
-        self.commons.throttle.take_here(left);
-        Ok((buffer, len_bytes))
-    }
-
-    /// Keeps a checkpoint for as long as if it had been read now.
-    pub fn touch_checkpoint(&self, id: &str) -> Result<(), PartError> {
-        let now = self.clock.monotonic();
-        self.checkpoints().taken(id, now).map(drop)
-    }
-
-    /// Ends a checkpoint; writes that are held for it go on.
-    pub fn end_checkpoint(&self, id: &str) {
-        if let Ok(held) = self.checkpoints().held(id) {
-            self.release(&held);
-        }
-        self.checkpoints().end(id);
-    }
-
-    fn release(&self, held: &[HeldGroup]) {
-        held.iter()
-            .for_each(|held| self.commons.host.release(held.group));
-    }
-
-    fn checkpoints(&self) -> &Checkpoints {
-        &self.commons.checkpoints
-    }
-
-    fn open_table(&self, table: &TableName) -> Result<LiveTable, PartError> {
-        let open = self.commons.tables.load().get(table).cloned();
-        open.ok_or_else(|| PartError::NoTable(table.clone()))
-    }
-}
-
-impl ReplicaCommons {
-    /// The groups of a table that are led here, each with its partition.
-    fn led_here(&self, table: &TableName) -> Vec<(GroupId, PartitionId)> {
-        let running = self.running.lock();
-        let of_table = running
-            .iter()
-            .filter(|(_, replica)| replica.table == *table);
-        let led =
-            of_table.filter(|(group, replica)| self.host.leader(**group) == Some(replica.peer));
-        led.map(|(group, replica)| (*group, replica.partition))
-            .collect()
     }
 }

@@ -12,7 +12,7 @@
 //! | `halves` | replicas that come of partitions which are cut |
 //! | `steering`, `reporting`, `sizes` | what leaders do; what the cluster is told |
 //! | `settling` | whether all is there, for who restarts nodes |
-//! | `checkpoints` | what is led here of a table at one moment, for a backup |
+//! | `checkpoints`, `checkpoint_steps` | what is led here of a table at one moment, for a backup |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
 //! | `load_bringer`, `load_shelf`, `staged_files`, `adding` | loads: their runs brought, kept, and proposed |
 //! | `pace` | how fast others are sent the log |
@@ -21,6 +21,7 @@
 
 mod adding;
 mod carrier;
+mod checkpoint_steps;
 mod checkpoints;
 mod commons;
 mod copy_wire;

@@ -22,6 +22,7 @@
 mod ask;
 mod copy;
 mod part;
+mod run_files;
 mod take;
 mod whole;
 
@@ -296,8 +297,9 @@ impl Checkpoint {
 pub use copy::Copied;
 pub(crate) use copy::copy_file;
 pub use part::PartCheckpoint;
-pub(crate) use whole::DiskFiles;
-pub use whole::{CheckpointRun, JoinError, RunFiles, TableCheckpoint};
+pub(crate) use run_files::DiskFiles;
+pub use run_files::RunFiles;
+pub use whole::{CheckpointRun, JoinError, TableCheckpoint};
 
 #[cfg(test)]
 mod tests;

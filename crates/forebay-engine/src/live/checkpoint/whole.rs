@@ -2,18 +2,15 @@
 //! in a backup. It is copied into a store, or into a backup.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Debug;
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay_io::{Disk, ReadFile};
 use forebay_run::format::RunSummary;
 use thiserror::Error;
 
 use super::copy::copy_file;
+use super::run_files::{DiskFiles, JoinedFiles, RunFiles};
 use crate::error::At;
-use crate::layout::{TableFiles, extent_file, run_file, run_of};
+use crate::layout::{TableFiles, extent_file, run_file};
 use crate::live::error::LiveError;
 use crate::live::manifest::{LiveManifest, LivePartition};
 use crate::live::{LiveOptions, Load};
@@ -23,14 +20,6 @@ use crate::push::NewRun;
 use crate::route::Router;
 use crate::seal::DocumentError;
 use crate::store::Store;
-
-/// Where the files of runs are read from, by their names (`ID.run`, `ID.ext`).
-pub trait RunFiles: Debug + Send + Sync {
-    fn open(&self, file: &str) -> io::Result<Arc<dyn ReadFile>>;
-
-    /// Where the file lies, if it is one of this machine that may be linked.
-    fn path(&self, file: &str) -> Option<PathBuf>;
-}
 
 /// A run of a moment that has one run a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +87,7 @@ impl TableCheckpoint {
         )
         .and_then(|()| manifest.check_partitions())
         .map_err(JoinError::NotWhole)?;
-        let files = Arc::new(JoinedFiles { files });
+        let files = Arc::new(JoinedFiles::new(files));
         Ok(Self { manifest, files })
     }
 
@@ -202,64 +191,5 @@ impl TableCheckpoint {
             [extent, Some((run_file(&run.id), run.summary.file_bytes))]
         });
         files.flatten()
-    }
-}
-
-/// Files in a directory of runs.
-#[derive(Debug)]
-pub(crate) struct DiskFiles {
-    disk: Arc<dyn Disk>,
-    runs: PathBuf,
-    may_link: bool,
-}
-
-impl DiskFiles {
-    pub fn new(disk: Arc<dyn Disk>, files: &TableFiles) -> Self {
-        let (runs, may_link) = (files.runs(), disk.keeps_blocks());
-        Self {
-            disk,
-            runs,
-            may_link,
-        }
-    }
-
-    /// Files of which others get copies of their own, never links.
-    pub fn copied(disk: Arc<dyn Disk>, files: &TableFiles) -> Self {
-        Self {
-            may_link: false,
-            ..Self::new(disk, files)
-        }
-    }
-}
-
-impl RunFiles for DiskFiles {
-    fn open(&self, file: &str) -> io::Result<Arc<dyn ReadFile>> {
-        self.disk.open(&self.runs.join(file))
-    }
-
-    fn path(&self, file: &str) -> Option<PathBuf> {
-        self.may_link.then(|| self.runs.join(file))
-    }
-}
-
-/// Files of several places.
-#[derive(Debug)]
-struct JoinedFiles {
-    files: HashMap<RunId, Arc<dyn RunFiles>>,
-}
-
-impl JoinedFiles {
-    fn of(&self, file: &str) -> Option<&Arc<dyn RunFiles>> {
-        self.files.get(&run_of(file.as_ref())?)
-    }
-}
-
-impl RunFiles for JoinedFiles {
-    fn open(&self, file: &str) -> io::Result<Arc<dyn ReadFile>> {
-        self.of(file).ok_or(io::ErrorKind::NotFound)?.open(file)
-    }
-
-    fn path(&self, file: &str) -> Option<PathBuf> {
-        self.of(file)?.path(file)
     }
 }
