@@ -15,18 +15,18 @@ def test_tables_of_both_kinds_are_described(live, source, tmp_path):
     store = live.store
     store.push("flights", source())
     store.push("flights", source(version=2))
-    told = store.json("describe", "flights")
-    assert (told["mode"], told["serving"], told["previous"]) == ("batch", 2, 1)
-    assert told["versions"] == [1, 2]
-    assert told["rows"] == 1000 and told["key"] == "{id}" and told["backup"] is None
-    assert told["columns"][0]["column"] == "id"
-    assert sum(part["rows"] for part in told["partitions"]) == 1000
-    assert told["partitions"][0]["from"] == "slot 0" and told["partitions"][-1]["to"] is None
+    answer = store.json("describe", "flights")
+    assert (answer["mode"], answer["serving"], answer["previous"]) == ("batch", 2, 1)
+    assert answer["versions"] == [1, 2]
+    assert answer["rows"] == 1000 and answer["key"] == "{id}" and answer["backup"] is None
+    assert answer["columns"][0]["column"] == "id"
+    assert sum(part["rows"] for part in answer["partitions"]) == 1000
+    assert answer["partitions"][0]["from"] == "slot 0" and answer["partitions"][-1]["to"] is None
     text = store.run("describe", "flights").out
     assert "serves      version 2" in text and "rollback to version 1" in text
-    told = store.json("describe", "people")
-    assert told["mode"] == "live" and told["durability"] == "sync" and told["key"] is None
-    assert [column["type"] for column in told["columns"]] == ["text", "int64", "float64"]
+    answer = store.json("describe", "people")
+    assert answer["mode"] == "live" and answer["durability"] == "sync" and answer["key"] is None
+    assert [column["type"] for column in answer["columns"]] == ["text", "int64", "float64"]
     store.json("backup", "flights", "--to", tmp_path / "backups")
     assert store.json("describe", "flights")["backup"] is not None
     with urllib.request.urlopen(f"http://127.0.0.1:{live.http}/metrics", timeout=30) as page:
@@ -39,9 +39,9 @@ def test_the_doctor_says_what_is_wrong_with_a_store(store, source):
     assert store.json("doctor")["verdict"] == "ok"
     pointer = store.path / "tables" / "flights" / "current"
     pointer.write_bytes(b"damage")
-    told = store.json("doctor", code=2)
-    verdict, found = findings(told)["tables"]
-    assert (told["verdict"], verdict) == ("failed", "failed") and "flights" in found
+    answer = store.json("doctor", code=2)
+    verdict, found = findings(answer)["tables"]
+    assert (answer["verdict"], verdict) == ("failed", "failed") and "flights" in found
     assert "FAILED" in store.run("doctor", code=2).out
     (store.path / "forebay.json").unlink()
     assert findings(store.json("doctor", code=2))["store"][0] == "failed"
@@ -49,8 +49,8 @@ def test_the_doctor_says_what_is_wrong_with_a_store(store, source):
 
 def test_the_doctor_tries_conditional_writes(remote, source):
     remote.push("flights", source())
-    told = findings(remote.json("doctor"))
-    assert told["conditional writes"][0] == "ok"
+    answer = findings(remote.json("doctor"))
+    assert answer["conditional writes"][0] == "ok"
     assert not [key for key in remote.keys() if "probe" in key]
 
 
@@ -58,11 +58,11 @@ def test_a_cluster_is_described_and_examined(shared):
     made = shared(3)
     store = made.store
     assert store.json("create", "t", *TABLE)["led"] == 6
-    told = store.json("describe", "t")
-    assert told["mode"] == "live" and len(told["partitions"]) == 6
-    assert all(len(part["nodes"]) == 3 for part in told["partitions"])
-    told = store.json("doctor")
-    assert told["verdict"] == "ok", json.dumps(told)
-    checks = findings(told)
+    answer = store.json("describe", "t")
+    assert answer["mode"] == "live" and len(answer["partitions"]) == 6
+    assert all(len(part["nodes"]) == 3 for part in answer["partitions"])
+    answer = store.json("doctor")
+    assert answer["verdict"] == "ok", json.dumps(answer)
+    checks = findings(answer)
     assert "can be reached" in checks["ports"][1] and checks["clocks"][0] == "ok"
     assert "n1, n2, n3" in checks["programs"][1]

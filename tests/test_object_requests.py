@@ -2,6 +2,7 @@
 
 import collections
 import json
+import re
 import time
 
 import pytest
@@ -32,6 +33,10 @@ def counted(remote, proxy):
         locks = [one for one in made if one.startswith("PUT ") and one.endswith("/push.lock")]
         for renewal in locks[1:]:
             made.remove(renewal)
+        # There, what was read more than a second ago is read again.
+        for read in {one for one in made if re.match("(GET|HEAD) .", one)}:
+            for _ in range(made.count(read) - 1):
+                made.remove(read)
         return made
 
     return run

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use crate::error::{At, StoreError};
+use crate::history::{HistoryAction, HistoryNote};
 use crate::layout::{TableFiles, dropped_dir, tables_dir};
 use crate::name::TableName;
 use crate::push::take_push_lock;
@@ -83,6 +84,7 @@ impl Store {
             self.set_aside(&dropped)?;
         }
         self.remove_overdue();
+        self.note(name, HistoryAction::Drop, HistoryNote::default());
         Ok(dropped)
     }
 
@@ -115,6 +117,7 @@ impl Store {
         for dir in [tables_dir(self.root()), dir] {
             disk.sync_dir(&dir).at("sync", &dir)?;
         }
+        self.note(name, HistoryAction::Undrop, HistoryNote::default());
         Ok(())
     }
 

@@ -33,6 +33,7 @@ pub enum HistoryAction {
     /// A version of the same rows took the place of the one that served.
     Compact,
     Drop,
+    Undrop,
     /// The gate held a new version; what served before serves.
     Held,
     /// What a later program writes.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use forebay_replica::Refusal;
 use parking_lot::Mutex;
 
-/// Who is told what came of a proposal.
+/// What is done with the outcome of a proposal.
 type Done = Box<dyn FnOnce(Result<Bytes, Refusal>) + Send>;
 /// Proposals in the order in which they came.
 type Proposals = Vec<(Bytes, Done)>;

@@ -47,7 +47,8 @@ pub enum BackupError {
         wanted: &'static str,
     },
     #[error(
-        "the file {} of the backup cannot be used: {problem}; restore an earlier backup, and make a new one",
+        "the file {} of a backup cannot be used: {problem}. Restore another backup; to give this one up, remove the \
+         file",
         path.display()
     )]
     Damaged {
@@ -55,7 +56,7 @@ pub enum BackupError {
         problem: DocumentError,
     },
     #[error(
-        "the document {} is not the one that the backup names: restore an earlier backup, and make a new one",
+        "the document in {} is not the one that the backup names: restore another backup",
         path.display()
     )]
     Changed { path: PathBuf },

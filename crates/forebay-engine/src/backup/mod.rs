@@ -65,6 +65,8 @@ pub struct TableSummary {
     pub file_bytes: u64,
     /// The checksum of the table's document.
     sum: u64,
+    /// The files that its manifest names, with their lengths.
+    files: BTreeMap<String, u64>,
 }
 
 /// What `NAME.backup` says.
@@ -76,8 +78,6 @@ struct TableDocument {
     order: Order,
     /// A version's, or a live table's, as in a store.
     manifest: ManifestText,
-    /// The files that it names, with their lengths.
-    files: BTreeMap<String, u64>,
 }
 
 /// A sealed manifest, by kind of table.

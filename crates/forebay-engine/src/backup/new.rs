@@ -31,8 +31,8 @@ const ENDING: &str = ".backup";
 pub struct NewBackup {
     place: BackupPlace,
     document: BackupDocument,
-    /// Files that finished backups have: they were read back then.
-    known: BTreeMap<TableName, BTreeSet<String>>,
+    /// The backups that are there, the oldest first.
+    earlier: Vec<BackupDocument>,
     copied_bytes: u64,
     reused_bytes: u64,
     _lock: Box<dyn Lock>,
@@ -57,16 +57,10 @@ impl NewBackup {
         lock: Box<dyn Lock>,
     ) -> Result<Self, BackupError> {
         let names = place.names()?;
-        let mut known: BTreeMap<TableName, BTreeSet<String>> = BTreeMap::new();
-        for table in place.tables()? {
-            let files = known.entry(table.clone()).or_default();
-            for name in names.iter().filter(|name| is_of(&place, name, &table)) {
-                files.extend(place.table_document(&table, name)?.0.files.into_keys());
-            }
-        }
-        let last = names.last().map(|name| place.document(name)).transpose()?;
+        let earlier = names.iter().map(|name| place.document(name));
+        let earlier: Vec<BackupDocument> = earlier.collect::<Result<_, _>>()?;
         // Names rise, whatever the clock does.
-        let after_last = last.map_or(0, |last| last.taken_unix_ms + 1);
+        let after_last = earlier.last().map_or(0, |last| last.taken_unix_ms + 1);
         let taken_unix_ms = place.clock.unix_ms().max(after_last);
         let document = BackupDocument {
             forebay_backup: BACKUP_FORMAT,
@@ -79,15 +73,15 @@ impl NewBackup {
         Ok(Self {
             place,
             document,
-            known,
+            earlier,
             copied_bytes: 0,
             reused_bytes: 0,
             _lock: lock,
         })
     }
 
-    /// Copies a version of a batch table. `advance` is told of the bytes of all its files, and may
-    /// wait to slow the copy down.
+    /// Copies a version of a batch table. `advance` gets the bytes of all its files, and may wait to
+    /// slow the copy down.
     pub fn add_version(
         &mut self,
         table: &Table,
@@ -105,11 +99,10 @@ impl NewBackup {
             table: table.name().clone(),
             order: manifest.order,
             manifest: ManifestText::Batch(text),
-            files,
         };
         let source = DiskFiles::new(Arc::clone(table.disk()), &table.files);
-        let summary = (Some(version), manifest.totals.rows);
-        self.add(document, summary, &source, advance)
+        let counts = (Some(version), manifest.totals.rows);
+        self.add((document, files), counts, &source, advance)
     }
 
     /// Copies a moment of a live table, as [`NewBackup::add_version`] does a version.
@@ -129,15 +122,15 @@ impl NewBackup {
             table: checkpoint.table().clone(),
             order: checkpoint.options().order,
             manifest: ManifestText::Live(text),
-            files: checkpoint.file_names().collect(),
         };
-        let summary = (None, checkpoint.records());
-        self.add(document, summary, &*checkpoint.files, advance)
+        let files = checkpoint.file_names().collect();
+        let counts = (None, checkpoint.records());
+        self.add((document, files), counts, &*checkpoint.files, advance)
     }
 
     fn add(
         &mut self,
-        document: TableDocument,
+        (document, named): (TableDocument, BTreeMap<String, u64>),
         (version, records): (Option<u64>, u64),
         source: &dyn RunFiles,
         advance: &mut dyn FnMut(u64),
@@ -145,18 +138,18 @@ impl NewBackup {
         let (place, table) = (self.place.clone(), document.table.clone());
         let disk = &*place.disk;
         let files = TableFiles::new(&place.root, &table);
-        disk.create_dir_all(&files.runs())
-            .at("create", &files.runs())?;
+        let runs = files.runs();
+        disk.create_dir_all(&runs).at("create", &runs)?;
         let words = holder_words(disk, &*place.clock, "a backup");
         let lock = try_lock(disk, &files.push_lock(), &words)?;
         let _lock = lock.map_err(|holder| BackupError::Busy { holder })?;
         // In object storage the place of work is made only now.
-        disk.create_dir_all(&files.runs())
-            .at("create", &files.runs())?;
-        let known = self.known.get(&table).cloned().unwrap_or_default();
+        disk.create_dir_all(&runs).at("create", &runs)?;
+        // They were read back when they were copied.
+        let known = named_by(&self.earlier, &table);
         let mut copied = Vec::new();
-        for (name, &len_bytes) in &document.files {
-            let path = files.runs().join(name);
+        for (name, &len_bytes) in &named {
+            let path = runs.join(name);
             if known.contains(name) && is_there(disk, &path, len_bytes) {
                 self.reused_bytes += len_bytes;
                 advance(len_bytes);
@@ -172,14 +165,13 @@ impl NewBackup {
             table: table.clone(),
             source,
         })?;
-        disk.sync_dir(&files.runs()).at("sync", &files.runs())?;
-        let sum = place.put_table(&files, &self.document.name, &document)?;
-        let file_bytes = document.files.values().sum();
+        disk.sync_dir(&runs).at("sync", &runs)?;
         let summary = TableSummary {
             version,
             records,
-            file_bytes,
-            sum,
+            file_bytes: named.values().sum(),
+            sum: place.put_table(&files, &self.document.name, &document)?,
+            files: named,
         };
         self.document.tables.insert(table, summary);
         Ok(())
@@ -192,12 +184,13 @@ impl NewBackup {
         cluster: Option<Value>,
     ) -> Result<BackupReport, BackupError> {
         self.document.cluster = cluster;
-        let (place, dir) = (&self.place, self.place.backups_dir());
+        let (place, dir) = (self.place.clone(), self.place.backups_dir());
         place.disk.create_dir_all(&dir).at("create", &dir)?;
         let path = place.document_path(&self.document.name);
         place.put(&path, &self.document)?;
         place.disk.sync_dir(&place.root).at("sync", &place.root)?;
-        let removed = match place.prune(keep) {
+        self.earlier.push(self.document.clone());
+        let removed = match place.prune(&self.earlier, keep) {
             Ok(removed) => removed,
             Err(error) => {
                 warn!(%error, "older backups, or what a backup that died left, could not be removed");
@@ -219,9 +212,12 @@ fn name_of(taken_unix_ms: u64) -> String {
     format!("{second}.{:03}Z", taken_unix_ms % 1000)
 }
 
-fn is_of(place: &BackupPlace, backup: &str, table: &TableName) -> bool {
-    let document = place.document(backup);
-    document.is_ok_and(|document| document.tables.contains_key(table))
+/// The files of a table that backups name.
+fn named_by(backups: &[BackupDocument], table: &TableName) -> BTreeSet<String> {
+    let of_table = backups.iter().filter_map(|backup| backup.tables.get(table));
+    of_table
+        .flat_map(|table| table.files.keys().cloned())
+        .collect()
 }
 
 fn is_there(disk: &dyn Disk, path: &std::path::Path, len_bytes: u64) -> bool {
@@ -292,34 +288,38 @@ impl BackupPlace {
         Ok(sum)
     }
 
-    /// Removes all backups but the newest `keep`, and what no backup names. REQUIRES: the lock.
-    fn prune(&self, keep: Option<usize>) -> Result<Vec<String>, BackupError> {
-        let mut kept = self.names()?;
-        let past = kept.len() - keep.unwrap_or(kept.len()).min(kept.len());
-        let removed: Vec<String> = kept.drain(..past).collect();
+    /// Removes all of these backups but the newest `keep`, and what no backup names. REQUIRES: the
+    /// lock, and that there are no others.
+    fn prune(
+        &self,
+        backups: &[BackupDocument],
+        keep: Option<usize>,
+    ) -> Result<Vec<String>, BackupError> {
+        let past = backups.len() - keep.unwrap_or(backups.len()).min(backups.len());
+        let (past, kept) = backups.split_at(past);
+        let removed: Vec<String> = past.iter().map(|backup| backup.name.clone()).collect();
         for name in &removed {
             remove_if_there(&*self.disk, &self.document_path(name))?;
         }
         let dir = self.backups_dir();
         self.disk.sync_dir(&dir).at("sync", &dir)?;
         for table in self.tables()? {
-            self.prune_table(&table, &kept)?;
+            self.prune_table(&table, kept)?;
         }
         Ok(removed)
     }
 
-    fn prune_table(&self, table: &TableName, backups: &[String]) -> Result<(), BackupError> {
+    fn prune_table(&self, table: &TableName, kept: &[BackupDocument]) -> Result<(), BackupError> {
         let files = TableFiles::new(&self.root, table);
-        let mut named = BTreeSet::new();
-        for name in self.list(&files.dir.join("backups"))? {
-            let Some(backup) = name.strip_suffix(ENDING) else {
-                continue;
-            };
-            match backups.iter().any(|kept| kept == backup) {
-                true => named.extend(self.table_document(table, backup)?.0.files.into_keys()),
-                false => remove_if_there(&*self.disk, &Self::table_path(&files, backup))?,
+        let names = kept.iter().map(|backup| format!("{}{ENDING}", backup.name));
+        let names: BTreeSet<String> = names.collect();
+        let documents = files.dir.join("backups");
+        for name in self.list(&documents)? {
+            if name.ends_with(ENDING) && !names.contains(&name) {
+                remove_if_there(&*self.disk, &documents.join(&name))?;
             }
         }
+        let named = named_by(kept, table);
         for name in self.list(&files.runs())? {
             let path = files.runs().join(&name);
             if run_of(&path).is_some() && !named.contains(&name) {

@@ -30,7 +30,7 @@ impl Backup {
     }
 
     /// Puts a version of a batch table into a store, and reads it back; it does not serve yet.
-    /// `advance` is told of the bytes that were copied. A version that is there already is left as
+    /// `advance` gets the bytes that were copied. A version that is there already is left as
     /// it is; another one of its number is an error.
     pub fn restore_version(
         &self,

@@ -99,7 +99,7 @@ fn try_take(table: &TableName, context: &Context) -> Result<TableCheckpoint, Ove
     check_no_load(table, context)?;
     TableCheckpoint::join(parts).map_err(|error| match error {
         JoinError::NotWhole(why) => Overtaken::Again(format!(
-            "{why}. A partition may have no leader, or has just moved: forebay cluster status tells"
+            "{why}. A partition may have no leader, or has just moved: look at forebay cluster status"
         )),
         error => failed(error.into()),
     })

@@ -76,7 +76,7 @@ pub fn run(args: &Backup, context: &Context) -> anyhow::Result<Outcome> {
     print(&report, &args.to, context)
 }
 
-/// So that the store tells how old the last backup is.
+/// So that the store knows how old the last backup is.
 fn note(report: &BackupReport, to: &str, context: &Context) {
     let noted = all_tables(context).and_then(|tables| {
         let store = context.open_store()?;

@@ -78,7 +78,6 @@ fn confirm(table: &TableName) -> anyhow::Result<()> {
 fn drop_keeping(table: &TableName, time: Duration, context: &Context) -> anyhow::Result<Outcome> {
     let store = context.open_store()?;
     let until = utc(store.drop_table_keeping(table, time)?.until_unix_ms);
-    store.note(table, HistoryAction::Drop, HistoryNote::default());
     let object = json!({"table": table, "dropped": true, "kept_until": until});
     context.print_done(Outcome::Done, &object, || {
         format!("{table} is dropped; until {until} forebay undrop {table} brings it back")

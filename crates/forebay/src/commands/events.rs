@@ -221,6 +221,7 @@ fn of_entry(entry: HistoryEntry) -> Line {
         (HistoryAction::Rollback, _) => "rolled back",
         (HistoryAction::Compact, _) => "compacted",
         (HistoryAction::Drop, _) => "dropped",
+        (HistoryAction::Undrop, _) => "brought back after a drop",
         (HistoryAction::Held, _) => "held at the gate",
         (HistoryAction::Other, _) => "changed by a later version of forebay",
     };

@@ -35,7 +35,7 @@ pub struct Copied {
 
 impl TableCheckpoint {
     /// Copies it into the store at `root`, which is made if there is none. Files are linked where
-    /// they lie on one file system, and copied elsewhere; `advance` is told of their bytes. The
+    /// they lie on one file system, and copied elsewhere; `advance` gets their bytes. The
     /// table is there whole or not at all.
     pub fn copy_to(
         &self,
