@@ -289,6 +289,15 @@ class Cluster:
         told = self.wait_for(lambda told: any(told["coordinator"] == n.name for n in self.nodes))
         return self[told["coordinator"]]
 
+    def restart(self, *args):
+        """Starts all nodes again, one after another, with these options."""
+        for node in self.nodes:
+            node.stop()
+            node.args = args
+            node.start()
+        for node in self.nodes:
+            node.comes_up()
+
     def wait_up(self, seconds=WAIT_S):
         """Waits until all nodes are up, and each knows that all are."""
         available = 'forebay_cluster_nodes{state="available"}'

@@ -1,10 +1,14 @@
 """Backups of both kinds of tables, of single servers and of clusters, and bringing them back."""
 
+import base64
+import hashlib
 import json
 import os
 import shutil
 import signal
 import threading
+import urllib.error
+import urllib.request
 
 import pytest
 from harness import Store, wait_for
@@ -87,8 +91,11 @@ def test_what_cannot_be_restored_is_said(live, source, tmp_path):
     assert "there is no backup x" in store.refuse("restore", "--from", place, "--backup", "x")
     refused = store.refuse("restore", "nope", "--from", place)
     assert "has no table nope; it has flights, kv" in refused
-    # A live table of that name is there.
-    assert "table kv exists already" in store.refuse("restore", "kv", "--from", place)
+    # A live table of that name is there: nothing is copied, and the others are named.
+    refused = store.refuse("restore", "--from", place)
+    assert "nothing was restored" in refused and "forebay restore flights --from" in refused
+    inside = store.refuse("backup", "--to", store.path / "tables" / "flights" / "backups")
+    assert "lies in the directory of a store" in inside
     other = Store(tmp_path / "other")
     other.push("flights", source(version=2))
     assert "another version 1" in other.refuse("restore", "flights", "--from", place)
@@ -100,6 +107,7 @@ def test_what_cannot_be_restored_is_said(live, source, tmp_path):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
+    assert ".run" in store.refuse("restore", "kv", "flights", "--from", place, "--check")
     third = Store(tmp_path / "third")
     error = third.refuse("restore", "flights", "--from", place, "--backup", name)
     assert "could not be read back" in error and ".run" in error
@@ -193,7 +201,8 @@ def test_a_live_table_of_a_cluster_is_read_and_copied_at_one_moment(made, tmp_pa
     assert scanned(store, "t") == values
     with made["n2"].through_gateway() as client:
         assert client.get("t:7") == "7" and client.set("t:new", 1)
-    assert "is there already" in store.refuse("restore", "t", "--from", place)
+    assert "are there already: t" in store.refuse("restore", "t", "--from", place)
+    assert store.json("restore", "t", "--from", place, "--check")["tables"]
     # A single server takes it, too.
     other = Store(tmp_path / "other")
     other.json("restore", "--from", place)
@@ -222,3 +231,55 @@ def test_a_cluster_comes_back_after_its_store_and_all_caches_are_gone(cluster, s
         values = client.mget([f"t:{number}" for number in range(300)])
         assert values == [str(number) for number in range(300)]
         assert client.hgetall("flights:1")
+
+
+def users_file(path, users):
+    """A users file, a user a name, each with the password "secret" and these tables."""
+    digest = hashlib.sha256(b"secret").hexdigest()
+    verbs = ["read", "write"]
+    listed = [
+        {"name": name, "password_sha256": digest, "tables": tables, "verbs": verbs}
+        for name, tables in users.items()
+    ]
+    path.write_text(json.dumps({"users": listed}))
+
+
+def asked(node, user, method, path):
+    """The status that a user gets."""
+    url = f"http://127.0.0.1:{node.http}/v1/tables/{path}"
+    request = urllib.request.Request(url, method=method)
+    pair = base64.b64encode(f"{user}:secret".encode()).decode()
+    request.add_header("Authorization", f"Basic {pair}")
+    try:
+        with urllib.request.urlopen(request, timeout=30) as got:
+            return got.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_users_back_up_what_they_may_read_and_write(cluster, tmp_path):
+    users_file(tmp_path / "users.json", {"all": ["*"], "one": ["t"], "other": ["u"]})
+    made = cluster(3)
+    made.restart("--users", tmp_path / "users.json")
+    login = tmp_path / "login"
+    login.write_text("all:secret\n")
+    asks, store = ["--login", login], made.store
+    for table in ("t", "u"):
+        store.json("create", table, *TABLE)
+    with made["n1"].through_gateway(username="all", password="secret") as client:
+        client.mset({f"t:{number}": number for number in range(50)})
+    place = tmp_path / "backups"
+    assert "--login FILE" in store.refuse("backup", "--to", place)
+    assert set(tables_of(store.json("backup", "--to", place, *asks))) == {"t", "u"}
+    assert store.run("get", "t", "7", *asks).out == "7\n"
+    assert store.run("doctor", *asks, code=None).code == 0
+    # A checkpoint is reached by the table that it is of, alone.
+    node = made["n1"]
+    for step in ("flush", "hold", "take"):
+        assert asked(node, "one", "POST", f"t/checkpoints/c1/{step}") == 200
+    assert asked(node, "one", "GET", "t/checkpoints/c1") == 200
+    assert asked(node, "other", "GET", "t/checkpoints/c1") == 403
+    for method, path in (("GET", "u/checkpoints/c1"), ("POST", "u/checkpoints/c1/hold")):
+        assert asked(node, "other", method, path) == 404
+    assert asked(node, "other", "DELETE", "u/checkpoints/c1") == 200
+    assert asked(node, "one", "GET", "t/checkpoints/c1") == 200

@@ -311,15 +311,6 @@ def test_a_store_without_a_cluster_takes_no_rows(store, tmp_path):
     assert "t is no live table of one" in told
 
 
-def restart(made, *args):
-    for node in made.nodes:
-        node.stop()
-        node.args = args
-        node.start()
-    for node in made.nodes:
-        node.comes_up()
-
-
 @pytest.fixture
 def login(tmp_path):
     """A login of a user who may write to t, and the users file."""
@@ -347,7 +338,7 @@ def loads_in_time(made, *line):
 def test_nodes_with_users_are_met_with_a_login(three, tmp_path, login):
     made, (login, users) = three, login
     made.store.run("create", "u", *ORDERED, "--replicas", "3")
-    restart(made, "--users", users)
+    made.restart("--users", users)
     for node in made.nodes:
         wait_for(node.is_ready, "it is ready")
     path, _ = source(tmp_path / "rows.parquet", count=500)
@@ -368,7 +359,7 @@ def test_nodes_that_speak_tls_are_met_by_it(three, tmp_path, login):
     cert, key = certificate(tmp_path, "node", *signed, "-addext", "subjectAltName=IP:127.0.0.1")
     mine, mine_key = certificate(tmp_path, "loader", *signed)
     tls = ["--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca]
-    restart(made, "--users", users, *tls)
+    made.restart("--users", users, *tls)
     path, _ = source(tmp_path / "rows.parquet", count=500)
     how = ["--login", login, "--tls-ca", ca]
     shown = ["--tls-cert", mine, "--tls-key", mine_key]

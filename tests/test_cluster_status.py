@@ -9,7 +9,6 @@ from data import people, write
 from harness import wait_for
 from secured import certificate
 from test_cluster_disasters import take_away
-from test_cluster_live_rows import restart
 
 LIVE = ["--mode", "live", "--replicas", "3", "--durability", "os"]
 
@@ -112,7 +111,7 @@ def test_users_and_tls(cluster, tmp_path):
     users.write_text(json.dumps({"users": [watch]}))
     login.write_text("watch:wonder42\n")
     made = cluster(3)
-    restart(made, "--users", users, "--tls-cert", cert, "--tls-key", key)
+    made.restart("--users", users, "--tls-cert", cert, "--tls-key", key)
     how = ["--login", login, "--tls-ca", ca]
     assert wait_checked(made, "well", *how)["coordinator"]
     state, result = checked(made)
@@ -130,6 +129,6 @@ def test_users_and_tls(cluster, tmp_path):
 def test_a_certificate_of_an_authority_is_named(cluster, tmp_path):
     itself, key = certificate(tmp_path, "itself", "-addext", "subjectAltName=IP:127.0.0.1")
     made = cluster(1)
-    restart(made, "--tls-cert", itself, "--tls-key", key)
+    made.restart("--tls-cert", itself, "--tls-key", key)
     state, result = checked(made, "--tls-ca", itself)
     assert state == "not known" and "CA:FALSE" in result.out, result

@@ -253,7 +253,7 @@ def test_a_store_that_is_made_new_is_a_warning_and_the_rest_is_no_more_than_told
         forebay.push([{"id": 1}], "t", key="{id}", store=path)
     levels = [(record.levelname, record.getMessage()) for record in caplog.records]
     (level, message), *results = levels
-    assert level == "WARNING" and f"there was no store at {path}: a new one is made" in message
+    assert level == "WARNING" and f"there was no store at {path}: made a new one" in message
     assert [level for level, _ in results] == ["INFO", "INFO"]
     assert "t version 2 serves: 1 row" in results[1][1]
 

@@ -327,8 +327,7 @@ def test_somebody_else_pushes_meanwhile(spark, path):
 
 
 def test_a_swap_meanwhile_is_not_lost(spark, path):
-    """What somebody else lets serve during the push is what the gate compares with, and what the
-    swap replaces."""
+    """A push holds where somebody else lets another version serve meanwhile."""
     for rows in (1000, 10):
         forebay.push(numbers(spark, rows).toArrow(), "t", key="{id}", store=path, force=True)
 
@@ -339,10 +338,13 @@ def test_a_swap_meanwhile_is_not_lost(spark, path):
                     store["t"].swap(1)
 
     df = numbers(spark, 900)
-    result = forebay.spark.push(df, "t", key="{id}", partitions=2, store=path, progress=swap)
-    assert (result.version, result.swapped) == (3, True)
+    words = "version 1 serves now, and version 2 did when this push began"
+    with pytest.raises(forebay.GateHeld, match=words) as raised:
+        forebay.spark.push(df, "t", key="{id}", partitions=2, store=path, progress=swap)
+    assert raised.value.result.version == 3
     with forebay.open(path) as store:
-        assert store["t"].rollback().version == 1
+        assert store["t"].version == 1
+        assert store["t"].swap(3).previous == 1
 
 
 def test_an_exception_in_the_progress_function_ends_the_push(spark, path):

@@ -269,7 +269,7 @@ impl Followed {
         follow.retry_at = Some(now + RETRY);
         if follow.problem.as_deref() != Some(problem) {
             let serving = follow.serving.as_ref().map(|version| version.version());
-            warn!(table = %name, ?serving, problem, "what serves goes on serving");
+            warn!(table = %name, serving, problem, "what serves, if anything does, still serves");
             follow.problem = Some(problem.to_owned());
         }
     }

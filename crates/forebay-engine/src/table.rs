@@ -455,7 +455,7 @@ impl Table {
     }
 
     /// Whether every file of a version that is to be here is there with its right length.
-    pub(crate) fn check_complete(&self, version: u64) -> Result<Manifest, StoreError> {
+    pub fn check_complete(&self, version: u64) -> Result<Manifest, StoreError> {
         let manifest = self.manifest(version)?;
         match check_files(
             &**self.disk(),

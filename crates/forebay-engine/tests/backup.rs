@@ -172,11 +172,70 @@ fn damage_is_found_and_named() {
         path.starts_with("/b/tables/live/runs") && path.extension() == Some("run".as_ref())
     });
     disk.tamper(&run.unwrap(), |bytes| bytes[100] ^= 1);
+    let backup = newest(&disk);
+    backup.check(&name("batch"), &mut |_| ()).unwrap();
+    let found = backup.check(&name("live"), &mut |_| ()).unwrap_err();
+    assert!(
+        found.to_string().contains("/b/tables/live/runs/"),
+        "{found}"
+    );
     let to = store_at(&disk, "/new");
     let copied = newest(&disk).live(&name("live")).unwrap();
     let copied = copied.copy_into(&to, &mut |_| ());
     assert!(copied.is_err(), "a damaged run was restored");
     assert!(!to.is_live(&name("live")).unwrap());
+}
+
+#[test]
+fn each_table_keeps_backups_of_its_own() {
+    let disk = SimDisk::new();
+    fill(&disk, 1, 20);
+    let both = back_up(&disk, None).unwrap().document.name;
+    let (store, place) = (store_at(&disk, "/s"), place_on(&disk).unwrap());
+    let mut backup = place.begin("/s").unwrap();
+    let table = store.table(&name("batch")).unwrap();
+    backup.add_version(&table, 1, &mut |_| ()).unwrap();
+    // The live table has no other backup.
+    let one = backup.finish(Some(1), None).unwrap();
+    assert_eq!(one.removed, Vec::<String>::new());
+    let next = back_up(&disk, Some(1)).unwrap();
+    assert_eq!(next.removed.len(), 2);
+    assert!(next.removed.contains(&both));
+}
+
+#[test]
+fn a_backup_that_cannot_be_read_blocks_no_other() {
+    let disk = SimDisk::new();
+    fill(&disk, 1, 20);
+    let first = back_up(&disk, None).unwrap();
+    let damaged = back_up(&disk, None).unwrap().document.name;
+    let path = format!("/b/backups/{damaged}.json");
+    disk.tamper(Path::new(&path), |bytes| bytes.truncate(5));
+    let third = back_up(&disk, Some(1)).unwrap();
+    // Nothing is removed that it may need.
+    assert_eq!((third.damaged, third.removed.len()), (vec![damaged], 0));
+    let place = place_on(&disk).unwrap();
+    let earlier = place.backup(Some(&first.document.name)).unwrap();
+    restore(&earlier, &store_at(&disk, "/new")).unwrap();
+    let documents = place.documents().unwrap();
+    assert_eq!((documents.documents.len(), documents.damaged.len()), (2, 1));
+    disk.remove(Path::new(&path)).unwrap();
+    assert_eq!(back_up(&disk, Some(1)).unwrap().removed.len(), 2);
+}
+
+#[test]
+fn a_place_is_outside_of_stores_and_of_other_places() {
+    let disk = SimDisk::new();
+    fill(&disk, 1, 20);
+    back_up(&disk, None).unwrap();
+    for root in ["/s/backups", "/s/tables/batch/x", "/b/sub"] {
+        let (disk, clock): (Arc<dyn Disk>, _) = (Arc::new(disk.clone()), clock());
+        let refused = BackupPlace::open_or_create(disk, clock, Path::new(root)).unwrap_err();
+        assert!(
+            matches!(refused, BackupError::Inside { .. }),
+            "{root}: {refused}"
+        );
+    }
 }
 
 #[test]

@@ -252,7 +252,9 @@ impl HostedGroup {
 
     /// See the module `hold`. Gives the term in which this replica leads.
     pub(crate) fn hold(self: &Arc<Self>, within: Duration) -> Option<u64> {
-        self.held.begin(self.core.monotonic() + within);
+        if !self.held.begin(self.core.monotonic(), within) {
+            return None;
+        }
         // After the hold began: what is proposed in this term from now on waits.
         let term = self.leads_in();
         if term.is_none() {
@@ -266,7 +268,8 @@ impl HostedGroup {
     }
 
     pub(crate) fn release(self: &Arc<Self>) {
-        self.held.release(|waiting| self.propose_now(waiting));
+        let now = self.core.monotonic();
+        self.held.release(now, |waiting| self.propose_now(waiting));
     }
 
     /// The term in which this replica leads, as far as it knows.
@@ -350,8 +353,9 @@ impl HostedGroup {
         self.refuse_all(Refusal::Uncertain);
         // What was held back was never proposed.
         let refuse = |(_, done): (Bytes, WriteDone)| done(Err(Refusal::NotLeader(None)));
+        let now = self.core.monotonic();
         self.held
-            .release(|waiting| waiting.into_iter().for_each(refuse));
+            .release(now, |waiting| waiting.into_iter().for_each(refuse));
         before.is_none()
     }
 

@@ -141,7 +141,8 @@ impl Server {
         if let Some(http) = http {
             handle.spawn("forebay-http".to_owned(), move || http.run())?;
         }
-        info!(resp = %resp_address, http = ?http_address, "serving");
+        let http = http_address.map(|address| address.to_string());
+        info!(resp = %resp_address, http, "serving");
         Ok(handle)
     }
 }

@@ -11,6 +11,7 @@ use crate::commands::{
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::global::Global;
+use crate::login::LoginArgs;
 
 /// Publishes big computed data sets into live serving: fast, reversibly, without hurting live
 /// traffic.
@@ -22,6 +23,8 @@ use crate::global::Global;
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
+    #[command(flatten)]
+    pub login: LoginArgs,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -154,6 +157,7 @@ mod tests {
             "forebay backup --to /b",
             "forebay backup t u --to s3://b/p --keep 7 --rate 50M",
             "forebay restore --from /b --list",
+            "forebay restore t --from /b --check",
             "forebay restore t --from /b --backup 20261129T120000Z --no-swap",
             "forebay drop t",
             "forebay events",

@@ -14,6 +14,15 @@ use crate::seal::DocumentError;
 #[derive(Debug, Error)]
 pub enum BackupError {
     #[error(
+        "{} lies in the directory of a store, or of other backups: name one that is outside of it",
+        root.display()
+    )]
+    Inside { root: PathBuf },
+    #[error("there is no backup yet at {}", root.display())]
+    Empty { root: PathBuf },
+    #[error("table {table}: a file of the backup is damaged or missing: {source}")]
+    DamagedRun { table: TableName, source: RunError },
+    #[error(
         "there are no backups at {}: name the place that 'forebay backup --to' was given",
         root.display()
     )]
@@ -62,7 +71,10 @@ pub enum BackupError {
     Changed { path: PathBuf },
     #[error("table {table}: a run could not be read back after it was copied: {source}")]
     Copy { table: TableName, source: RunError },
-    #[error("table {table}: what was restored could not be read back: {problem}")]
+    #[error(
+        "table {table}: what was copied could not be read back: {problem}. 'forebay restore --check' reads the backup \
+         itself; --backup NAME takes another one"
+    )]
     Restored { table: TableName, problem: String },
     #[error(
         "table {table} has another version {version} than the one in the backup: nothing was restored. Restore \

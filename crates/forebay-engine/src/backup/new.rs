@@ -10,7 +10,7 @@ use forebay_run::verify::read_back;
 use serde_json::Value;
 use tracing::warn;
 
-use super::place::BackupPlace;
+use super::place::{BackupPlace, Documents};
 use super::{
     BACKUP_FORMAT, BackupDocument, BackupError, ManifestText, TableDocument, TableSummary, unseal,
 };
@@ -33,6 +33,8 @@ pub struct NewBackup {
     document: BackupDocument,
     /// The backups that are there, the oldest first.
     earlier: Vec<BackupDocument>,
+    /// Those whose documents cannot be read.
+    damaged: Vec<String>,
     copied_bytes: u64,
     reused_bytes: u64,
     _lock: Box<dyn Lock>,
@@ -48,6 +50,8 @@ pub struct BackupReport {
     pub reused_bytes: u64,
     /// Older backups that were removed.
     pub removed: Vec<String>,
+    /// Backups whose documents cannot be read. While there are some, no file is removed.
+    pub damaged: Vec<String>,
 }
 
 impl NewBackup {
@@ -56,12 +60,17 @@ impl NewBackup {
         source: &str,
         lock: Box<dyn Lock>,
     ) -> Result<Self, BackupError> {
+        let Documents { documents, damaged } = place.documents()?;
         let names = place.names()?;
-        let earlier = names.iter().map(|name| place.document(name));
-        let earlier: Vec<BackupDocument> = earlier.collect::<Result<_, _>>()?;
+        let mut taken_unix_ms = place.clock.unix_ms();
         // Names rise, whatever the clock does.
-        let after_last = earlier.last().map_or(0, |last| last.taken_unix_ms + 1);
-        let taken_unix_ms = place.clock.unix_ms().max(after_last);
+        while names
+            .last()
+            .is_some_and(|last| *last >= name_of(taken_unix_ms))
+        {
+            let last = documents.last().map_or(0, |last| last.taken_unix_ms);
+            taken_unix_ms = taken_unix_ms.max(last) + 1;
+        }
         let document = BackupDocument {
             forebay_backup: BACKUP_FORMAT,
             name: name_of(taken_unix_ms),
@@ -73,7 +82,8 @@ impl NewBackup {
         Ok(Self {
             place,
             document,
-            earlier,
+            earlier: documents,
+            damaged: damaged.into_iter().map(|(name, _)| name).collect(),
             copied_bytes: 0,
             reused_bytes: 0,
             _lock: lock,
@@ -177,7 +187,7 @@ impl NewBackup {
         Ok(())
     }
 
-    /// Makes the backup be there. Of all backups the newest `keep` stay.
+    /// Makes the backup be there. Of each table the newest `keep` backups stay.
     pub fn finish(
         mut self,
         keep: Option<usize>,
@@ -190,7 +200,11 @@ impl NewBackup {
         place.put(&path, &self.document)?;
         place.disk.sync_dir(&place.root).at("sync", &place.root)?;
         self.earlier.push(self.document.clone());
-        let removed = match place.prune(&self.earlier, keep) {
+        let pruned = match self.damaged.is_empty() {
+            true => place.prune(&self.earlier, keep),
+            false => Ok(Vec::new()),
+        };
+        let removed = match pruned {
             Ok(removed) => removed,
             Err(error) => {
                 warn!(%error, "older backups, or what a backup that died left, could not be removed");
@@ -202,6 +216,7 @@ impl NewBackup {
             copied_bytes: self.copied_bytes,
             reused_bytes: self.reused_bytes,
             removed,
+            damaged: self.damaged,
         })
     }
 }
@@ -212,9 +227,32 @@ fn name_of(taken_unix_ms: u64) -> String {
     format!("{second}.{:03}Z", taken_unix_ms % 1000)
 }
 
+/// The backups that stay, and those that go: one stays while it is among the newest `keep` of one
+/// of its tables.
+fn kept_of(
+    backups: &[BackupDocument],
+    keep: usize,
+) -> (Vec<&BackupDocument>, Vec<&BackupDocument>) {
+    let mut counts: BTreeMap<&TableName, usize> = BTreeMap::new();
+    let newest_first = backups.iter().rev();
+    newest_first.partition(|backup| {
+        let mut is_needed = false;
+        for table in backup.tables.keys() {
+            let count = counts.entry(table).or_default();
+            is_needed |= *count < keep;
+            *count += 1;
+        }
+        is_needed
+    })
+}
+
 /// The files of a table that backups name.
-fn named_by(backups: &[BackupDocument], table: &TableName) -> BTreeSet<String> {
-    let of_table = backups.iter().filter_map(|backup| backup.tables.get(table));
+fn named_by<'a>(
+    backups: impl IntoIterator<Item = &'a BackupDocument>,
+    table: &TableName,
+) -> BTreeSet<String> {
+    let backups = backups.into_iter();
+    let of_table = backups.filter_map(|backup| backup.tables.get(table));
     of_table
         .flat_map(|table| table.files.keys().cloned())
         .collect()
@@ -288,15 +326,14 @@ impl BackupPlace {
         Ok(sum)
     }
 
-    /// Removes all of these backups but the newest `keep`, and what no backup names. REQUIRES: the
-    /// lock, and that there are no others.
+    /// Removes those of these backups that no table needs to have `keep` of them, and what no
+    /// backup names. REQUIRES: the lock, and that there are no others.
     fn prune(
         &self,
         backups: &[BackupDocument],
         keep: Option<usize>,
     ) -> Result<Vec<String>, BackupError> {
-        let past = backups.len() - keep.unwrap_or(backups.len()).min(backups.len());
-        let (past, kept) = backups.split_at(past);
+        let (kept, past) = kept_of(backups, keep.unwrap_or(usize::MAX));
         let removed: Vec<String> = past.iter().map(|backup| backup.name.clone()).collect();
         for name in &removed {
             remove_if_there(&*self.disk, &self.document_path(name))?;
@@ -304,12 +341,12 @@ impl BackupPlace {
         let dir = self.backups_dir();
         self.disk.sync_dir(&dir).at("sync", &dir)?;
         for table in self.tables()? {
-            self.prune_table(&table, kept)?;
+            self.prune_table(&table, &kept)?;
         }
         Ok(removed)
     }
 
-    fn prune_table(&self, table: &TableName, kept: &[BackupDocument]) -> Result<(), BackupError> {
+    fn prune_table(&self, table: &TableName, kept: &[&BackupDocument]) -> Result<(), BackupError> {
         let files = TableFiles::new(&self.root, table);
         let names = kept.iter().map(|backup| format!("{}{ENDING}", backup.name));
         let names: BTreeSet<String> = names.collect();
@@ -319,7 +356,7 @@ impl BackupPlace {
                 remove_if_there(&*self.disk, &documents.join(&name))?;
             }
         }
-        let named = named_by(kept, table);
+        let named = named_by(kept.iter().copied(), table);
         for name in self.list(&files.runs())? {
             let path = files.runs().join(&name);
             if run_of(&path).is_some() && !named.contains(&name) {

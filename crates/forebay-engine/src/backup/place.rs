@@ -9,11 +9,14 @@ use forebay_io::{Clock, Disk, replace_file};
 use super::{Backup, BackupDocument, BackupError, NewBackup, unseal};
 use crate::error::At;
 use crate::holder::{holder_words, try_lock};
-use crate::layout::tables_dir;
+use crate::layout::{STORE_FILE, tables_dir};
+use crate::live::is_below;
 use crate::name::TableName;
 
 const PLACE_FILE: &str = "forebay-backup.json";
 const PLACE_LOCK: &str = "backup.lock";
+/// What a place may have that is not made yet.
+const OF_CREATION: [&str; 2] = [PLACE_LOCK, ".forebay-backup.json.new"];
 const PLACE_TEXT: &str = "{\"forebay_backup_place\": 1}\n";
 const ENDING: &str = ".json";
 
@@ -48,8 +51,14 @@ impl BackupPlace {
     ) -> Result<Self, BackupError> {
         let marker = root.join(PLACE_FILE);
         if !disk.exists(&marker).at("look for", &marker)? {
+            if disk.keeps_blocks() && is_below(&*disk, root, &[STORE_FILE, PLACE_FILE])? {
+                let root = root.to_path_buf();
+                return Err(BackupError::Inside { root });
+            }
             match disk.list(root) {
-                Ok(names) if names.iter().all(|name| name == PLACE_LOCK) => {}
+                Ok(names) if names.iter().all(|name| OF_CREATION.contains(&&**name)) => {}
+                // Somebody else may have made it since it was looked for.
+                Ok(_) if disk.exists(&marker).at("look for", &marker)? => {}
                 Ok(_) => {
                     let root = root.to_path_buf();
                     return Err(BackupError::NotEmpty { root });
@@ -83,15 +92,31 @@ impl BackupPlace {
             Some(name) => names.iter().find(|found| *found == name),
             None => names.last(),
         };
-        let Some(found) = found else {
-            return Err(BackupError::NoBackup {
-                root: self.root.clone(),
-                name: name.unwrap_or("yet").to_owned(),
+        let root = || self.root.clone();
+        let found = found.ok_or_else(|| match name {
+            Some(name) if !names.is_empty() => BackupError::NoBackup {
+                root: root(),
+                name: name.to_owned(),
                 there: listed(names.iter()),
-            });
-        };
+            },
+            _ => BackupError::Empty { root: root() },
+        })?;
         let document = self.document(found)?;
         Ok(Backup::new(self.clone(), document))
+    }
+
+    /// What all backups say of themselves, the oldest first; and those that cannot be read, each
+    /// with the reason.
+    pub fn documents(&self) -> Result<Documents, BackupError> {
+        let mut all = Documents::default();
+        for name in self.names()? {
+            match self.document(&name) {
+                Ok(document) => all.documents.push(document),
+                Err(error @ BackupError::Damaged { .. }) => all.damaged.push((name, error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 
     /// What a backup says of itself.
@@ -133,6 +158,14 @@ impl BackupPlace {
             names => Ok(names.at("list", dir)?),
         }
     }
+}
+
+/// The documents of backups.
+#[derive(Debug, Default)]
+pub struct Documents {
+    pub documents: Vec<BackupDocument>,
+    /// Those that cannot be read, by name.
+    pub damaged: Vec<(String, BackupError)>,
 }
 
 /// Names for a message.

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use forebay_run::RunError;
+use forebay_run::verify::read_back;
+
 use super::place::{BackupPlace, listed};
 use super::{BackupDocument, BackupError, ManifestText, TableDocument, TableSummary};
 use crate::error::At;
@@ -27,6 +30,43 @@ impl Backup {
 
     pub fn document(&self) -> &BackupDocument {
         &self.document
+    }
+
+    /// Reads all files of a table back, as they lie in the place; `advance` gets their bytes. The
+    /// error names the first one that is damaged.
+    pub fn check(&self, name: &TableName, advance: &mut dyn FnMut(u64)) -> Result<(), BackupError> {
+        let (document, _) = self.table(name)?;
+        let runs = TableFiles::new(&self.place.root, name).runs();
+        let disk = &*self.place.disk;
+        for (file, len_bytes) in &self.summary(name)?.files {
+            let path = runs.join(file);
+            let opened = disk.open(&path).at("open", &path)?;
+            let read = match path.extension().is_some_and(|end| end == "run") {
+                true => read_back(disk, &path, document.order, &mut |_| ()).map(drop),
+                false => Ok(()),
+            };
+            let read = read.and_then(|()| match opened.len_bytes() == *len_bytes {
+                true => Ok(()),
+                false => Err(RunError::damaged(&path, "it has another length")),
+            });
+            read.map_err(|source| BackupError::DamagedRun {
+                table: name.clone(),
+                source,
+            })?;
+            advance(*len_bytes);
+        }
+        Ok(())
+    }
+
+    /// Whether [`Backup::restore_version`] would be refused because of what is there.
+    pub fn check_version(&self, name: &TableName, store: &Store) -> Result<(), BackupError> {
+        let (document, _) = self.table(name)?;
+        match (&document.manifest, store.table(name)) {
+            (ManifestText::Batch(text), Ok(table)) => {
+                has_version(&table, text.as_bytes()).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Puts a version of a batch table into a store, and reads it back; it does not serve yet.

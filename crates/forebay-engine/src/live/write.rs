@@ -538,6 +538,7 @@ impl LiveShared {
             self.fail(&format!("could not {action} {}: {source}", path.display()));
         }
         if let LogError::Full { .. } = &source {
+            warn!(table = %self.shape.table, problem = %source, "writes are refused: the log has no room");
             self.tell(|progress| progress.no_room = Some(source.to_string()));
         }
         LiveError::Log(source)

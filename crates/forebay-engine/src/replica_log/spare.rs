@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use forebay_io::{Disk, replace_file};
-use tracing::{debug, info};
+use tracing::{debug, warn};
 
 use super::{ReplicaLog, ReplicaLogError};
 use crate::live::log::LogError;
@@ -52,7 +52,7 @@ impl ReplicaLog {
         let path = spare_path(&self.dir);
         let is_given = self.disk.remove(&path).is_ok();
         if is_given {
-            info!(path = %path.display(), "the disk is full: room that was kept is given up");
+            warn!(path = %path.display(), "the disk is full: room that was kept is given up");
         }
         is_given
     }

@@ -22,7 +22,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::files::{SimLogFile, SimReadFile, SimWriteFile};
@@ -321,6 +321,18 @@ impl DiskState {
     }
 }
 
+/// The path without its "..", of which there are few: no link lies on it.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut short = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(short.pop()),
+            part => short.push(part),
+        }
+    }
+    short
+}
+
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
@@ -479,7 +491,8 @@ impl Disk for SimDisk {
     fn exists(&self, path: &Path) -> io::Result<bool> {
         let mut state = self.state();
         state.call(NOTHING)?;
-        Ok(state.names.contains_key(path) || state.dirs.contains(path))
+        let path = without_dots(path);
+        Ok(state.names.contains_key(&path) || state.dirs.contains(&path))
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {

@@ -2,11 +2,13 @@
 //!
 //! Whoever makes one draws an id and has every node flush, then every node hold, then every node
 //! take; reads the files that the answers to `take` name; and deletes the checkpoint. The steps are
-//! explained where they are done: `forebay_cluster::local`, `replicas/checkpoints.rs`.
+//! explained where they are done: `forebay_cluster::local`, `replicas/checkpoint_steps.rs`.
 
+use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -28,14 +30,6 @@ const FILE_BYTES: &str = "forebay-file-bytes";
 const MOST_BYTES: usize = 8 << 20;
 const MOST_ID_BYTES: usize = 64;
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Step {
-    Flush,
-    Hold,
-    Take,
-}
-
 /// Which part of a file is asked for.
 #[derive(Debug, Deserialize)]
 pub struct FilePart {
@@ -48,14 +42,18 @@ pub struct FilePart {
 pub async fn step(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
-    Path((table, id, step)): Path<(String, String, Step)>,
+    Path((table, id, step)): Path<(String, String, String)>,
 ) -> Result<Response, Refused> {
     let (replicas, name) = admit(&shared, &caller, &table, &id)?;
     waiting(move || {
-        let done = match step {
-            Step::Flush => replicas.flush_led(&name).map(|()| Vec::new()),
-            Step::Hold => replicas.hold_led(&name, &id).map(|()| Vec::new()),
-            Step::Take => replicas.take_held(&name, &id),
+        let done = match &*step {
+            "flush" => replicas.flush_led(&name).map(|()| Vec::new()),
+            "hold" => replicas.hold_led(&name, &id).map(|()| Vec::new()),
+            "take" => replicas.take_held(&name, &id),
+            _ => {
+                let text = "a checkpoint is made by the steps flush, hold and take";
+                return Err(Refused::new(StatusCode::NOT_FOUND, text));
+            }
         };
         Ok(octets(done.map_err(refused)?).into_response())
     })
@@ -67,12 +65,16 @@ pub async fn file(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Path((table, id, file)): Path<(String, String, String)>,
-    Query(part): Query<FilePart>,
+    part: Result<Query<FilePart>, QueryRejection>,
 ) -> Result<Response, Refused> {
-    let (replicas, _) = admit(&shared, &caller, &table, &id)?;
+    let (replicas, name) = admit(&shared, &caller, &table, &id)?;
+    let Query(part) = part.map_err(|_| {
+        let text = "a part of a file is asked for by from and bytes, whole numbers";
+        Refused::new(StatusCode::BAD_REQUEST, text)
+    })?;
     waiting(move || {
         let bytes = part.bytes.unwrap_or(MOST_BYTES).min(MOST_BYTES);
-        let read = replicas.read_taken(&id, &file, part.from, bytes);
+        let read = replicas.read_taken((&name, &id), &file, part.from, bytes);
         let (bytes, file_bytes) = read.map_err(refused)?;
         Ok(([(FILE_BYTES, file_bytes.to_string())], octets(bytes)).into_response())
     })
@@ -85,8 +87,8 @@ pub async fn touch(
     Extension(caller): Extension<Caller>,
     Path((table, id)): Path<(String, String)>,
 ) -> Result<Response, Refused> {
-    let (replicas, _) = admit(&shared, &caller, &table, &id)?;
-    replicas.touch_checkpoint(&id).map_err(refused)?;
+    let (replicas, name) = admit(&shared, &caller, &table, &id)?;
+    replicas.touch_checkpoint(&name, &id).map_err(refused)?;
     Ok(axum::Json(json!({ "checkpoint": id })).into_response())
 }
 
@@ -96,9 +98,9 @@ pub async fn end(
     Extension(caller): Extension<Caller>,
     Path((table, id)): Path<(String, String)>,
 ) -> Result<Response, Refused> {
-    let (replicas, _) = admit(&shared, &caller, &table, &id)?;
+    let (replicas, name) = admit(&shared, &caller, &table, &id)?;
     waiting(move || {
-        replicas.end_checkpoint(&id);
+        replicas.end_checkpoint(&name, &id);
         Ok(axum::Json(json!({ "ended": id })).into_response())
     })
     .await
@@ -140,6 +142,9 @@ fn admit(
 fn refused(error: PartError) -> Refused {
     let status = match error {
         PartError::NoTable(_) | PartError::NoCheckpoint => StatusCode::NOT_FOUND,
+        PartError::File(ref error) if error.kind() == io::ErrorKind::NotFound => {
+            StatusCode::NOT_FOUND
+        }
         PartError::Overtaken(_) => StatusCode::CONFLICT,
         PartError::TooMany => StatusCode::SERVICE_UNAVAILABLE,
         PartError::Live(_) | PartError::File(_) | PartError::Document(_) => {

@@ -26,7 +26,9 @@ struct OfNode {
 
 impl RunFiles for OfNode {
     fn open(&self, file: &str) -> io::Result<Arc<dyn ReadFile>> {
-        let read = self.replicas.read_taken(&self.id, file, 0, usize::MAX);
+        let read = self
+            .replicas
+            .read_taken((&name("t"), &self.id), file, 0, usize::MAX);
         let (bytes, _) = read.map_err(io::Error::other)?;
         let (disk, path) = (MemoryDisk::default(), Path::new("file"));
         let mut copy = disk.create(path)?;
@@ -73,7 +75,9 @@ fn checkpoint(cluster: &SimCluster, id: &str) -> Option<TableCheckpoint> {
         Err(
             None | Some(PartError::Overtaken(_) | PartError::NoCheckpoint | PartError::NoTable(_)),
         ) => {
-            nodes.iter().for_each(|node| node.end_checkpoint(id));
+            nodes
+                .iter()
+                .for_each(|node| node.end_checkpoint(&table, id));
             None
         }
         Err(Some(error)) => panic!("{error}"),

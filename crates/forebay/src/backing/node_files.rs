@@ -95,7 +95,14 @@ impl NodeCheckpoint {
         self.touch();
         let path = format!("{file}?from={from}&bytes={bytes}");
         let answer = self.http.ask(&Method::GET, node, &path, READ);
-        answer.map_err(|error| io::Error::other(format!("node {node}: {error}")))
+        answer.map_err(|error| {
+            let why = match error {
+                // The node was reached before: what it may want of certificates is known.
+                PageError::NoAnswer { words, .. } => words,
+                error => error.to_string(),
+            };
+            io::Error::other(format!("node {node}: {why}"))
+        })
     }
 }
 

@@ -11,6 +11,12 @@ use crate::context::Context;
 
 /// Opens a place of backups; `create` makes it where there is none.
 pub fn open(name: &str, create: bool, context: &Context) -> anyhow::Result<BackupPlace> {
+    if create && is_in_store(name, context.store_name()) {
+        wrong!(
+            "{name} lies in the store {}: name a place that is outside of it",
+            context.store_name()
+        );
+    }
     let (disk, root) = disk_of(name, context)?;
     let clock: Arc<dyn Clock> = Arc::clone(&context.clock);
     let opened = match create {
@@ -18,6 +24,13 @@ pub fn open(name: &str, create: bool, context: &Context) -> anyhow::Result<Backu
         false => BackupPlace::open(disk, clock, &root),
     };
     Ok(opened?)
+}
+
+/// Whether a URL is that of the store, or below it.
+fn is_in_store(name: &str, store: &str) -> bool {
+    let (name, store) = (name.trim_end_matches('/'), store.trim_end_matches('/'));
+    let below = name.strip_prefix(store);
+    name.contains("://") && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn disk_of(name: &str, context: &Context) -> anyhow::Result<(Arc<dyn Disk>, PathBuf)> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use forebay_engine::backup::{BackupReport, NewBackup};
+use forebay_engine::backup::{BackupError, BackupReport, NewBackup};
 use forebay_engine::live::TableCheckpoint;
 use forebay_engine::{StoreError, TableName};
 use forebay_io::Throttle;
@@ -27,8 +27,8 @@ use crate::human;
 /// to it wait for some milliseconds. Of what an earlier backup in that place has, nothing is copied
 /// again. Each file is read back before the backup is there.
 ///
-/// With --json one object {backup, to, tables, copied_bytes, reused_bytes, removed}, where tables
-/// lists {table, mode, version, records, bytes}.
+/// With --json one object {backup, to, tables, copied_bytes, reused_bytes, removed, damaged},
+/// where tables lists {table, mode, version, records, bytes}.
 #[derive(Debug, Args)]
 pub struct Backup {
     /// The tables [default: all that serve something]
@@ -39,8 +39,8 @@ pub struct Backup {
     #[arg(long, value_name = "URL")]
     pub to: String,
 
-    /// How many backups stay in that place; older ones are removed once this one is there [default:
-    /// all]
+    /// How many backups of each table stay in that place; older ones are removed once this one is
+    /// there [default: all]
     #[arg(long, value_name = "N", value_parser = human::parse_count)]
     pub keep: Option<usize>,
 
@@ -48,6 +48,9 @@ pub struct Backup {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_rate)]
     pub rate: Option<u64>,
 }
+
+/// How often a live table of a cluster is copied before the backup is given up.
+const TRIES: usize = 3;
 
 /// A table to be copied.
 enum Copied {
@@ -150,7 +153,19 @@ fn add(
             let checkpoint = store.checkpoint(name, &context.live_budget())?;
             add_live(checkpoint.table()?)?;
         }
-        Copied::LiveOfCluster => add_live(cluster_checkpoint::take(name, context)?)?,
+        Copied::LiveOfCluster => {
+            // A node may die while its files are copied; then another one leads.
+            let mut left = TRIES;
+            loop {
+                left -= 1;
+                match add_live(cluster_checkpoint::take(name, context)?) {
+                    Err(error) if left > 0 && !matches!(error, BackupError::Busy { .. }) => {
+                        drawing.message(&format!("{name} is copied again: {error}"));
+                    }
+                    added => break added?,
+                }
+            }
+        }
         Copied::Version(table, version) => {
             stage(table.manifest(*version)?.file_bytes());
             backup.add_version(table, *version, &mut advance)?;
@@ -177,7 +192,14 @@ fn print(report: &BackupReport, to: &str, context: &Context) -> anyhow::Result<O
         "copied_bytes": report.copied_bytes,
         "reused_bytes": report.reused_bytes,
         "removed": report.removed,
+        "damaged": report.damaged,
     });
+    if !report.damaged.is_empty() {
+        context.output.tell(&format!(
+            "backups that cannot be read: {}. No file is removed while they are there: remove backups/NAME.json of each",
+            report.damaged.join(", ")
+        ));
+    }
     context.print_done(Outcome::Done, &object, || {
         let tables = human::counted(document.tables.len() as u64, "table");
         let (copied, reused) = (

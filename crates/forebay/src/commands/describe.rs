@@ -3,7 +3,9 @@
 use clap::Args;
 use forebay_cluster::model::{GroupEntry, Model};
 use forebay_engine::live::LiveOptions;
-use forebay_engine::{Bounds, Manifest, PartitionId, Store, StoreError, TableName, ValueKind, utc};
+use forebay_engine::{
+    Bounds, Manifest, PartitionId, Store, StoreError, TableName, Ttl, ValueKind, utc,
+};
 use forebay_run::Order;
 use forebay_run::row::Schema;
 use serde::Serialize;
@@ -167,7 +169,7 @@ impl Description {
             bytes: Some(manifest.file_bytes()),
             key: Some(manifest.key.clone()),
             delta: manifest.delta.map(|delta| json!(delta)),
-            ttl: manifest.ttl.as_ref().map(|ttl| json!(ttl)),
+            ttl: manifest.ttl.as_ref().map(|ttl| json!(shown_ttl(ttl))),
             created: Some(utc(manifest.created_unix_ms)),
             source: Some(manifest.source.clone()),
             figures: column_figures::objects(&manifest.stats),
@@ -273,6 +275,13 @@ impl PartitionRow {
             runs: None,
             nodes: Vec::new(),
         }
+    }
+}
+
+fn shown_ttl(ttl: &Ttl) -> String {
+    match ttl {
+        Ttl::AfterMs(ms) => format!("{ms}ms"),
+        Ttl::Column(column) => format!("as column {column} says"),
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Drop {
 pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
     let table = &args.table;
     if !args.yes {
-        confirm(table)?;
+        confirm(args)?;
     }
     if let Some(time) = args.keep_dropped {
         return drop_keeping(table, time, context);
@@ -58,11 +58,19 @@ pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 /// Asks at a terminal; refuses elsewhere.
-fn confirm(table: &TableName) -> anyhow::Result<()> {
+fn confirm(args: &Drop) -> anyhow::Result<()> {
+    let table = &args.table;
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let (keep, advice) = match args.keep_dropped {
+            Some(time) => (format!(" --keep-dropped {}s", time.as_secs()), ""),
+            None => (
+                String::new(),
+                ". With --keep-dropped 7d it can be undone for so long",
+            ),
+        };
         wrong!(
-            "forebay drop removes table {table} with all that is in it: say that you mean it by forebay drop \
-             {table} --yes. With --keep-dropped 7d it can be undone for so long"
+            "forebay drop removes table {table} with all that is in it: say that you mean it by forebay drop {table} \
+             --yes{keep}{advice}"
         );
     }
     tell!("This drops table {table} with all that is in it. Type its name to go on:");

@@ -13,7 +13,6 @@ use crate::cluster_handle::is_no_store;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
-use crate::login::LoginArgs;
 use crate::node_pages::{NodeEvent, NodePages};
 
 /// How long a node is waited for.
@@ -47,9 +46,6 @@ pub struct Events {
     /// cluster are asked without it
     #[arg(long, value_name = "HOST:PORT")]
     node: Vec<HostPort>,
-
-    #[command(flatten)]
-    login: LoginArgs,
 }
 
 fn parse_since(text: &str) -> Result<Duration, String> {
@@ -84,7 +80,6 @@ struct NodeSource {
 }
 
 pub fn run(args: &Events, context: &Context) -> anyhow::Result<Outcome> {
-    context.log_in(&args.login);
     let pages = context.node_pages()?;
     let mut since_ms = since(args, context);
     let mut store = open_store(args, context)?;

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_cluster::client::RolloutWish;
 use forebay_engine::TableName;
-use forebay_engine::backup::{Backup, BackupPlace, TableSummary};
+use forebay_engine::backup::{Backup, BackupPlace, Documents, TableSummary};
 use forebay_load::progress::Unit;
 use serde_json::{Value, json};
 
 use super::creating::Creating;
 use crate::backing::{into_cluster, place};
-use crate::cluster_handle::Drawing;
+use crate::cluster_handle::{Drawing, is_no_store};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -43,6 +43,10 @@ pub struct Restore {
     #[arg(long, conflicts_with_all = ["tables", "backup", "no_swap"])]
     pub list: bool,
 
+    /// Read the files of the backup back where they lie, and restore nothing
+    #[arg(long, conflicts_with = "no_swap")]
+    pub check: bool,
+
     /// Bring versions of batch tables, and let what serves serve on
     #[arg(long)]
     pub no_swap: bool,
@@ -55,6 +59,10 @@ pub fn run(args: &Restore, context: &Context) -> anyhow::Result<Outcome> {
     }
     let backup = place.backup(args.backup.as_deref())?;
     let tables = chosen(args, &backup)?;
+    if args.check {
+        return check(args, &backup, &tables, context);
+    }
+    refuse_what_is_there(args, &backup, &tables, context)?;
     let is_clustered = context.is_clustered()?;
     let mut versions = BTreeMap::new();
     for (name, table) in &tables {
@@ -82,6 +90,87 @@ fn chosen(args: &Restore, backup: &Backup) -> anyhow::Result<BTreeMap<TableName,
         all.retain(|name, _| args.tables.contains(name));
     }
     Ok(all)
+}
+
+/// Refuses before anything is copied what could not be restored because of what is there.
+fn refuse_what_is_there(
+    args: &Restore,
+    backup: &Backup,
+    tables: &BTreeMap<TableName, TableSummary>,
+    context: &Context,
+) -> anyhow::Result<()> {
+    let store = match context.open_store() {
+        Err(error) if is_no_store(&error) => return Ok(()),
+        store => store?,
+    };
+    let mut there = Vec::new();
+    for (name, table) in tables {
+        match table.version {
+            Some(_) => backup.check_version(name, &store)?,
+            None if context.is_live_in_cluster(name)? || store.is_live(name)? => there.push(name),
+            None => {}
+        }
+    }
+    if there.is_empty() {
+        return Ok(());
+    }
+    let names = |names: &[&TableName], between| {
+        let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+        names.join(between)
+    };
+    let others = tables.keys().filter(|name| !there.contains(name));
+    let others: Vec<&TableName> = others.collect();
+    let rest = match others.is_empty() {
+        true => String::new(),
+        false => format!(
+            ". The others: forebay restore {} --from {} --backup {}",
+            names(&others, " "),
+            args.from,
+            backup.document().name
+        ),
+    };
+    bail!(
+        "nothing was restored: live tables of these names are there already: {}. Drop them first, or restore into \
+         another store{rest}",
+        names(&there, ", ")
+    )
+}
+
+/// Reads all files of the tables back from the place.
+fn check(
+    args: &Restore,
+    backup: &Backup,
+    tables: &BTreeMap<TableName, TableSummary>,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    let drawing = context.progress();
+    let bytes = tables.values().map(|table| table.file_bytes).sum();
+    drawing.stage("reading back", Some(bytes), Unit::Bytes);
+    for name in tables.keys() {
+        let checked = backup.check(name, &mut |bytes| drawing.advance(bytes));
+        checked.with_context(|| {
+            format!(
+                "backup {} is damaged. Remove the file that is named: the next backup copies it again, if the store \
+                 still has it; else restore another backup",
+                backup.document().name
+            )
+        })?;
+    }
+    drop(drawing);
+    let object = json!({
+        "backup": backup.document().name,
+        "from": args.from,
+        "tables": listed(tables),
+    });
+    context.print(&object, || {
+        let tables = human::counted(tables.len() as u64, "table");
+        let bytes = human::bytes(bytes);
+        format!(
+            "backup {} is sound: {tables}, {bytes}",
+            backup.document().name
+        )
+    })?;
+    Ok(Outcome::Done)
 }
 
 fn bring_version(backup: &Backup, name: &TableName, context: &Context) -> anyhow::Result<u64> {
@@ -170,9 +259,10 @@ pub fn listed(tables: &BTreeMap<TableName, TableSummary>) -> Vec<Value> {
 }
 
 fn list(place: &BackupPlace, context: &Context) -> anyhow::Result<Outcome> {
-    let names = place.names()?;
-    let documents = names.iter().map(|name| place.document(name));
-    let documents = documents.collect::<Result<Vec<_>, _>>()?;
+    let Documents { documents, damaged } = place.documents()?;
+    for (_, error) in &damaged {
+        context.output.tell(&error.to_string());
+    }
     let backups = documents.iter().map(|document| {
         json!({
             "backup": document.name,

@@ -32,7 +32,8 @@ pub fn opened(context: &Context) -> (Finding, Option<Store>) {
     }
 }
 
-/// Whether all tables can be read, and the process may write.
+/// Whether the manifests of all tables can be read, and no file of what serves is missing or cut
+/// short.
 pub fn tables(store: &Store) -> Vec<Finding> {
     const CHECK: &str = "tables";
     let names = match store.tables() {
@@ -43,15 +44,28 @@ pub fn tables(store: &Store) -> Vec<Finding> {
     for name in &names {
         let serving = store.table(name).and_then(|table| {
             let serving = table.pointer()?.serving;
-            serving.map(|version| table.manifest(version)).transpose()
+            serving
+                .map(|version| table.check_complete(version))
+                .transpose()
         });
         if let Err(error) = serving {
             findings.push(Finding::failed(CHECK, format!("{name}: {error}")));
         }
     }
+    let live = match store.live_tables() {
+        Ok(live) => live,
+        Err(error) => return vec![Finding::failed(CHECK, error.to_string())],
+    };
+    for name in &live {
+        if let Err(error) = store.live_info(name) {
+            findings.push(Finding::failed(CHECK, format!("{name}: {error}")));
+        }
+    }
     if findings.is_empty() {
-        let tables = human::counted(names.len() as u64, "batch table");
-        let found = format!("{tables}, and each can be read");
+        let batch = human::counted(names.len() as u64, "batch table");
+        let live = human::counted(live.len() as u64, "live table");
+        let found =
+            format!("{batch} and {live}: manifests can be read, no file is missing or cut short");
         findings.push(Finding::ok(CHECK, found));
     }
     findings

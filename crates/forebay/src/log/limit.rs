@@ -89,8 +89,8 @@ impl LineLimit {
     }
 }
 
-/// What equal lines have in common. Of warnings numbers do not count, such as those of files and
-/// bytes, but for those of [`NAMES`].
+/// What equal lines have in common. Of warnings numbers do not count, nor words with digits, such
+/// as the names of files, but for those of [`NAMES`].
 fn kind_of(record: &Record) -> String {
     let Record {
         level,
@@ -106,7 +106,10 @@ fn kind_of(record: &Record) -> String {
             _ if is_exact => kind.extend([" ", name, "=", &value.to_string()]),
             Value::String(text) => {
                 kind.extend([" ", name, "="]);
-                kind.extend(text.chars().filter(|digit| !digit.is_ascii_digit()));
+                let words = text.split(|end: char| !end.is_ascii_alphanumeric());
+                let words =
+                    words.filter(|word| !word.contains(|digit: char| digit.is_ascii_digit()));
+                words.for_each(|word| kind.extend([word, " "]));
             }
             _ => {}
         }
@@ -138,7 +141,7 @@ mod tests {
         let mut counted = 0;
         for at in 0..60 {
             for file in 0..10 {
-                let line = warning("t1", &format!("{file}.run: no space is left"));
+                let line = warning("t1", &format!("a{file}bc{at}.run: no space is left"));
                 written += usize::from(limit.admit(line, second(at)).is_some());
             }
             for record in limit.sweep(second(at)) {

@@ -51,23 +51,23 @@ impl LocalReplicas {
             })
         });
         let held: Vec<HeldGroup> = held.collect();
-        let put = self
-            .checkpoints()
-            .put((id, now), &held, CheckpointState::Held(held.clone()));
+        let put =
+            self.checkpoints()
+                .put((table, id), now, &held, CheckpointState::Held(held.clone()));
         put.inspect_err(|_| self.release(&held))
     }
 
     /// Keeps the runs of the held partitions, and lets writes go on. Gives what they consist of:
     /// see [`PartCheckpoint::to_bytes`].
     pub fn take_held(&self, table: &TableName, id: &str) -> Result<Vec<u8>, PartError> {
-        let held = self.checkpoints().held(id)?;
+        let held = self.checkpoints().held(table, id)?;
         let taken = self.take(table, &held);
         self.release(&held);
-        let taken = taken.inspect_err(|_| self.checkpoints().end(id))?;
+        let taken = taken.inspect_err(|_| self.checkpoints().end(table, id))?;
         let bytes = taken.to_bytes()?;
         let state = CheckpointState::Taken(Arc::new(taken));
         let now = self.clock.monotonic();
-        self.checkpoints().put((id, now), &held, state)?;
+        self.checkpoints().put((table, id), now, &held, state)?;
         Ok(bytes)
     }
 
@@ -109,12 +109,14 @@ impl LocalReplicas {
     /// A part of a file of a checkpoint, and the length of the whole file.
     pub fn read_taken(
         &self,
-        id: &str,
+        (table, id): (&TableName, &str),
         file: &str,
         offset: u64,
         bytes: usize,
     ) -> Result<(Vec<u8>, u64), PartError> {
-        let part = self.checkpoints().taken(id, self.clock.monotonic())?;
+        let part = self
+            .checkpoints()
+            .taken((table, id), self.clock.monotonic())?;
         let file = part.open(file)?;
         let len_bytes = file.len_bytes();
         let left = len_bytes.saturating_sub(offset).min(bytes as u64);
@@ -125,17 +127,17 @@ impl LocalReplicas {
     }
 
     /// Keeps a checkpoint for as long as if it had been read now.
-    pub fn touch_checkpoint(&self, id: &str) -> Result<(), PartError> {
+    pub fn touch_checkpoint(&self, table: &TableName, id: &str) -> Result<(), PartError> {
         let now = self.clock.monotonic();
-        self.checkpoints().taken(id, now).map(drop)
+        self.checkpoints().taken((table, id), now).map(drop)
     }
 
     /// Ends a checkpoint; writes that are held for it go on.
-    pub fn end_checkpoint(&self, id: &str) {
-        if let Ok(held) = self.checkpoints().held(id) {
+    pub fn end_checkpoint(&self, table: &TableName, id: &str) {
+        if let Ok(held) = self.checkpoints().held(table, id) {
             self.release(&held);
         }
-        self.checkpoints().end(id);
+        self.checkpoints().end(table, id);
     }
 
     fn release(&self, held: &[HeldGroup]) {

@@ -45,6 +45,8 @@ pub struct Checkpoints {
 /// One of them, by the id that its asker drew.
 #[derive(Debug)]
 struct NodeCheckpoint {
+    /// Whoever has no right to this table does not reach the checkpoint.
+    table: TableName,
     groups: Vec<GroupId>,
     state: CheckpointState,
     touched: Duration,
@@ -67,16 +69,22 @@ pub struct HeldGroup {
 impl Checkpoints {
     pub fn put(
         &self,
-        (id, now): (&str, Duration),
+        (table, id): (&TableName, &str),
+        now: Duration,
         held: &[HeldGroup],
         state: CheckpointState,
     ) -> Result<(), PartError> {
         self.tidy(now);
         let mut all = self.all.lock();
-        if all.len() >= MOST && !all.contains_key(id) {
+        let known = all.get(id);
+        if known.is_some_and(|known| known.table != *table) {
+            return Err(PartError::NoCheckpoint);
+        }
+        if all.len() >= MOST && known.is_none() {
             return Err(PartError::TooMany);
         }
         let checkpoint = NodeCheckpoint {
+            table: table.clone(),
             groups: held.iter().map(|held| held.group).collect(),
             state,
             touched: now,
@@ -85,16 +93,23 @@ impl Checkpoints {
         Ok(())
     }
 
-    pub fn held(&self, id: &str) -> Result<Vec<HeldGroup>, PartError> {
-        match self.all.lock().get(id).map(|checkpoint| &checkpoint.state) {
+    pub fn held(&self, table: &TableName, id: &str) -> Result<Vec<HeldGroup>, PartError> {
+        let all = self.all.lock();
+        let found = all.get(id).filter(|found| found.table == *table);
+        match found.map(|found| &found.state) {
             Some(CheckpointState::Held(groups)) => Ok(groups.clone()),
             _ => Err(PartError::NoCheckpoint),
         }
     }
 
-    pub fn taken(&self, id: &str, now: Duration) -> Result<Arc<PartCheckpoint>, PartError> {
+    pub fn taken(
+        &self,
+        (table, id): (&TableName, &str),
+        now: Duration,
+    ) -> Result<Arc<PartCheckpoint>, PartError> {
         let mut all = self.all.lock();
-        let found = all.get_mut(id).ok_or(PartError::NoCheckpoint)?;
+        let found = all.get_mut(id).filter(|found| found.table == *table);
+        let found = found.ok_or(PartError::NoCheckpoint)?;
         found.touched = now;
         match &found.state {
             CheckpointState::Taken(part) => Ok(Arc::clone(part)),
@@ -102,8 +117,11 @@ impl Checkpoints {
         }
     }
 
-    pub fn end(&self, id: &str) {
-        let ended = self.all.lock().remove(id);
+    pub fn end(&self, table: &TableName, id: &str) {
+        let mut all = self.all.lock();
+        let is_its = all.get(id).is_some_and(|found| found.table == *table);
+        let ended = is_its.then(|| all.remove(id));
+        drop(all);
         // Without the lock: files may go with it.
         drop(ended);
     }

@@ -11,7 +11,7 @@ use tracing::warn;
 use super::take::put_manifest;
 use super::{CheckpointError, TableCheckpoint};
 use crate::error::{At, StoreError};
-use crate::layout::{TableFiles, store_file, tables_dir};
+use crate::layout::{STORE_FILE, TableFiles, store_file, tables_dir};
 use crate::live::LiveError;
 use crate::push::take_push_lock;
 use crate::store::Store;
@@ -43,7 +43,7 @@ impl TableCheckpoint {
         root: &Path,
         advance: &mut dyn FnMut(u64),
     ) -> Result<Copied, CheckpointError> {
-        if is_inside_store(&*disk, root)? {
+        if is_below(&*disk, root, &[STORE_FILE])? {
             let dir = root.to_path_buf();
             return Err(CheckpointError::Inside { dir });
         }
@@ -132,8 +132,8 @@ impl TableCheckpoint {
     }
 }
 
-/// Whether the directory, made or not, lies in that of a store: below its root.
-fn is_inside_store(disk: &dyn Disk, root: &Path) -> Result<bool, StoreError> {
+/// Whether the directory, made or not, lies below one that has a file of one of these names.
+pub(crate) fn is_below(disk: &dyn Disk, root: &Path, marks: &[&str]) -> Result<bool, StoreError> {
     let whole = std::path::absolute(root).at("look for", root)?;
     let mut above = whole.clone();
     while !disk.exists(&above).at("look for", &above)? && above.pop() {}
@@ -142,9 +142,11 @@ fn is_inside_store(disk: &dyn Disk, root: &Path) -> Result<bool, StoreError> {
     }
     // By "..", so that the system follows symbolic links on the way.
     for _ in 0..MOST_LEVELS {
-        let store = store_file(&above);
-        if disk.exists(&store).at("look for", &store)? {
-            return Ok(true);
+        for mark in marks {
+            let mark = above.join(mark);
+            if disk.exists(&mark).at("look for", &mark)? {
+                return Ok(true);
+            }
         }
         above.push("..");
     }

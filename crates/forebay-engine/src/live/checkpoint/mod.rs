@@ -295,7 +295,7 @@ impl Checkpoint {
 }
 
 pub use copy::Copied;
-pub(crate) use copy::copy_file;
+pub(crate) use copy::{copy_file, is_below};
 pub use part::PartCheckpoint;
 pub(crate) use run_files::DiskFiles;
 pub use run_files::RunFiles;

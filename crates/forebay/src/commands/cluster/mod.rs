@@ -16,7 +16,6 @@ use clap::{Args, Subcommand};
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::login::LoginArgs;
 use moving::Carried;
 pub use moving::{read_plan, serving_summaries};
 pub use status::paces;
@@ -28,9 +27,6 @@ pub use status::paces;
 /// cluster is, is written in the store: there is no further service. docs/cluster.md has the rest.
 #[derive(Debug, Args)]
 pub struct Cluster {
-    #[command(flatten)]
-    login: LoginArgs,
-
     #[command(subcommand)]
     what: What,
 }
@@ -78,7 +74,6 @@ enum What {
 }
 
 pub fn run(args: &Cluster, context: &Context) -> anyhow::Result<Outcome> {
-    context.log_in(&args.login);
     match &args.what {
         What::Create(args) => create::run(args, context),
         What::Status(args) => status::run(args, context),
