@@ -90,8 +90,8 @@ impl NewBackup {
         })
     }
 
-    /// Copies a version of a batch table. `advance` gets the bytes of all its files, and may wait to
-    /// slow the copy down.
+    /// Copies a version of a batch table. `advance` gets the bytes of all its files, and may wait
+    /// to slow the copy down.
     pub fn add_version(
         &mut self,
         table: &Table,

@@ -1,8 +1,8 @@
 //! A moment of a live table of a cluster, made through its nodes: all partitions at one moment.
 //!
 //! Nodes write what is in memory to runs, then hold writes for some milliseconds, then keep their
-//! runs: `forebay_cluster::local`, `replicas/checkpoint_steps.rs`, says why that is one moment. Where
-//! something comes between, such as a change of leaders, all begins again.
+//! runs: `forebay_cluster::local`, `replicas/checkpoint_steps.rs`, says why that is one moment.
+//! Where something comes between, such as a change of leaders, all begins again.
 
 use std::sync::Arc;
 use std::time::Duration;
