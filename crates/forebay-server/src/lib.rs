@@ -41,6 +41,7 @@ mod proposed;
 mod pulls;
 mod reply_memory;
 mod resp;
+mod samples;
 mod secrets;
 mod seldom;
 mod server;

@@ -255,7 +255,7 @@ impl Pipeline {
         let answered = done.answered.clamp(1, waiting.ends.len().max(1));
         let end = waiting.ends.get(answered - 1).copied();
         let end = end.unwrap_or(self.start);
-        self.note_slow(self.start..end, time);
+        self.note_answered(waiting.place, self.start..end, (answered, time));
         self.start = end;
         self.rewind();
     }
@@ -415,7 +415,7 @@ impl Pipeline {
             let time = now.saturating_sub(since);
             self.record(GET, gets.table, time, (gets.answered, gets.failed));
             let end = self.gets.end(gets.answered - 1);
-            self.note_slow(self.start..end, time);
+            self.note_answered(GET, self.start..end, (gets.answered, time));
             self.start = end;
         }
         if gets.answered == self.gets.len() {
@@ -531,7 +531,7 @@ impl Pipeline {
         let failed = usize::from(ran.outcome == Outcome::Failed);
         let time = now.saturating_sub(since);
         self.record(place, ran.table.as_ref(), time, (1, failed));
-        self.note_slow(self.at..end, time);
+        self.note_answered(place, self.at..end, (1, time));
         self.pass(end);
         self.mute(before, reply_start);
         self.hold_reply(reply_start);

@@ -18,6 +18,7 @@ use crate::live::LiveTables;
 use crate::metrics::Metrics;
 use crate::port::Port;
 use crate::reply_memory::{Clients, ReplyMemory};
+use crate::samples::Sampler;
 use crate::secrets::SecretFiles;
 use crate::seldom::Seldom;
 use crate::slow_log::SlowLog;
@@ -43,6 +44,7 @@ pub struct Shared {
     pub metrics: Metrics,
     pub scan_cursors: ScanCursors,
     pub slow_log: SlowLog,
+    pub sampler: Arc<Sampler>,
     /// What was counted before CONFIG RESETSTAT.
     pub totals_before: Mutex<Totals>,
     pub clients: Arc<Clients>,
@@ -128,6 +130,7 @@ impl Shared {
             anyone: Arc::new(User::anyone()),
             scan_cursors: ScanCursors::default(),
             slow_log: SlowLog::default(),
+            sampler: Arc::default(),
             totals_before: Mutex::default(),
             clients,
             reply_memory: Arc::new(reply_memory),

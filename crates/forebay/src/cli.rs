@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::commands::{
     backup, checkpoint, cluster, compact, completions, create, describe, diff, doctor, drop,
     events, export, get, load, man, plan, pull, push, restore, rollback, scan, serve, swap, tables,
-    undrop, verify, versions,
+    top, undrop, verify, versions,
 };
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -59,6 +59,7 @@ pub enum Command {
     Restore(restore::Restore),
     Drop(drop::Drop),
     Events(events::Events),
+    Top(top::Top),
     Undrop(undrop::Undrop),
     Cluster(cluster::Cluster),
     Plan(plan::Plan),
@@ -91,6 +92,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Restore(args) => restore::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
         Command::Events(args) => events::run(&args, context),
+        Command::Top(args) => top::run(&args, context),
         Command::Undrop(args) => undrop::run(&args, context),
         Command::Cluster(args) => cluster::run(&args, context),
         Command::Doctor(_) => doctor::run(context),
@@ -161,6 +163,8 @@ mod tests {
         "forebay drop t",
         "forebay events",
         "forebay events t --follow --since 2h --node 127.0.0.1:7380 --node b:7380 --json",
+        "forebay top",
+        "forebay top --node 127.0.0.1:7380 --node b:7380 --every 500ms --limit 3 --once --json",
         "forebay serve --log-format json",
         "forebay drop t --yes --keep-dropped 7d",
         "forebay undrop t",

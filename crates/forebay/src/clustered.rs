@@ -30,6 +30,25 @@ impl Context {
         Ok(Arc::new(ObjectCatalog::new(objects)))
     }
 
+    /// Servers by name and address of their HTTP: those that are named, or the nodes of the
+    /// cluster that --store belongs to, if it does.
+    pub fn servers(&self, named: &[HostPort]) -> anyhow::Result<Vec<(String, HostPort)>> {
+        if !named.is_empty() {
+            let named = named.iter();
+            return Ok(named.map(|at| (at.to_string(), at.clone())).collect());
+        }
+        match self.is_clustered() {
+            Ok(true) => {}
+            Ok(false) => return Ok(Vec::new()),
+            Err(error) if is_no_store(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        }
+        let (_, model) = self.cluster()?.client().model()?;
+        let nodes = model.all_nodes();
+        let nodes = nodes.filter_map(|node| Some((node.name.to_string(), node.http.clone()?)));
+        Ok(nodes.collect())
+    }
+
     /// The pointers of the cluster that --store belongs to, which has to be there.
     pub fn cluster(&self) -> anyhow::Result<Arc<ClusterPointers>> {
         let opened = self.clustered.opened.lock();

@@ -6,8 +6,8 @@ use forebay_cluster::HostPort;
 use forebay_cluster::status::Status;
 use forebay_engine::TableName;
 use reqwest::Method;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::login::NodeLogin;
@@ -40,6 +40,86 @@ pub struct NodeEvent {
     pub level: String,
     pub message: String,
     pub fields: Map<String, Value>,
+}
+
+/// What a node was asked for while it was watched; `GET /v1/top`.
+#[derive(Debug, Deserialize)]
+pub struct NodeTop {
+    pub estimated: bool,
+    pub commands_per_second: f64,
+    pub errors_per_second: f64,
+    pub input_bytes_per_second: f64,
+    pub output_bytes_per_second: f64,
+    pub tables: Vec<TableTop>,
+    pub partitions: Vec<PartitionTop>,
+    pub keys: Vec<KeyTop>,
+    /// Where there are some, and for who administers.
+    pub users: Option<Vec<UserTop>>,
+}
+
+/// Keys.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+pub struct Rates {
+    pub reads_per_second: f64,
+    pub writes_per_second: f64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TableTop {
+    pub table: String,
+    #[serde(flatten)]
+    pub rates: Rates,
+    pub commands_per_second: f64,
+    pub errors_per_second: f64,
+    /// Bounds, in microseconds.
+    pub p50_us: Option<u64>,
+    pub p99_us: Option<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PartitionTop {
+    pub table: String,
+    pub partition: u32,
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct KeyTop {
+    pub table: String,
+    /// Text, or an object {base64}.
+    pub key: Value,
+    pub partition: Option<u32>,
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct UserTop {
+    pub user: String,
+    pub keys_per_second: f64,
+}
+
+impl Rates {
+    pub fn add(&mut self, more: &Rates) {
+        self.reads_per_second += more.reads_per_second;
+        self.writes_per_second += more.writes_per_second;
+    }
+
+    pub fn sum(&self) -> f64 {
+        self.reads_per_second + self.writes_per_second
+    }
+}
+
+impl TableTop {
+    /// Of another node: bounds are the highest.
+    pub fn add(&mut self, more: &TableTop) {
+        self.rates.add(&more.rates);
+        self.commands_per_second += more.commands_per_second;
+        self.errors_per_second += more.errors_per_second;
+        self.p50_us = self.p50_us.max(more.p50_us);
+        self.p99_us = self.p99_us.max(more.p99_us);
+    }
 }
 
 impl NodePages {
@@ -80,6 +160,22 @@ impl NodePages {
             .iter()
             .map(|(node, after)| (node.clone(), path(after)));
         self.read(&asked.collect::<Vec<_>>(), within)
+    }
+
+    /// What each node is asked for while it is watched for a time; all are watched at once.
+    pub fn tops(
+        &self,
+        nodes: &[HostPort],
+        time: Duration,
+        limit: usize,
+        beyond: Duration,
+    ) -> Vec<Result<NodeTop, PageError>> {
+        let path = format!("v1/top?for={}ms&limit={limit}", time.as_millis());
+        let asked: Vec<_> = nodes
+            .iter()
+            .map(|node| (node.clone(), path.clone()))
+            .collect();
+        self.read(&asked, time + beyond)
     }
 
     fn read<T: DeserializeOwned>(

@@ -41,7 +41,7 @@ impl Poll {
         })?;
         let limit = match &self.wait {
             None => LONGEST_WAIT,
-            Some(text) => parse_wait(text)
+            Some(text) => parse_wait(text, LONGEST_WAIT)
                 .ok_or_else(|| bad("wait is a time from 1ms to 60s, as 5s or 500ms"))?,
         };
         if let (Some(after), Some(cluster)) = (after, &shared.cluster) {
@@ -57,12 +57,13 @@ impl Poll {
     }
 }
 
-fn parse_wait(text: &str) -> Option<Duration> {
+/// A time from 1ms on, as `5s` or `500ms`.
+pub fn parse_wait(text: &str, longest: Duration) -> Option<Duration> {
     let time = match text.strip_suffix("ms") {
         Some(ms) => Duration::from_millis(ms.parse().ok()?),
         None => Duration::from_secs(text.strip_suffix('s')?.parse().ok()?),
     };
-    (Duration::from_millis(1)..=LONGEST_WAIT)
+    (Duration::from_millis(1)..=longest)
         .contains(&time)
         .then_some(time)
 }

@@ -58,6 +58,14 @@ impl Caller {
         }
     }
 
+    /// Whether what concerns other users may be seen.
+    pub fn administers(&self) -> bool {
+        match self {
+            Caller::Operator => true,
+            Caller::User(user) => user.verbs().contains(&Verb::Admin),
+        }
+    }
+
     /// What the log calls the caller.
     pub fn name(&self) -> &str {
         match self {

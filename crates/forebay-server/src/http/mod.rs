@@ -16,6 +16,7 @@ mod ready;
 mod replica_metrics;
 mod rows;
 mod tables;
+mod top;
 mod unread;
 
 use std::io;
@@ -83,6 +84,7 @@ fn router(shared: &Arc<Shared>) -> Router {
         .route("/v1/pulls", get(pulls::pulls))
         .route("/v1/cluster", get(cluster::status))
         .route("/v1/events", get(events::events))
+        .route("/v1/top", get(top::top))
         .route("/v1/tables", get(tables::tables))
         .route("/v1/tables/{table}", get(tables::table))
         .route("/v1/tables/{table}/versions", get(tables::versions))

@@ -1,15 +1,28 @@
-//! What metrics and the slow log keep of commands that were answered.
+//! What metrics, the slow log and those who watch learn of commands that were answered.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_engine::TableName;
+use forebay_engine::{Source, TableName};
 
 use super::Pipeline;
-use crate::command::COMMANDS;
+use crate::command::{COMMANDS, KeyNames, find, split};
+use crate::gets::GET;
 use crate::metrics::TableMetrics;
-use crate::resp::Parser;
+use crate::port::Port;
+use crate::resp::{Args, OwnedArgs, Parser};
+use crate::samples::{SampledKey, Samples};
+use crate::shared::Shared;
 use crate::slow_log::{self, SlowEntry};
+use crate::table_view::TableView;
+use crate::users::User;
+
+/// What clients' commands are sampled with.
+struct Sampling<'a> {
+    shared: &'a Shared,
+    tables: &'a TableView,
+    user: &'a User,
+}
 
 impl Pipeline {
     pub(super) fn note_command(&mut self, place: usize) {
@@ -19,13 +32,47 @@ impl Pipeline {
         }
     }
 
-    /// Notes the command that lies there in the input, if it took long; of GETs that were looked up
-    /// together the first.
+    /// Notes the commands that lie there in the input, the first of which is at place `first` in
+    /// the command table: in the slow log, if they took long, of GETs that were looked up together the
+    /// first; and for who watches.
     #[inline]
-    pub(super) fn note_slow(&self, commands: Range<usize>, time: Duration) {
+    pub(super) fn note_answered(
+        &self,
+        first: usize,
+        commands: Range<usize>,
+        (count, time): (usize, Duration),
+    ) {
         if self.shared.slow_log.is_slow(time) {
-            self.note_in_slow_log(commands, time);
+            self.note_in_slow_log(commands.clone(), time);
         }
+        if self.shared.sampler.is_watched() && self.session.client.port != Port::Peer {
+            self.sample(first, commands, count);
+        }
+    }
+
+    /// Notes commands of clients; those of other nodes' clients are noted there.
+    #[cold]
+    fn sample(&self, first: usize, commands: Range<usize>, count: usize) {
+        let Some(user) = &self.session.user else {
+            return;
+        };
+        let (tables, input) = (self.shared.tables(), &self.input[commands]);
+        let sampling = Sampling {
+            shared: &self.shared,
+            tables: &tables,
+            user,
+        };
+        let limits = self.session.limits(&self.shared);
+        self.shared.sampler.each(self.worker, |samples| {
+            if first == GET && samples.passes(count as u64) {
+                return;
+            }
+            let (mut parser, mut at) = (Parser::default(), 0);
+            while let Ok(Some(len)) = parser.advance(&input[at..], &limits) {
+                sampling.sample(parser.args(&input[at..at + len]), samples);
+                at += len;
+            }
+        });
     }
 
     #[cold]
@@ -79,5 +126,45 @@ impl Pipeline {
         self.table
             .as_ref()
             .map_or(&self.no_table, |(_, metrics)| metrics)
+    }
+}
+
+impl Sampling<'_> {
+    fn sample(&self, args: Args<'_>, samples: &mut Samples) {
+        let Some(place) = (!args.is_empty()).then(|| find(args.get(0))).flatten() else {
+            return;
+        };
+        let command = &COMMANDS[place];
+        let names = KeyNames::of(self.shared, self.tables, self.user);
+        let completed = names.and_then(|names| names.complete(command, &args));
+        let args = completed.as_ref().map_or(args, OwnedArgs::borrow);
+        let places = || command.key_places(args.len());
+        let key = |at: u64| self.key(args.get(places().nth(at as usize)?));
+        let random = self.shared.store.random();
+        let by = (self.user.name(), command.writes());
+        samples.note(&**random, by, places().count() as u64, key);
+    }
+
+    /// A wire key of a table that there is.
+    fn key(&self, wire: &[u8]) -> Option<SampledKey> {
+        let (table, key) = split(wire).ok()?;
+        let source = self.tables.get(table);
+        let partition = match source {
+            Some(Source::Batch(version)) => version.partition_of(key).map(|at| at as u32),
+            Some(Source::Live(live)) => live.partition_of(key).map(|id| id.0),
+            None => None,
+        };
+        let name = match source {
+            Some(source) => source.table().clone(),
+            None => TableName::new(std::str::from_utf8(table).ok()?).ok()?,
+        };
+        let Some(cluster) = &self.shared.cluster else {
+            return source.map(|_| SampledKey::new(name, partition, key));
+        };
+        let live = cluster.member().live();
+        let place = live.table(table);
+        let is_known = source.is_some() || place.is_some() || cluster.map().table(&name).is_some();
+        let route = || Some(place?.route(key)?.partition.0);
+        is_known.then(|| SampledKey::new(name, partition.or_else(route), key))
     }
 }

@@ -83,7 +83,7 @@ pub fn run(args: &Events, context: &Context) -> anyhow::Result<Outcome> {
     let pages = context.node_pages()?;
     let mut since_ms = since(args, context);
     let mut store = open_store(args, context)?;
-    let mut nodes = nodes(args, context, store.is_some())?;
+    let mut nodes = nodes(args, context)?;
     loop {
         let mut lines = Vec::new();
         if let Some(store) = &mut store {
@@ -123,24 +123,15 @@ fn open_store(args: &Events, context: &Context) -> anyhow::Result<Option<StoreSo
 }
 
 /// The servers that were named, or the nodes of the store's cluster.
-fn nodes(args: &Events, context: &Context, has_store: bool) -> anyhow::Result<Vec<NodeSource>> {
-    let source = |name: String, at: HostPort| NodeSource {
+fn nodes(args: &Events, context: &Context) -> anyhow::Result<Vec<NodeSource>> {
+    let source = |(name, at)| NodeSource {
         name,
         at,
         last: None,
         problem: None,
     };
-    if !args.node.is_empty() || !has_store || !context.is_clustered()? {
-        let named = args.node.iter();
-        let named = named.map(|at| source(at.to_string(), at.clone()));
-        return Ok(named.collect());
-    }
-    let (_, model) = context.cluster()?.client().model()?;
-    let nodes = model.all_nodes().filter_map(|node| {
-        let http = node.http.clone()?;
-        Some(source(node.name.to_string(), http))
-    });
-    Ok(nodes.collect())
+    let servers = context.servers(&args.node)?;
+    Ok(servers.into_iter().map(source).collect())
 }
 
 impl StoreSource {

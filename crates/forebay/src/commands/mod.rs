@@ -36,6 +36,7 @@ pub mod serve;
 pub mod serve_cluster;
 pub mod swap;
 pub mod tables;
+pub mod top;
 pub mod undrop;
 pub mod verify;
 pub mod versions;

@@ -1,0 +1,317 @@
+//! Which keys clients ask for most, sampled while somebody watches.
+//!
+//! Nothing is kept while nobody does: a command costs one look at a flag then. A window looks at
+//! every key at first. The more keys come, the fewer it looks at, each of which stands for more: so
+//! a window of any traffic costs little time and some megabytes at most.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forebay_engine::TableName;
+use forebay_io::Random;
+use parking_lot::{Mutex, RwLock};
+
+/// Windows at a time.
+const MOST_WINDOWS: usize = 4;
+/// After so many samples of one worker each stands for twice as many keys.
+const SAMPLES_A_STEP: u64 = 1024;
+/// Of a key so many bytes are kept.
+const MOST_KEY_BYTES: usize = 256;
+
+/// The windows in which commands are sampled now.
+#[derive(Debug, Default)]
+pub struct Sampler {
+    is_watched: AtomicBool,
+    windows: RwLock<Vec<Arc<Window>>>,
+}
+
+/// A time in which commands are sampled.
+#[derive(Debug)]
+pub struct Window {
+    workers: Box<[Mutex<Samples>]>,
+}
+
+/// Ends its window when it is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    sampler: Arc<Sampler>,
+    window: Arc<Window>,
+}
+
+/// What one worker has sampled.
+#[derive(Debug, Default)]
+pub struct Samples {
+    pace: Pace,
+    counts: SampleCounts,
+}
+
+/// Which keys are looked at.
+#[derive(Debug)]
+struct Pace {
+    /// Keys that pass before the next one is looked at.
+    left: u64,
+    /// For how many keys one stands.
+    weight: u64,
+    taken: u64,
+}
+
+/// Estimates of how many keys there were.
+#[derive(Debug, Default)]
+pub struct SampleCounts {
+    /// Keys that were looked at.
+    pub samples: u64,
+    /// Some stand for more than one key.
+    pub is_estimate: bool,
+    /// Keys by user; a command without keys counts as one.
+    pub users: HashMap<Box<str>, u64>,
+    pub keys: HashMap<SampledKey, Asked>,
+}
+
+/// A key of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SampledKey {
+    pub table: TableName,
+    /// Where that is known here.
+    pub partition: Option<u32>,
+    /// Its first bytes.
+    pub key: Box<[u8]>,
+}
+
+/// How often something was asked for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    pub reads: u64,
+    pub writes: u64,
+    pub samples: u64,
+}
+
+impl Sampler {
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
+    }
+
+    /// Begins a window; none where there are too many.
+    pub fn watch(self: &Arc<Self>, workers: usize) -> Option<Watch> {
+        let mut windows = self.windows.write();
+        if windows.len() == MOST_WINDOWS {
+            return None;
+        }
+        let window = Arc::new(Window {
+            workers: (0..workers).map(|_| Mutex::default()).collect(),
+        });
+        windows.push(Arc::clone(&window));
+        self.is_watched.store(true, Ordering::Relaxed);
+        Some(Watch {
+            sampler: Arc::clone(self),
+            window,
+        })
+    }
+
+    /// Has each window note what a worker answered.
+    pub fn each(&self, worker: usize, mut note: impl FnMut(&mut Samples)) {
+        for window in self.windows.read().iter() {
+            note(&mut window.workers[worker].lock());
+        }
+    }
+}
+
+impl Watch {
+    /// What was sampled by all workers so far.
+    pub fn counts(&self) -> SampleCounts {
+        let mut sum = SampleCounts::default();
+        for worker in &self.window.workers {
+            sum.add(&worker.lock().counts);
+        }
+        sum
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut windows = self.sampler.windows.write();
+        windows.retain(|window| !Arc::ptr_eq(window, &self.window));
+        let is_watched = !windows.is_empty();
+        self.sampler.is_watched.store(is_watched, Ordering::Relaxed);
+    }
+}
+
+impl Samples {
+    /// Whether none of so many keys is looked at: they have passed then.
+    pub fn passes(&mut self, keys: u64) -> bool {
+        let passes = self.pace.left >= keys;
+        if passes {
+            self.pace.left -= keys;
+        }
+        passes
+    }
+
+    /// Notes a command of so many keys: `key` names the one at a place, if it is of a table.
+    pub fn note(
+        &mut self,
+        random: &dyn Random,
+        (user, writes): (&str, bool),
+        keys: u64,
+        key: impl Fn(u64) -> Option<SampledKey>,
+    ) {
+        let mut from = 0;
+        while let Some((at, weight)) = self.pace.next(keys.max(1) - from, random) {
+            let at = from + at;
+            from = at + 1;
+            self.counts.samples += 1;
+            self.counts.is_estimate |= weight > 1;
+            match self.counts.users.get_mut(user) {
+                Some(asked) => *asked += weight,
+                None => drop(self.counts.users.insert(user.into(), weight)),
+            }
+            if at < keys
+                && let Some(key) = key(at)
+            {
+                let asked = self.counts.keys.entry(key).or_default();
+                match writes {
+                    true => asked.writes += weight,
+                    false => asked.reads += weight,
+                }
+                asked.samples += 1;
+            }
+            if from == keys.max(1) {
+                return;
+            }
+        }
+    }
+}
+
+impl Pace {
+    /// The first of so many keys that is looked at, and for how many it stands.
+    fn next(&mut self, keys: u64, random: &dyn Random) -> Option<(u64, u64)> {
+        if self.left >= keys {
+            self.left -= keys;
+            return None;
+        }
+        let (at, weight) = (self.left, self.weight);
+        self.taken += 1;
+        if self.taken.is_multiple_of(SAMPLES_A_STEP) {
+            self.weight *= 2;
+        }
+        // One less than the weight on average: no rhythm of the traffic is met again and again.
+        self.left = random.next_u64() % (2 * self.weight - 1);
+        Some((at, weight))
+    }
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            left: 0,
+            weight: 1,
+            taken: 0,
+        }
+    }
+}
+
+impl SampleCounts {
+    fn add(&mut self, more: &SampleCounts) {
+        self.samples += more.samples;
+        self.is_estimate |= more.is_estimate;
+        for (user, asked) in &more.users {
+            *self.users.entry(user.clone()).or_default() += asked;
+        }
+        for (key, asked) in &more.keys {
+            self.keys.entry(key.clone()).or_default().add(asked);
+        }
+    }
+}
+
+impl SampledKey {
+    pub fn new(table: TableName, partition: Option<u32>, key: &[u8]) -> Self {
+        let key = key[..key.len().min(MOST_KEY_BYTES)].into();
+        Self {
+            table,
+            partition,
+            key,
+        }
+    }
+}
+
+impl Asked {
+    pub fn add(&mut self, more: &Asked) {
+        self.reads += more.reads;
+        self.writes += more.writes;
+        self.samples += more.samples;
+    }
+
+    pub fn sum(&self) -> u64 {
+        self.reads + self.writes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_io::SystemRandom;
+    use forebay_io::sim::SeededRandom;
+
+    use super::*;
+
+    fn key(n: u64) -> Option<SampledKey> {
+        let table = TableName::new("t").unwrap();
+        Some(SampledKey::new(table, Some(7), n.to_string().as_bytes()))
+    }
+
+    #[test]
+    fn few_keys_are_counted_one_by_one() {
+        let (sampler, random) = (Arc::new(Sampler::default()), SystemRandom);
+        assert!(!sampler.is_watched());
+        let watch = sampler.watch(2).unwrap();
+        assert!(sampler.is_watched());
+        for (worker, writes) in [(0, false), (0, false), (1, true)] {
+            sampler.each(worker, |samples| {
+                samples.note(&random, ("ada", writes), 3, key)
+            });
+        }
+        sampler.each(0, |samples| {
+            samples.note(&random, ("bob", false), 0, |_| None)
+        });
+        let counts = watch.counts();
+        assert_eq!((counts.samples, counts.is_estimate), (10, false));
+        assert_eq!((counts.users["ada"], counts.users["bob"]), (9, 1));
+        let asked = counts.keys[&key(2).unwrap()];
+        assert_eq!((asked.reads, asked.writes, counts.keys.len()), (2, 1, 3));
+        drop(watch);
+        assert!(!sampler.is_watched());
+    }
+
+    #[test]
+    fn many_keys_are_estimated_from_few() {
+        let (random, mut samples) = (SeededRandom::new(7), Samples::default());
+        let (commands, keys) = (200_000_u64, 10);
+        for command in 0..commands {
+            if command % 2 == 0 && samples.passes(keys) {
+                continue;
+            }
+            // One key of each command is the same.
+            samples.note(&random, ("ada", false), keys, |at| {
+                key(if at == 3 { 0 } else { at + command })
+            });
+        }
+        let counts = samples.counts;
+        assert!(counts.samples < 30_000, "{}", counts.samples);
+        let near = |estimate: u64, real: u64, part: f64| {
+            let off = (estimate as f64 - real as f64).abs() / real as f64;
+            assert!(off < part, "{estimate} for {real}");
+        };
+        near(counts.users["ada"], commands * keys, 0.05);
+        near(counts.keys[&key(0).unwrap()].reads, commands, 0.2);
+    }
+
+    #[test]
+    fn there_are_few_windows_at_a_time() {
+        let sampler = Arc::new(Sampler::default());
+        let mut all: Vec<_> = (0..MOST_WINDOWS)
+            .map(|_| sampler.watch(1).unwrap())
+            .collect();
+        assert!(sampler.watch(1).is_none());
+        all.pop();
+        assert!(sampler.watch(1).is_some() && sampler.is_watched());
+    }
+}
