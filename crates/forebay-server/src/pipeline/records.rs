@@ -33,8 +33,8 @@ impl Pipeline {
     }
 
     /// Notes the commands that lie there in the input, the first of which is at place `first` in
-    /// the command table: in the slow log, if they took long, of GETs that were looked up together the
-    /// first; and for who watches.
+    /// the command table: in the slow log, if they took long, of GETs that were looked up together
+    /// the first; and for who watches.
     #[inline]
     pub(super) fn note_answered(
         &self,

@@ -31,10 +31,10 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Watch which tables, partitions, keys and users servers are busy with
 ///
 /// Servers sample commands while they are watched, and count few commands one by one; `estimated`
-/// says which. Users, where the server has some, are shown to who administers. With --json an object each time {unix_ms,
-/// estimated, nodes, tables, partitions, keys, users, problems}; all rates are a second, p50_us and
-/// p99_us bounds in microseconds, the highest of all nodes. A key that is no text is {"base64":
-/// "..."}; partitions that a node does not know are null.
+/// says which. Users, where the server has some, are shown to who administers. With --json an
+/// object each time {unix_ms, estimated, nodes, tables, partitions, keys, users, problems}; all
+/// rates are a second, p50_us and p99_us bounds in microseconds, the highest of all nodes. A key
+/// that is no text is {"base64": "..."}; partitions that a node does not know are null.
 #[derive(Debug, Args)]
 pub struct Top {
     /// Ask the server whose HTTP is at this address; may be repeated. By default the nodes of the
