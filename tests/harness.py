@@ -47,9 +47,10 @@ class Store:
 
     def start(self, *args, **options):
         """Starts a command and leaves it running."""
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         words = [BINARY, *self.words(*map(str, args))]
-        return subprocess.Popen(words, env=self.environment(), stdin=subprocess.DEVNULL, **options)
+        pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+        options = {"stdin": subprocess.DEVNULL, **pipes, **options}
+        return subprocess.Popen(words, env=self.environment(), **options)
 
     def words(self, *args):
         """The words of a command, which may make its store."""

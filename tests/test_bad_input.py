@@ -144,6 +144,11 @@ def test_tables_and_stores_with_wrong_names(store, source, tmp_path):
     store.refuse("push", "t", source(10), "--key", "{id}", "--store", tmp_path / "other")
 
 
+def test_a_missing_source_makes_no_store(store, tmp_path):
+    error = store.refuse("push", "t", tmp_path / "none.parquet", "--key", "{id}")
+    assert "there is no such file" in error and not store.path.exists()
+
+
 def test_an_empty_source_is_a_table_without_rows_and_a_warning(store, tmp_path):
     pushed = store.push("t", write(people(0), tmp_path / "empty.parquet"))
     assert pushed["rows"] == 0

@@ -61,7 +61,7 @@ def test_a_live_table_that_cannot_be_made(made):
     assert "3 replicas want as many nodes" in refused and "--replicas" in refused
     refused = made.store.refuse("create", "counter", "--replicas", "2", code=2)
     assert "choose 1, 3 or 5" in refused
-    assert made.store.refuse("get", "counter", "a") == "forebay: there is no table counter\n"
+    assert "there is no table counter" in made.store.refuse("get", "counter", "a")
 
 
 def test_a_node_of_a_store_without_a_cluster(made, tmp_path):

@@ -41,6 +41,9 @@ def test_rollback_twice_goes_back_twice(store, source):
     assert store.json("rollback", "people", "--from", 2)["version"] == 1
     assert store.json("get", "people", "1")[0]["v1"] == 1
     store.refuse("rollback", "people")
+    # A swap to what serves is no move.
+    store.run("swap", "people", "1")
+    store.refuse("rollback", "people")
     store.run("swap", "people", "3")
     assert store.json("get", "people", "1")[0]["v1"] == 3
 

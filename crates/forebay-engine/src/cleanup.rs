@@ -282,6 +282,12 @@ impl Table {
         })
     }
 
+    /// Whether a push, or a load of changes, is under way on this machine or a shared disk.
+    pub fn is_push_under_way(&self) -> Result<bool, StoreError> {
+        let path = self.files.push_lock();
+        self.disk().is_locked(&path).at("look for", &path)
+    }
+
     /// Whether it was dropped, and not all of its files could be removed.
     pub(crate) fn is_tombstone(&self) -> Result<bool, StoreError> {
         match self.read_pointer() {

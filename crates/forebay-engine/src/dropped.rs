@@ -17,6 +17,7 @@ use crate::layout::{TableFiles, dropped_dir, tables_dir};
 use crate::name::TableName;
 use crate::push::take_push_lock;
 use crate::store::Store;
+use crate::utc;
 
 /// A dropped table that is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,12 +89,18 @@ impl Store {
         Ok(dropped)
     }
 
-    /// Brings back the table of that name that was dropped last and is kept.
-    pub fn undrop_table(&self, name: &TableName) -> Result<(), StoreError> {
-        let now_unix_ms = self.clock().unix_ms();
-        let kept = self.dropped_tables()?;
-        let mut kept = kept.into_iter().filter(|dropped| dropped.table == *name);
-        let kept = kept.rfind(|dropped| dropped.until_unix_ms > now_unix_ms);
+    /// Brings back the table of that name that was dropped at that time, as [`utc`] writes it, or
+    /// last, and is kept.
+    pub fn undrop_table(
+        &self,
+        name: &TableName,
+        dropped_at: Option<&str>,
+    ) -> Result<DroppedTable, StoreError> {
+        let is_it = |dropped: &DroppedTable| {
+            let time = utc(dropped.dropped_unix_ms);
+            dropped.table == *name && dropped_at.is_none_or(|wanted| wanted == time)
+        };
+        let kept = self.dropped_tables()?.into_iter().rfind(is_it);
         let kept = kept.ok_or_else(|| StoreError::NotKept {
             table: name.clone(),
         })?;
@@ -106,6 +113,7 @@ impl Store {
         if table.exists()? || self.is_live(name)? || self.was_live(name)? {
             return Err(StoreError::NameTaken {
                 table: name.clone(),
+                dropped: utc(kept.dropped_unix_ms),
             });
         }
         // A directory without a table has locks, and what a push left that died.
@@ -118,18 +126,19 @@ impl Store {
             disk.sync_dir(&dir).at("sync", &dir)?;
         }
         self.note(name, HistoryAction::Undrop, HistoryNote::default());
-        Ok(())
+        Ok(kept)
     }
 
-    /// The dropped tables that are kept, the last dropped at the end.
+    /// The dropped tables that can be brought back, the last dropped at the end.
     pub fn dropped_tables(&self) -> Result<Vec<DroppedTable>, StoreError> {
         if !self.disk().keeps_blocks() {
             return Ok(Vec::new());
         }
-        let names = self.dropped_names()?;
+        let (names, now_unix_ms) = (self.dropped_names()?, self.clock().unix_ms());
         let mut tables: Vec<DroppedTable> = names
             .iter()
             .filter_map(|name| DroppedTable::of_dir(name))
+            .filter(|dropped| dropped.until_unix_ms > now_unix_ms)
             .collect();
         tables.sort_by_key(|dropped| dropped.dropped_unix_ms);
         Ok(tables)

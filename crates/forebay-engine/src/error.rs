@@ -22,7 +22,7 @@ pub enum StoreError {
         source: io::Error,
     },
     #[error(
-        "there is no forebay store at {}: check the path; forebay push --create makes a store there",
+        "there is no forebay store at {}: check the path; forebay push and create make a store there with --create",
         root.display()
     )]
     NoStore { root: PathBuf },
@@ -85,7 +85,7 @@ pub enum StoreError {
     },
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error("there is no table {table}")]
+    #[error("there is no table {table} (forebay tables lists those that there are)")]
     NoTable { table: TableName },
     #[error(
         "table {table} is a live table: it has no versions. Write to it through its server, or bring many rows by forebay load"
@@ -137,10 +137,10 @@ pub enum StoreError {
     )]
     NotKept { table: TableName },
     #[error(
-        "there is a table {table}, or the rest of one: nothing was changed. Drop that one first, then forebay \
-         undrop {table}"
+        "there is a table {table}, or the rest of one: nothing was changed. Drop that one first (with --keep-dropped 7d \
+         it can be brought back, too), then: forebay undrop {table} --dropped {dropped}"
     )]
-    NameTaken { table: TableName },
+    NameTaken { table: TableName, dropped: String },
     #[error(
         "the manifest {} of live table {table} is gone, and runs or a log of that table are in {}: restore the \
          manifest from a backup, or remove all that is left of the table by forebay drop {table}",
@@ -152,7 +152,7 @@ pub enum StoreError {
         dir: PathBuf,
     },
     #[error(
-        "version {version} of table {table} is incomplete: {problem}; it cannot serve. Push it again"
+        "version {version} of table {table} is incomplete: {problem}; it cannot serve. Push it again; where it serves, forebay rollback {table} goes back at once"
     )]
     Incomplete {
         table: TableName,

@@ -78,8 +78,9 @@ impl Pointer {
             .retain(|&past| past != version && Some(past) != self.serving);
         next.history
             .extend(self.serving.filter(|&serving| serving != version));
-        next.serving = Some(version);
-        next.last_rollback = None;
+        if next.serving.replace(version) != Some(version) {
+            next.last_rollback = None;
+        }
         next
     }
 

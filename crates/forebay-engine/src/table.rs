@@ -309,7 +309,9 @@ impl Table {
     /// already: the swap before may have ended with that error.
     pub fn swap(&self, version: u64) -> Result<Swapped, StoreError> {
         let swapped = self.swap_unnoted(version)?;
-        self.store.note(&self.name, HistoryAction::Swap, swapped);
+        if swapped.from != Some(swapped.to) {
+            self.store.note(&self.name, HistoryAction::Swap, swapped);
+        }
         Ok(swapped)
     }
 

@@ -36,7 +36,7 @@ fn a_dropped_table_comes_back_as_it_was_until_its_time_is_over() {
     let dropped = store.drop_table_keeping(&table, WEEK).unwrap();
     assert!(view(&store, "t").is_none());
     assert_eq!(store.dropped_tables().unwrap(), [dropped]);
-    store.undrop_table(&table).unwrap();
+    store.undrop_table(&table, None).unwrap();
     assert_eq!(view(&store, "t"), before);
     assert_eq!(store.dropped_tables().unwrap(), []);
 
@@ -44,19 +44,19 @@ fn a_dropped_table_comes_back_as_it_was_until_its_time_is_over() {
     store.drop_table_keeping(&table, WEEK).unwrap();
     clock.advance(Duration::from_secs(1));
     push(&store, "t", Order::Hashed, &rows(9, 5), 1).unwrap();
-    let taken = store.undrop_table(&table).unwrap_err();
+    let taken = store.undrop_table(&table, None).unwrap_err();
     assert!(matches!(taken, StoreError::NameTaken { .. }), "{taken}");
     store.drop_table_keeping(&table, WEEK).unwrap();
     assert_eq!(store.dropped_tables().unwrap().len(), 2);
-    store.undrop_table(&table).unwrap();
+    store.undrop_table(&table, None).unwrap();
     assert_eq!(store.table(&table).unwrap().version_numbers().unwrap(), [1]);
     store.drop_table(&table).unwrap();
-    store.undrop_table(&table).unwrap();
+    store.undrop_table(&table, None).unwrap();
     assert_eq!(view(&store, "t"), before);
 
     store.drop_table_keeping(&table, WEEK).unwrap();
     clock.advance(WEEK);
-    let over = store.undrop_table(&table).unwrap_err();
+    let over = store.undrop_table(&table, None).unwrap_err();
     assert!(matches!(over, StoreError::NotKept { .. }), "{over}");
     push(&store, "other", Order::Hashed, &rows(1, 5), 1).unwrap();
     assert_eq!(store.dropped_tables().unwrap(), []);
@@ -79,7 +79,7 @@ fn a_live_table_comes_back_with_what_its_log_has() {
     drop(live);
     store.drop_table_keeping(&table, WEEK).unwrap();
     assert!(store.live_table(&table, &budget).is_err());
-    store.undrop_table(&table).unwrap();
+    store.undrop_table(&table, None).unwrap();
     let live = store.live_table(&table, &budget).unwrap();
     assert_eq!(live.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 }
@@ -104,7 +104,7 @@ fn whole_at_every_call(base: &SimDisk, before: &View, change: impl Fn(&Store) ->
                 let store = store_on(&found, 3);
                 if view(&store, "t").is_none() {
                     assert_eq!(store.dropped_tables().unwrap().len(), 1, "{words}");
-                    store.undrop_table(&name("t")).unwrap();
+                    store.undrop_table(&name("t"), None).unwrap();
                 }
                 assert_eq!(view(&store, "t").as_ref(), Some(before), "{words}");
                 assert_eq!(store.dropped_tables().unwrap(), [], "{words}");
@@ -123,6 +123,6 @@ fn a_death_at_any_call_leaves_the_table_or_the_dropped_table_whole() {
     });
     store.drop_table_keeping(&name("t"), WEEK).unwrap();
     whole_at_every_call(&disk, &before, |store| {
-        store.undrop_table(&name("t")).is_ok()
+        store.undrop_table(&name("t"), None).is_ok()
     });
 }

@@ -1,6 +1,9 @@
 //! The command line as clap sees it. Parser, help, shell completions and man page all come from
 //! here and from the argument structs beside each command.
 
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
@@ -68,6 +71,22 @@ pub enum Command {
     Man(man::Man),
 }
 
+/// Reads a command line. The store is named once: of two the parser would take the one behind the
+/// command.
+pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let words: Vec<OsString> = words.collect();
+    let is_store = |word: &&OsString| {
+        let word = word.to_string_lossy();
+        word == "--store" || word.starts_with("--store=")
+    };
+    let options = words.iter().take_while(|word| *word != "--");
+    if options.filter(is_store).count() > 1 {
+        let text = "the argument '--store <URL>' cannot be used multiple times";
+        return Err(Cli::command().error(ErrorKind::ArgumentConflict, text));
+    }
+    Cli::try_parse_from(words)
+}
+
 /// Runs one command.
 pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
     match command {
@@ -105,6 +124,13 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_store_is_named_once() {
+        let parsed = |line: &str| parse(line.split(' ').map(OsString::from));
+        assert!(parsed("forebay --store a tables").is_ok());
+        assert!(parsed("forebay --store a tables --store=b").is_err());
+    }
 
     #[test]
     fn the_definitions_are_consistent() {

@@ -20,7 +20,7 @@ use crate::actor;
 use crate::cluster_handle::{Clustered, is_in_cluster};
 use crate::exit::{Outcome, is_closed_pipe};
 use crate::global::Global;
-use crate::login::{LoginArgs, NodeLogin};
+use crate::login::{LoginArgs, NodeLogin, given};
 use crate::memory;
 use crate::node_pages::NodePages;
 use crate::output::Output;
@@ -74,7 +74,7 @@ impl Context {
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
             store: global.store.clone(),
-            work_dir: global.work_dir.clone(),
+            work_dir: given(&global.work_dir).map(Path::to_path_buf),
             login: OnceLock::new(),
             clustered: Clustered::default(),
             memory: StoreMemory::default(),

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::login::path_parser;
+
 /// The store where none is named.
 pub const DEFAULT_STORE: &str = "./forebay-data";
 
@@ -28,6 +30,7 @@ pub struct Global {
         long,
         global = true,
         env = "FOREBAY_WORK_DIR",
+        value_parser = path_parser(),
         value_name = "DIR",
         help_heading = "Everywhere"
     )]

@@ -61,6 +61,7 @@ macro_rules! wrong {
 }
 
 mod actor;
+mod ask;
 mod backing;
 mod choices;
 mod cli;
@@ -116,7 +117,6 @@ mod page {}
 pub mod command_line {
     use std::process::ExitCode;
 
-    use clap::Parser;
     use forebay_run::error::without_controls;
     use serde_json::json;
 
@@ -142,7 +142,7 @@ pub mod command_line {
 
     /// Runs the command line that the process was started with.
     pub fn main() -> ExitCode {
-        let cli = crate::cli::Cli::try_parse().unwrap_or_else(|error| exit_by(&error));
+        let cli = crate::cli::parse(std::env::args_os()).unwrap_or_else(|error| exit_by(&error));
         forebay_io::raw::raise_open_files_limit();
         forebay_io::raw::ignore_file_size_signal();
         let context = Context::new(&cli.global);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use forebay_cluster::HostPort;
 use forebay_io::Disk;
 use rustls::pki_types::pem::PemObject;
@@ -20,6 +21,7 @@ pub struct LoginArgs {
         long,
         global = true,
         env = "FOREBAY_LOGIN",
+        value_parser = path_parser(),
         value_name = "FILE",
         help_heading = "Nodes of a cluster"
     )]
@@ -30,6 +32,7 @@ pub struct LoginArgs {
         long,
         global = true,
         env = "FOREBAY_TLS_CA",
+        value_parser = path_parser(),
         value_name = "FILE",
         help_heading = "Nodes of a cluster"
     )]
@@ -40,6 +43,7 @@ pub struct LoginArgs {
         long,
         global = true,
         env = "FOREBAY_TLS_CERT",
+        value_parser = path_parser(),
         requires_all = ["tls_key", "tls_ca"],
         value_name = "FILE",
         help_heading = "Nodes of a cluster"
@@ -51,6 +55,7 @@ pub struct LoginArgs {
         long,
         global = true,
         env = "FOREBAY_TLS_KEY",
+        value_parser = path_parser(),
         requires = "tls_cert",
         value_name = "FILE",
         help_heading = "Nodes of a cluster"
@@ -91,10 +96,20 @@ impl NodeLogin {
     }
 }
 
+/// A path of an option whose variable may be set to nothing, which is as if it were not set.
+pub fn path_parser() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+/// The path, if it is one.
+pub fn given(path: &Option<PathBuf>) -> Option<&Path> {
+    path.as_deref().filter(|path| !path.as_os_str().is_empty())
+}
+
 impl LoginArgs {
     pub fn read(&self, disk: &dyn Disk) -> anyhow::Result<NodeLogin> {
-        let user = self.login.as_deref().map(|path| login(disk, path));
-        let tls = self.tls_ca.as_deref().map(|path| self.tls(disk, path));
+        let user = given(&self.login).map(|path| login(disk, path));
+        let tls = given(&self.tls_ca).map(|path| self.tls(disk, path));
         Ok(NodeLogin {
             user: user.transpose()?,
             tls: tls.transpose()?,
@@ -111,7 +126,7 @@ impl LoginArgs {
         let builder = ClientConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions()?;
         let builder = builder.with_root_certificates(roots);
-        let config = match (&self.tls_cert, &self.tls_key) {
+        let config = match (given(&self.tls_cert), given(&self.tls_key)) {
             (Some(cert), Some(key)) => {
                 let chain = certificates(disk, "--tls-cert", cert)?;
                 let key = read(disk, "--tls-key", key)?;

@@ -33,10 +33,7 @@ impl Context {
 
     /// The store in a directory, for a live table; as [`Context::open_for_push`].
     pub fn open_for_live(&self, creating: Creating) -> anyhow::Result<(Store, bool)> {
-        let missing = match self.is_remote() {
-            true => false,
-            false => Store::is_missing(&*self.disk, &self.store_path()?)?,
-        };
+        let missing = self.is_store_missing()?;
         if missing && !self.may_create(creating) {
             self.open_store()?;
         }
@@ -45,6 +42,14 @@ impl Context {
             self.progress().message(&self.store_made());
         }
         Ok((store, missing))
+    }
+
+    /// Whether no store is in the directory that --store names.
+    pub fn is_store_missing(&self) -> anyhow::Result<bool> {
+        match self.is_remote() {
+            true => Ok(false),
+            false => Ok(Store::is_missing(&*self.disk, &self.store_path()?)?),
+        }
     }
 
     /// Fails where there is no store and `creating` does not allow to make one. Writes nothing.
@@ -66,7 +71,7 @@ impl Context {
     /// What is said of a store that a push has made.
     pub fn store_made(&self) -> String {
         format!(
-            "there was no store at {}: made a new one (--no-create refuses that)",
+            "there was no store at {}: made a new one",
             self.store_name()
         )
     }

@@ -109,6 +109,9 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
+/// What holds a version where another one serves than when its push began, in place of a limit.
+pub const MOVED_MEANWHILE: &str = "rolled back or swapped meanwhile";
+
 /// Holds every limit against the comparison with the serving version.
 pub fn check(limits: &[Limit], comparison: &Comparison) -> Vec<Finding> {
     let shares = limits.iter().flat_map(|limit| match limit {

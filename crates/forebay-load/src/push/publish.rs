@@ -9,7 +9,7 @@ use forebay_engine::{
 
 use super::report::Undone;
 use super::{GATE_SAMPLE_ROWS, Onto, PushError, PushRequest};
-use crate::gate::{self, Finding, Limit};
+use crate::gate::{self, Finding, Limit, MOVED_MEANWHILE};
 use crate::progress::{Progress, Unit};
 
 /// What became of the version.
@@ -114,7 +114,7 @@ fn moved_meanwhile(
             format!("and this one goes on with {}", name(base)),
         ),
         _ if request.swap && serving != served => (
-            "rolled back or swapped meanwhile",
+            MOVED_MEANWHILE,
             format!("and {} did when this push began", name(served)),
         ),
         _ => return Ok(None),

@@ -176,6 +176,21 @@ pub enum Input {
     Batches(Batches),
 }
 
+impl Input {
+    /// Fails where a source that is a path names nothing. Others are looked at as they are read.
+    pub fn check_paths(&self, options: &SourceOptions) -> Result<(), SourceError> {
+        let Input::Files(sources) = self else {
+            return Ok(());
+        };
+        let is_path = |source: &&String| *source != "-" && !source.contains("://");
+        let paths: Vec<String> = sources.iter().filter(is_path).cloned().collect();
+        match paths.is_empty() {
+            true => Ok(()),
+            false => find::find(&paths, options).map(drop),
+        }
+    }
+}
+
 impl From<Vec<String>> for Input {
     fn from(sources: Vec<String>) -> Input {
         Input::Files(sources)

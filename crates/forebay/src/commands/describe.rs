@@ -1,8 +1,10 @@
 //! `forebay describe`: what a table is.
 
+use std::time::Duration;
+
 use clap::Args;
 use forebay_cluster::model::{GroupEntry, Model};
-use forebay_engine::live::LiveOptions;
+use forebay_engine::live::{Expiry, LiveOptions};
 use forebay_engine::{
     Bounds, Manifest, PartitionId, Store, StoreError, TableName, Ttl, ValueKind, utc,
 };
@@ -23,13 +25,14 @@ const MOST_PARTITIONS: usize = 20;
 
 /// Show what a table is: its columns, keys, partitions, versions, and where they are
 ///
-/// With --json one object {table, mode, order, value, columns, partitions, rows, bytes, key, delta,
-/// ttl, created, backup, source, serving, previous, versions, figures, durability, factor,
-/// compression}. `columns` lists {column, type, nullable}; `partitions` lists {partition, from, to,
-/// rows, bytes, runs, nodes}, where `to` is exclusive and `nodes` are those of a cluster, the
-/// leader or primary first. What the table, or the store, does not have is null.
+/// With --json one object {table, mode, order, value, columns, partitions, rows, rows_least, bytes,
+/// key, delta, ttl, created, backup, source, serving, previous, versions, figures, durability,
+/// factor, compression}. `columns` lists {column, type, nullable}; `partitions` lists {partition,
+/// from, to, rows, bytes, runs, nodes}, where `to` is exclusive and `nodes` are those of a cluster,
+/// the leader or primary first. What the table, or the store, does not have is null.
 #[derive(Debug, Args)]
 pub struct Describe {
+    /// The table
     pub table: TableName,
 }
 
@@ -42,6 +45,7 @@ struct Description {
     columns: Vec<Value>,
     partitions: Vec<PartitionRow>,
     rows: Option<u64>,
+    rows_least: Option<u64>,
     bytes: Option<u64>,
     key: Option<String>,
     delta: Option<Value>,
@@ -114,6 +118,7 @@ impl Description {
             columns: columns.collect(),
             partitions: Vec::new(),
             rows: None,
+            rows_least: None,
             bytes: None,
             key: None,
             delta: None,
@@ -137,7 +142,13 @@ impl Description {
         Self {
             partitions,
             delta: options.delta.map(|delta| json!(delta)),
-            ttl: Some(json!(options.expiry.to_string())),
+            ttl: Some(json!(match options.expiry {
+                Expiry::AfterMs(ms) => {
+                    let time = human::duration(Duration::from_millis(ms));
+                    format!("{time} after the write")
+                }
+                other => other.to_string(),
+            })),
             durability: Some(durability.unwrap_or_else(|| "none".to_owned())),
             factor: Some(options.factor),
             compression: Some(json!(options.compression)),
@@ -165,7 +176,8 @@ impl Description {
         let order = manifest.order;
         Self {
             partitions: partitions.collect(),
-            rows: Some(manifest.rows()),
+            rows: Some(manifest.rows_between().1),
+            rows_least: Some(manifest.rows_between().0),
             bytes: Some(manifest.file_bytes()),
             key: Some(manifest.key.clone()),
             delta: manifest.delta.map(|delta| json!(delta)),
@@ -201,9 +213,25 @@ impl Description {
             "versions",
             (!versions.is_empty()).then(|| versions.join(", ")),
         );
-        line("rows", self.rows.map(human::count));
+        let rows = self.rows.map(|most| match self.rows_least {
+            Some(least) if least < most => {
+                let (least, most) = (human::count(least), human::count(most));
+                format!("{least} to {most}: exact once merged (forebay compact)")
+            }
+            _ => human::count(most),
+        });
+        // Several of one key are several until they are merged.
+        line(
+            if self.mode == "live" {
+                "records"
+            } else {
+                "rows"
+            },
+            rows,
+        );
         line("size", self.bytes.map(human::bytes));
         line("key", self.key.clone());
+        line("value", Some(shown_value(&self.value)));
         line("deltas", self.delta.as_ref().map(plain));
         line("expires", self.ttl.as_ref().map(plain));
         line("durability", self.durability.clone());
@@ -278,9 +306,21 @@ impl PartitionRow {
     }
 }
 
+fn shown_value(value: &ValueKind) -> String {
+    match value {
+        ValueKind::Row => "the row: all columns".to_owned(),
+        ValueKind::Bytes { column } => format!("column {column}"),
+        ValueKind::Number { column, .. } => format!("column {column}, a number"),
+        ValueKind::List { column, item } => format!("column {column}, lists of {item}"),
+    }
+}
+
 fn shown_ttl(ttl: &Ttl) -> String {
     match ttl {
-        Ttl::AfterMs(ms) => format!("{ms}ms"),
+        Ttl::AfterMs(ms) => format!(
+            "{} after the push",
+            human::duration(Duration::from_millis(*ms))
+        ),
         Ttl::Column(column) => format!("as column {column} says"),
     }
 }

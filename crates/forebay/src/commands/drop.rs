@@ -1,14 +1,13 @@
 //! `forebay drop`: removes a table.
 
-use std::io::{self, BufRead, IsTerminal};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
 use forebay_cluster::request::Request;
 use forebay_engine::{HistoryAction, HistoryNote, TableName, utc};
 use serde_json::json;
 
+use crate::ask::{ask, can_ask};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -21,6 +20,7 @@ use crate::human;
 /// With --json one object {table, dropped}, with --keep-dropped also {kept_until}.
 #[derive(Debug, Args)]
 pub struct Drop {
+    /// The table
     pub table: TableName,
 
     /// Do it without asking
@@ -60,7 +60,7 @@ pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
 /// Asks at a terminal; refuses elsewhere.
 fn confirm(args: &Drop) -> anyhow::Result<()> {
     let table = &args.table;
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if !can_ask() {
         let (keep, advice) = match args.keep_dropped {
             Some(time) => (format!(" --keep-dropped {}s", time.as_secs()), ""),
             None => (
@@ -73,11 +73,9 @@ fn confirm(args: &Drop) -> anyhow::Result<()> {
              --yes{keep}{advice}"
         );
     }
-    tell!("This drops table {table} with all that is in it. Type its name to go on:");
-    let mut typed = String::new();
-    let read = io::stdin().lock().read_line(&mut typed);
-    read.context("cannot read the name from the terminal")?;
-    match typed.trim() == table.as_str() {
+    let question =
+        format!("This drops table {table} with all that is in it. Type its name to go on:");
+    match ask(&question)? == table.as_str() {
         true => Ok(()),
         false => wrong!("that is not the name of table {table}: nothing was dropped"),
     }

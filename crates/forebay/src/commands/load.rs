@@ -36,8 +36,9 @@ use crate::rollout_args::parse_deadline;
 /// adds its own at one moment; two partitions may do at different ones. Nothing is added before all
 /// can. If the command is killed meanwhile, the cluster goes on: forebay cluster status shows it.
 ///
-///   forebay load people people.parquet --key '{id}'
-///   forebay load clicks counts.csv --key '{page}' --value n --as delta
+/// forebay load people people.parquet --key '{id}'
+///
+/// forebay load clicks counts.csv --key '{page}' --value n --as delta
 ///
 /// With --json one object {table, rows, bytes, updates, inserts, deletes, deltas, rejected, lossy,
 /// duplicates, seconds}; rows counts keys. With --index it has indexes, a list of such objects;

@@ -251,8 +251,17 @@ fn carry_out(
         context.stop_drawing(drawing);
         return dry_run::run(request, extent, context);
     }
+    if context.is_store_missing()? {
+        let found = request.sources.check_paths(&request.source_options);
+        found.map_err(PushError::Source)?;
+    }
     let (store, store_created) = context.open_for_push(&drawing, creating)?;
-    let report = push(request, &store, &**drawing)?;
+    let pushed = push(request, &store, &**drawing);
+    let report = pushed.map_err(anyhow::Error::from);
+    let report = match store_created {
+        true => report.with_context(|| context.store_made())?,
+        false => report?,
+    };
     let ranges = in_cluster.as_ref().map(|of| of.first_ranges(&report));
     for note in notes(&report)
         .into_iter()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_engine::TableName;
 use forebay_load::convert::{Loss, Lossy};
-use forebay_load::gate::Finding;
+use forebay_load::gate::{Finding, MOVED_MEANWHILE};
 use forebay_load::push::{Applied, PushReport};
 use forebay_run::error::{named_column, without_controls};
 use serde::Serialize;
@@ -112,10 +112,16 @@ pub fn held(report: &PushReport) -> String {
         }
         None => String::new(),
     };
-    let again = remedies(&report.gate).map_or(String::new(), |limits| format!(", or {limits}"));
+    let mut held = report.gate.iter().filter(|finding| !finding.passed);
+    let is_only_moved = held.all(|finding| finding.limit == MOVED_MEANWHILE);
+    let again = match remedies(&report.gate) {
+        None if is_only_moved => "as before".to_owned(),
+        None => "with --force".to_owned(),
+        Some(limits) => format!("with --force, or {limits}"),
+    };
     format!(
         "the gate holds version {version} of table {table}:\n{findings}The version is kept.\n{look}  \
-         let it serve as it is: forebay swap {table} {version}\n  push again:            with --force{again}"
+         let it serve as it is: forebay swap {table} {version}\n  push again:            {again}"
     )
 }
 

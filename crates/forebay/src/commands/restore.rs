@@ -183,7 +183,7 @@ fn bring_version(backup: &Backup, name: &TableName, context: &Context) -> anyhow
 }
 
 fn bring_live(backup: &Backup, name: &TableName, context: &Context) -> anyhow::Result<()> {
-    let store = context.open_or_create_store()?;
+    let (store, _) = context.open_for_live(Creating::Always)?;
     let table = backup.live(name)?;
     let drawing = context.progress();
     drawing.stage(

@@ -114,7 +114,9 @@ fn note(rollout: &Rollout, context: &Context) {
                     Aim::Swap | Aim::Replace => HistoryAction::Swap,
                 };
                 let (from, to) = (part.from, part.to);
-                store.note(table, action, Swapped { from, to });
+                if from != Some(to) {
+                    store.note(table, action, Swapped { from, to });
+                }
             }
         }
         Err(error) => {

@@ -102,7 +102,10 @@ pub fn run(args: &Top, context: &Context) -> anyhow::Result<Outcome> {
         if all.nodes.is_empty()
             && let Some((name, problem)) = all.problems.first_key_value()
         {
-            bail!("{name}: {problem}: name a server by --node HOST:PORT, the address of its HTTP");
+            match name == HERE && args.node.is_empty() {
+                true => bail!("{name}: {problem}; --node HOST:PORT names another server's HTTP"),
+                false => bail!("{name}: {problem}"),
+            }
         }
         all.sort(args.limit);
         if clears {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use forebay_cluster::HostPort;
 use forebay_cluster::model::{Model, NodeEntry};
+use forebay_cluster::status::Health;
 use forebay_io::{Clock, Net, OsNet, within};
 use reqwest::Method;
 use tokio::runtime::Builder;
@@ -13,6 +14,7 @@ use super::Finding;
 use crate::commands::cluster::status;
 use crate::context::Context;
 use crate::error_kind::words;
+use crate::human::counted;
 use crate::node_http::NodeHttp;
 
 const CONNECT: Duration = Duration::from_secs(2);
@@ -40,15 +42,15 @@ fn health(context: &Context) -> anyhow::Result<Finding> {
         Ok(seen) => seen,
         Err(error) => return Ok(Finding::failed(CHECK, words(&error))),
     };
-    Ok(match &seen.problems[..] {
-        [] => Finding::ok(CHECK, format!("{} nodes, no problem", seen.nodes.len())),
-        [first, ..] => Finding::failed(
-            CHECK,
-            format!(
-                "{} problems, the first: {first} (forebay cluster status)",
-                seen.problems.len()
-            ),
-        ),
+    let [first, ..] = &seen.problems[..] else {
+        let nodes = counted(seen.nodes.len() as u64, "node");
+        return Ok(Finding::ok(CHECK, format!("{nodes}, no problem")));
+    };
+    let problems = counted(seen.problems.len() as u64, "problem");
+    let found = format!("{problems}, the first: {first} (forebay cluster status)");
+    Ok(match seen.health() {
+        Health::Well | Health::Degraded => Finding::warning(CHECK, found),
+        Health::Down | Health::NotKnown => Finding::failed(CHECK, found),
     })
 }
 

@@ -1,0 +1,60 @@
+"""What commands ask at a terminal, and what they tell of others at work."""
+
+import json
+import os
+import pty
+import subprocess
+
+import pytest
+from harness import wait_for
+
+
+def typed(store, *words, text):
+    """The result of a command at a terminal where this is typed."""
+    terminal, end = pty.openpty()
+    process = store.start(*words, stdin=end, stderr=end, stdout=subprocess.PIPE)
+    os.close(end)
+    os.write(terminal, f"{text}\n".encode())
+    out = process.communicate(timeout=90)[0]
+    told = b""
+    while True:
+        try:
+            told += os.read(terminal, 4096)
+        except OSError:
+            break
+    os.close(terminal)
+    return process.returncode, out.decode(), told.decode()
+
+
+@pytest.fixture
+def versions(store, source):
+    for version in (1, 2, 3, 4):
+        store.push("people", source(10, version=version), args=["--keep", 9])
+    return store
+
+
+def test_a_second_rollback_is_asked_for(versions):
+    versions.run("rollback", "people")
+    code, _, told = typed(versions, "rollback", "people", text="no")
+    assert code == 1 and "go back from version 3 now" in told
+    code, out, _ = typed(versions, "rollback", "people", text="yes")
+    assert code == 0 and "people serves version 2" in out
+
+
+def test_a_drop_wants_the_name(versions):
+    code, _, told = typed(versions, "drop", "people", text="persons")
+    assert code == 2 and "nothing was dropped" in told
+    code, _, told = typed(versions, "drop", "people", text="people")
+    assert code == 0 and "Type its name" in told
+    assert versions.json("tables") == []
+
+
+def test_a_rollback_tells_of_a_push_under_way(versions, source):
+    words = ["--key", "{id}", "--keep", 9, "--rate", "50K", "--json"]
+    push = versions.start("push", "people", source(5000, version=5), *words)
+    wait_for(lambda: versions.run("compact", "people", code=None).code == 4, "the push is at work")
+    told = versions.run("rollback", "people")
+    assert "people serves version 3" in told.out and "is under way" in told.err
+    out = push.communicate(timeout=90)[0]
+    assert push.returncode == 3 and json.loads(out.splitlines()[-1])["swapped"] is False
+    assert "under way" not in versions.run("rollback", "people", "--from", 3).err
