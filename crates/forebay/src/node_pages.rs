@@ -46,10 +46,11 @@ pub struct NodeEvent {
 #[derive(Debug, Deserialize)]
 pub struct NodeTop {
     pub estimated: bool,
-    pub commands_per_second: f64,
-    pub errors_per_second: f64,
-    pub input_bytes_per_second: f64,
-    pub output_bytes_per_second: f64,
+    /// These are for who may read all tables.
+    pub commands_per_second: Option<f64>,
+    pub errors_per_second: Option<f64>,
+    pub input_bytes_per_second: Option<f64>,
+    pub output_bytes_per_second: Option<f64>,
     pub tables: Vec<TableTop>,
     pub partitions: Vec<PartitionTop>,
     pub keys: Vec<KeyTop>,

@@ -61,6 +61,12 @@ impl NewBackup {
         lock: Box<dyn Lock>,
     ) -> Result<Self, BackupError> {
         let Documents { documents, damaged } = place.documents()?;
+        // What a backup left that failed may take the room that this one needs.
+        if damaged.is_empty()
+            && let Err(error) = place.prune(&documents, None)
+        {
+            warn!(%error, "what a backup that died left could not be removed");
+        }
         let names = place.names()?;
         let mut taken_unix_ms = place.clock.unix_ms();
         // Names rise, whatever the clock does.

@@ -67,7 +67,9 @@ pub async fn top(
         return Err(bad(words));
     }
     let workers = shared.metrics.workers().len();
-    let watch = shared.sampler.watch(workers).ok_or_else(|| {
+    let administers = shared.has_users() && caller.administers();
+    let watch = shared.sampler.watch(workers, administers);
+    let watch = watch.ok_or_else(|| {
         let text = "others watch already, as many as may at a time: ask again in some seconds";
         Refused::new(StatusCode::TOO_MANY_REQUESTS, text)
     })?;
@@ -105,16 +107,19 @@ impl TopAnswer {
         let sees = |table: &str| caller.may(Verb::Read, table);
         let mut object = json!({
             "seconds": self.seconds,
-            "samples": self.counts.samples,
             "estimated": self.counts.is_estimate,
-            "commands_per_second": self.rate(self.totals.commands()),
-            "errors_per_second": self.rate(self.totals.errors()),
-            "input_bytes_per_second": self.rate(self.totals.input_bytes),
-            "output_bytes_per_second": self.rate(self.totals.output_bytes),
             "tables": self.tables(&sees),
             "partitions": self.partitions(&sees),
             "keys": self.keys(&sees),
         });
+        // What others do to tables that the caller may not read shows in no sum.
+        if caller.reads_all() {
+            object["samples"] = self.counts.samples.into();
+            object["commands_per_second"] = self.rate(self.totals.commands()).into();
+            object["errors_per_second"] = self.rate(self.totals.errors()).into();
+            object["input_bytes_per_second"] = self.rate(self.totals.input_bytes).into();
+            object["output_bytes_per_second"] = self.rate(self.totals.output_bytes).into();
+        }
         if has_users && caller.administers() {
             object["users"] = self.users();
         }

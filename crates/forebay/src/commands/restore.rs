@@ -105,9 +105,11 @@ fn refuse_what_is_there(
     };
     let mut there = Vec::new();
     for (name, table) in tables {
+        let is_live = context.is_live_in_cluster(name)? || store.is_live(name)?;
         match table.version {
+            Some(_) if is_live => there.push(name),
             Some(_) => backup.check_version(name, &store)?,
-            None if context.is_live_in_cluster(name)? || store.is_live(name)? => there.push(name),
+            None if is_live || store.table(name).is_ok() => there.push(name),
             None => {}
         }
     }
@@ -130,8 +132,8 @@ fn refuse_what_is_there(
         ),
     };
     bail!(
-        "nothing was restored: live tables of these names are there already: {}. Drop them first, or restore into \
-         another store{rest}",
+        "nothing was restored: tables of these names are there already, live ones or of the other kind: {}. Drop them \
+         first (a restore into a cluster that was killed leaves an empty table), or restore into another store{rest}",
         names(&there, ", ")
     )
 }

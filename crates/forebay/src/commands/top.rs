@@ -10,6 +10,7 @@ use anyhow::bail;
 use clap::Args;
 use forebay_cluster::HostPort;
 use forebay_engine::utc;
+use forebay_run::error::without_controls;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -22,7 +23,9 @@ use crate::render::Columns;
 /// Where a server's HTTP is by default.
 const HERE: &str = "127.0.0.1:7380";
 /// A node is waited for so long beyond the time for which it watches.
-const WITHIN: Duration = Duration::from_secs(5);
+const WITHIN: Duration = Duration::from_secs(2);
+/// Of a key so much is shown.
+const MOST_KEY_CHARS: usize = 60;
 const LEAST: Duration = Duration::from_millis(100);
 const MOST: Duration = Duration::from_secs(10);
 /// To the upper left corner, and clear what is below.
@@ -76,10 +79,11 @@ struct All {
 #[derive(Debug, Serialize)]
 struct NodeRow {
     node: String,
-    commands_per_second: f64,
-    errors_per_second: f64,
-    input_bytes_per_second: f64,
-    output_bytes_per_second: f64,
+    /// Null of who may not read all tables, as all of these.
+    commands_per_second: Option<f64>,
+    errors_per_second: Option<f64>,
+    input_bytes_per_second: Option<f64>,
+    output_bytes_per_second: Option<f64>,
 }
 
 pub fn run(args: &Top, context: &Context) -> anyhow::Result<Outcome> {
@@ -197,14 +201,16 @@ impl All {
     }
 
     fn node_lines(&self) -> String {
+        let size = |rate: f64| human::bytes(rate as u64);
+        let or_unseen = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let mut lines = Columns::new(["node", "commands", "errors", "received", "sent"]);
         for node in &self.nodes {
             lines.row([
                 node.node.clone(),
-                rate(node.commands_per_second),
-                rate(node.errors_per_second),
-                human::bytes(node.input_bytes_per_second as u64),
-                human::bytes(node.output_bytes_per_second as u64),
+                or_unseen(node.commands_per_second.map(rate)),
+                or_unseen(node.errors_per_second.map(rate)),
+                or_unseen(node.input_bytes_per_second.map(size)),
+                or_unseen(node.output_bytes_per_second.map(size)),
             ]);
         }
         lines.to_string()
@@ -263,6 +269,12 @@ impl All {
             let key = match &one.key {
                 Value::String(key) => key.clone(),
                 key => key.to_string(),
+            };
+            // A key has no line of its own making.
+            let key = without_controls(&key);
+            let key = match key.char_indices().nth(MOST_KEY_CHARS) {
+                Some((end, _)) => format!("{}...", &key[..end]),
+                None => key,
             };
             lines.row([
                 format!("{}:{key}", one.table),
