@@ -114,6 +114,20 @@ def test_what_cannot_be_restored_is_said(live, source, tmp_path):
     assert third.json("tables") == []
 
 
+def test_a_table_of_the_other_kind_is_found_before_anything_is_copied(store, source, tmp_path):
+    store.push("a", source(10))
+    store.run("create", "b")
+    store.push("c", source(10))
+    place = tmp_path / "backups"
+    store.run("backup", "--to", place)
+    other = Store(tmp_path / "other")
+    other.push("b", source(5))
+    other.run("create", "c")
+    error = other.refuse("restore", "--from", place)
+    assert "of the other kind: b, c" in error and "forebay restore a --from" in error
+    assert {row["table"] for row in other.json("tables")} == {"b", "c"}
+
+
 def test_a_backup_that_is_killed_is_none(live, source, tmp_path):
     store, place = live.store, tmp_path / "backups"
     for number in range(2000):
@@ -201,7 +215,7 @@ def test_a_live_table_of_a_cluster_is_read_and_copied_at_one_moment(made, tmp_pa
     assert scanned(store, "t") == values
     with made["n2"].through_gateway() as client:
         assert client.get("t:7") == "7" and client.set("t:new", 1)
-    assert "are there already: t" in store.refuse("restore", "t", "--from", place)
+    assert "or of the other kind: t" in store.refuse("restore", "t", "--from", place)
     assert store.json("restore", "t", "--from", place, "--check")["tables"]
     # A single server takes it, too.
     other = Store(tmp_path / "other")
