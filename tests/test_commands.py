@@ -366,7 +366,8 @@ def test_drop_wants_yes_and_can_be_undone(two):
     assert two.json("tables") == []
     (kept,) = two.json("tables", "--dropped")
     assert (kept["table"], kept["kept_until"]) == ("people", done["kept_until"])
-    assert two.json("undrop", "people") == {"table": "people", "undropped": True}
+    back = two.json("undrop", "people")
+    assert (back["table"], back["undropped"]) == ("people", True) and back["dropped"]
     assert two.json("get", "people", "7") == [person(7, 2)]
     assert "no dropped table people" in two.refuse("undrop", "people")
     two.run("rollback", "people")

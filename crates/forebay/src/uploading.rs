@@ -71,7 +71,7 @@ impl Context {
     /// What is said of a store that a push has made.
     pub fn store_made(&self) -> String {
         format!(
-            "there was no store at {}: made a new one",
+            "there was no store at {}: made a new one (push and create with --no-create refuse that)",
             self.store_name()
         )
     }
