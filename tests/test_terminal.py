@@ -1,4 +1,4 @@
-"""What commands ask at a terminal, and what they tell of others at work."""
+"""What commands ask at a terminal, and what they say of others at work."""
 
 import os
 import pty
@@ -15,14 +15,14 @@ def typed(store, *words, text):
     os.close(end)
     os.write(terminal, f"{text}\n".encode())
     out = process.communicate(timeout=90)[0]
-    told = b""
+    output = b""
     while True:
         try:
-            told += os.read(terminal, 4096)
+            output += os.read(terminal, 4096)
         except OSError:
             break
     os.close(terminal)
-    return process.returncode, out.decode(), told.decode()
+    return process.returncode, out.decode(), output.decode()
 
 
 @pytest.fixture
@@ -34,26 +34,26 @@ def versions(store, source):
 
 def test_a_second_rollback_is_asked_for(versions):
     versions.run("rollback", "people")
-    code, _, told = typed(versions, "rollback", "people", text="no")
-    assert code == 1 and "go back from version 3 now" in told
+    code, _, output = typed(versions, "rollback", "people", text="no")
+    assert code == 1 and "go back from version 3 now" in output
     code, out, _ = typed(versions, "rollback", "people", text="yes")
     assert code == 0 and "people serves version 2" in out
 
 
 def test_a_drop_wants_the_name(versions):
-    code, _, told = typed(versions, "drop", "people", text="persons")
-    assert code == 2 and "nothing was dropped" in told
-    code, _, told = typed(versions, "drop", "people", text="people")
-    assert code == 0 and "Type its name" in told
+    code, _, output = typed(versions, "drop", "people", text="persons")
+    assert code == 2 and "nothing was dropped" in output
+    code, _, output = typed(versions, "drop", "people", text="people")
+    assert code == 0 and "Type its name" in output
     assert versions.json("tables") == []
 
 
-def test_a_rollback_tells_of_a_push_under_way(versions, source):
+def test_a_rollback_reports_a_push_under_way(versions, source):
     words = ["--key", "{id}", "--keep", 9, "--rate", "5K"]
     push = versions.start("push", "people", source(5000, version=5), *words)
     wait_for(lambda: versions.run("compact", "people", code=None).code == 4, "the push is at work")
-    told = versions.run("rollback", "people")
-    assert "people serves version 3" in told.out and "is under way" in told.err
+    output = versions.run("rollback", "people")
+    assert "people serves version 3" in output.out and "is under way" in output.err
     push.kill()
     push.communicate(timeout=90)
     assert "under way" not in versions.run("rollback", "people", "--from", 3).err

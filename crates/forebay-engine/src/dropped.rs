@@ -129,7 +129,7 @@ impl Store {
         Ok(kept)
     }
 
-    /// The dropped tables that can be brought back, the last dropped at the end.
+    /// The dropped tables that undrop can restore, the last dropped at the end.
     pub fn dropped_tables(&self) -> Result<Vec<DroppedTable>, StoreError> {
         if !self.disk().keeps_blocks() {
             return Ok(Vec::new());

@@ -138,7 +138,7 @@ pub enum StoreError {
     NotKept { table: TableName },
     #[error(
         "there is a table {table}, or the rest of one: nothing was changed. Drop that one first (with --keep-dropped 7d \
-         it can be brought back, too), then: forebay undrop {table} --dropped {dropped}"
+         it can come back, too), then: forebay undrop {table} --dropped {dropped}"
     )]
     NameTaken { table: TableName, dropped: String },
     #[error(

@@ -344,8 +344,11 @@ impl BackupPlace {
         for name in &removed {
             remove_if_there(&*self.disk, &self.document_path(name))?;
         }
-        let dir = self.backups_dir();
-        self.disk.sync_dir(&dir).at("sync", &dir)?;
+        // Before the first backup there is no such directory.
+        if !removed.is_empty() {
+            let dir = self.backups_dir();
+            self.disk.sync_dir(&dir).at("sync", &dir)?;
+        }
         for table in self.tables()? {
             self.prune_table(&table, &kept)?;
         }
