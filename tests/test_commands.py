@@ -357,6 +357,12 @@ def test_a_store_that_is_named_and_not_there_wants_create(source, tmp_path):
     run(*push, "--create", "--no-create", code=2)
 
 
+def test_an_empty_variable_is_none(two, monkeypatch):
+    for name in ("LOGIN", "TLS_CA", "WORK_DIR"):
+        monkeypatch.setenv(f"FOREBAY_{name}", "")
+    assert two.json("get", "people", "7") == [person(7, 2)]
+
+
 def test_drop_wants_yes_and_can_be_undone(two):
     refused = two.refuse("drop", "people", code=2)
     assert "forebay drop people --yes" in refused, refused
@@ -366,7 +372,9 @@ def test_drop_wants_yes_and_can_be_undone(two):
     assert two.json("tables") == []
     (kept,) = two.json("tables", "--dropped")
     assert (kept["table"], kept["kept_until"]) == ("people", done["kept_until"])
-    back = two.json("undrop", "people")
+    # The time picks one of several; nothing was dropped at another one.
+    two.refuse("undrop", "people", "--dropped", "2001-01-01T00:00:00Z")
+    back = two.json("undrop", "people", "--dropped", kept["dropped"])
     assert (back["table"], back["undropped"]) == ("people", True) and back["dropped"]
     assert two.json("get", "people", "7") == [person(7, 2)]
     assert "no dropped table people" in two.refuse("undrop", "people")
