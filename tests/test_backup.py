@@ -9,6 +9,7 @@ import signal
 import threading
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime
 
 import pytest
 from harness import Store, wait_for
@@ -208,6 +209,10 @@ def test_a_live_table_of_a_cluster_is_read_and_copied_at_one_moment(made, tmp_pa
     first = store.json("backup", "t", "--to", place)
     again = store.json("backup", "t", "--to", place)
     assert again["copied_bytes"] == 0 and again["reused_bytes"] == first["copied_bytes"]
+    began = {table["table"]: table["backup"] for table in store.json("tables")}["t"]
+    noted = store.json("cluster", "status")["tables"][0]["backup_unix_ms"]
+    assert began == datetime.fromtimestamp(noted // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert began in store.run("cluster", "status").out
     values = scanned(store, "t")
     store.json("drop", "t", "--yes")
     back = store.json("restore", "t", "--from", place)

@@ -93,11 +93,15 @@ def plain(value):
 
 
 def read_by_pyarrow(path):
-    if path.suffix == ".arrow":
-        return pa.ipc.open_file(path).read_all()
-    if path.suffix == ".arrows":
-        return pa.ipc.open_stream(path).read_all()
-    return pa.parquet.read_table(path, partitioning=None)
+    """None where pyarrow refuses the file."""
+    try:
+        if path.suffix == ".arrow":
+            return pa.ipc.open_file(path).read_all()
+        if path.suffix == ".arrows":
+            return pa.ipc.open_stream(path).read_all()
+        return pa.parquet.read_table(path, partitioning=None)
+    except (pa.ArrowException, OSError, NotImplementedError):
+        return None
 
 
 def rows_of(table, columns):
@@ -160,10 +164,8 @@ def test_rows_are_equal_or_refused_for_a_reason(name, tmp_path):
     path = tmp_path / "files/part=1" / f"t.{ending}"
     path.parent.mkdir(parents=True)
     path.write_bytes(FILES[name])
-    try:
-        table = read_by_pyarrow(path)
-    except (pa.ArrowException, OSError, NotImplementedError):
-        table = None
+    # Damaged files were made to crash readers: pyarrow, which shares this process, gets none.
+    table = None if reason(name) else read_by_pyarrow(path)
     key = None if table is None else best_key(table)
     options = {
         "duplicates": "last",

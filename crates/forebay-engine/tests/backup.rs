@@ -146,6 +146,31 @@ fn the_newest_are_kept_and_files_go_with_the_last_backup_that_names_them() {
 }
 
 #[test]
+fn what_a_backup_copied_that_died_goes_before_the_next_copies_anything() {
+    let disk = SimDisk::new();
+    fill(&disk, 1, 10);
+    let kept = back_up(&disk, None).unwrap().document;
+    fill(&disk, 2, 10);
+    let copied = || {
+        let files = disk.files().into_iter();
+        let in_tables = files.filter(|path| path.starts_with("/b/tables"));
+        in_tables.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = copied();
+    let (store, place) = (store_at(&disk, "/s"), place_on(&disk).unwrap());
+    let table = store.table(&name("batch")).unwrap();
+    let mut died = place.begin("/s").unwrap();
+    died.add_version(&table, 2, &mut |_| ()).unwrap();
+    assert!(copied().len() > before.len());
+    drop(died);
+    let _next = place_on(&disk).unwrap().begin("/s").unwrap();
+    assert_eq!(copied(), before);
+    let to = store_at(&disk, "/new");
+    let backup = place.backup(Some(&kept.name)).unwrap();
+    assert_eq!(restore(&backup, &to).unwrap().1, 1);
+}
+
+#[test]
 fn another_version_of_that_number_is_left_alone() {
     let disk = SimDisk::new();
     fill(&disk, 1, 1);

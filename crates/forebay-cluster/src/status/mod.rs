@@ -123,6 +123,9 @@ pub struct TableStatus {
     /// Of a live table, where the coordinator tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveTableStatus>,
+    /// When its last backup began, as the store notes it: nodes do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_unix_ms: Option<u64>,
 }
 
 /// How a table comes by what it holds.
@@ -417,6 +420,7 @@ impl TableStatus {
                 None => TableMode::Batch,
             },
             live: None,
+            backup_unix_ms: None,
         }
     }
 }

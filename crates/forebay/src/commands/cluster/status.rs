@@ -9,9 +9,11 @@ use forebay_cluster::model::{LoadStage, Model, MoveStage, NodeEntry};
 use forebay_cluster::planning::Paces;
 use forebay_cluster::status::{Health, NodeStatus, PlanStatus, Status, TableMode, TableStatus};
 use forebay_cluster::{HostPort, LoadStatus, NodeName, ReadsStatus, TrafficStatus};
+use forebay_engine::utc;
 use forebay_run::error::without_controls;
 
 use crate::context::Context;
+use crate::error_kind::words;
 use crate::exit::{Outcome, report_error};
 use crate::human;
 use crate::node_http::PageError;
@@ -35,9 +37,9 @@ const SHOWN_HOT: usize = 3;
 /// coordinator, node or catalog, down has the problems for which something is not read or not
 /// written; nodes is a list of {name, zone, state, listen, serves, holds, free_bytes,
 /// brought_per_s, problems}, tables one of {table, version, previous, replicas, replicas_wanted,
-/// rollout, live}; live.traffic has what is asked of nodes and partitions of live tables in a
-/// minute, reads the same of batch tables; loads, where there are any, one of {request, table,
-/// stage, rows, bytes, progress}.
+/// rollout, live, backup_unix_ms}, the last where there is a backup; live.traffic has what is asked
+/// of nodes and partitions of live tables in a minute, reads the same of batch tables; loads, where
+/// there are any, one of {request, table, stage, rows, bytes, progress}.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// Ask these nodes, at their HTTP addresses, and not those that the store names; the store is
@@ -64,6 +66,10 @@ pub fn run(args: &StatusArgs, context: &Context) -> anyhow::Result<Outcome> {
         }
         status => status?,
     };
+    let status = match args.nodes.is_empty() {
+        true => with_backups(status, context),
+        false => status,
+    };
     context.print(&status, || text(&status))?;
     Ok(match args.check {
         true => Outcome::Checked(status.health()),
@@ -86,6 +92,26 @@ fn look(args: &StatusArgs, context: &Context) -> anyhow::Result<Status> {
     let answers = Answers::ask(&pages, named.collect());
     let (status, silent) = answers.merge();
     status.with_context(|| format!("no node says how the cluster is: {}", silent.join("; ")))
+}
+
+/// With the times of backups, which the store notes.
+fn with_backups(mut status: Status, context: &Context) -> Status {
+    match context
+        .open_store()
+        .and_then(|store| Ok(store.last_backups()?))
+    {
+        Ok(backups) => {
+            for table in &mut status.tables {
+                let last = backups.get(&table.table);
+                table.backup_unix_ms = last.map(|last| last.taken_unix_ms);
+            }
+        }
+        Err(error) => status.notes.push(format!(
+            "when tables were backed up is not known: {}",
+            words(&error)
+        )),
+    }
+    status
 }
 
 /// The state of the cluster, by who knows most of it.
@@ -207,7 +233,9 @@ pub fn text(status: &Status) -> String {
             node.listen.to_string(),
         ]);
     }
-    let mut tables = Columns::new(["table", "serving", "previous", "replicas", "rollout"]);
+    let mut tables = Columns::new([
+        "table", "serving", "previous", "replicas", "rollout", "backup",
+    ]);
     let or_none = |version: Option<u64>| version.map_or("-".to_owned(), |v| v.to_string());
     for table in &status.tables {
         tables.row([
@@ -216,6 +244,7 @@ pub fn text(status: &Status) -> String {
             or_none(table.previous),
             replicas(table),
             rollout(table),
+            table.backup_unix_ms.map_or("-".to_owned(), utc),
         ]);
     }
     if let Some(live) = &status.live {
