@@ -138,6 +138,9 @@ impl HostedGroup {
                     self.set_applied(index);
                     last = Some(index);
                     self.answer(&committed, answers);
+                    if takes_long(&committed) {
+                        self.core.watch.stands_anew();
+                    }
                 }
                 Err(StateError::Later(problem)) => {
                     self.lacks_room(&problem);

@@ -10,6 +10,7 @@ use forebay_replica::{Now, RequestId};
 use crate::crew::Crew;
 use crate::log_reader::LogReader;
 use crate::outbox::Outbox;
+use crate::outside::StandingWatch;
 
 /// How peers here and elsewhere were brought up to date, since the host began.
 #[derive(Debug, Default)]
@@ -26,6 +27,7 @@ pub(crate) struct HostCore {
     pub outbox: Arc<Outbox>,
     pub crew: Arc<Crew>,
     pub reader: Arc<LogReader>,
+    pub watch: Arc<dyn StandingWatch>,
     pub counts: HostCounts,
     pub requests: AtomicU64,
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_io::start_thread;
 use forebay_replica::{
-    Committed, Event, Freshness, GroupId, Membership, PeerId, Permit, Persist, Place, Proposal,
-    QuietTicks, Refusal, Replica, RequestId, Standing,
+    Committed, Event, Freshness, GroupId, Membership, Outline, PeerId, Permit, Persist, Place,
+    Proposal, QuietTicks, Refusal, Replica, RequestId, Standing,
 };
 use parking_lot::Mutex;
 use tracing::{error, warn};
@@ -50,6 +50,8 @@ pub struct HostedGroup {
     pub(crate) log: Arc<TableLog>,
     pub(crate) state: Arc<dyn GroupState>,
     replica: Mutex<Replica>,
+    /// How it stood when it was looked at last.
+    outline: Mutex<Outline>,
     quiet: QuietTicks,
     pub(crate) askers: Mutex<HashMap<RequestId, Asker>>,
     pub(crate) work: Mutex<VecDeque<StateWork>>,
@@ -182,6 +184,7 @@ impl HostedGroup {
             log,
             state,
             applied: AtomicU64::new(replica.applied().place.index),
+            outline: Mutex::new(replica.outline()),
             replica: Mutex::new(replica),
             quiet: QuietTicks::default(),
             askers: Mutex::default(),
@@ -228,16 +231,29 @@ impl HostedGroup {
         if self.is_halted() {
             return;
         }
-        let after = {
+        let (after, stands_anew) = {
             let mut replica = self.replica.lock();
             replica.pass_ticks(self.quiet.take_passed());
             // Read under the lock: behind whatever came in.
             let actions = replica.handle(self.core.now(), event);
             self.quiet.set_may_pass(replica.quiet_ticks());
             self.lease.publish(&replica);
-            self.carry_out(actions)
+            (self.carry_out(actions), self.is_outlined_anew(&replica))
         };
         after.carry_out(self);
+        if stands_anew {
+            self.core.watch.stands_anew();
+        }
+    }
+
+    /// REQUIRES: the replica's lock.
+    fn is_outlined_anew(&self, replica: &Replica) -> bool {
+        let (outline, mut known) = (replica.outline(), self.outline.lock());
+        let is_new = outline != *known;
+        if is_new {
+            *known = outline;
+        }
+        is_new
     }
 
     /// The time of a tick has passed.
@@ -328,6 +344,7 @@ impl HostedGroup {
     pub(crate) fn halt(&self, why: &str) {
         if self.end(why) {
             error!(group = self.id.0, why, "a replica ends here");
+            self.core.watch.stands_anew();
         }
     }
 
@@ -340,6 +357,7 @@ impl HostedGroup {
                 why, "a replica met damage: another is to take its place"
             );
             self.tell(Event::Ail);
+            self.core.watch.stands_anew();
         }
     }
 

@@ -22,7 +22,7 @@ use crate::crew::Crew;
 use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadDone, ReadLeave, WriteDone};
 use crate::log_writer::TableLog;
 use crate::outbox::{Outbox, deliver};
-use crate::outside::{GroupState, NodeKey, Post, ReadPace};
+use crate::outside::{GroupState, NodeKey, Post, ReadPace, StandingWatch};
 
 /// Between two looks at what of the log need not be kept, where the disk is not short.
 const TRIM: Duration = Duration::from_secs(1);
@@ -37,6 +37,7 @@ pub struct HostParts {
     pub post: Arc<dyn Post>,
     /// How fast peers that are behind are sent what is in logs.
     pub pace: Arc<dyn ReadPace>,
+    pub watch: Arc<dyn StandingWatch>,
     /// Threads that apply, and as many for steps that take long; at least 1.
     pub appliers: usize,
     /// Requests are numbered from here on: another number in each process.
@@ -111,6 +112,7 @@ impl ReplicaHost {
             outbox: Arc::new(Outbox::default()),
             crew: Arc::new(Crew::new(Arc::clone(&parts.clock))),
             reader: Arc::default(),
+            watch: parts.watch,
             counts: HostCounts::default(),
             requests: AtomicU64::new(parts.first_request),
             clock: parts.clock,

@@ -59,7 +59,7 @@ pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas, start_again};
 pub use outside::{
     Acknowledged, FoundEntries, GroupLog, GroupState, Halves, NoEntries, NodeKey, Post, ReadPace,
-    RightHalf, StateError, Unpaced, WriteError, Writing,
+    RightHalf, StandingWatch, StateError, Unpaced, WriteError, Writing,
 };
 pub use partition_state::{Carrier, Commands, PartitionState, StateParts, facts_of, place_of};
 pub use replica_log::{EngineLog, KEPT_BYTES};

@@ -145,9 +145,14 @@ pub trait Halves: Debug + Send + Sync {
     /// Begins the log of a right half, and notes whose it is, so that both survive what the half
     /// survives. Done again, it does the same.
     fn begin(&self, half: &RightHalf) -> Result<(), StateError>;
+}
 
-    /// The partition is cut: the replica of the right half may run.
-    fn is_cut(&self);
+/// Who acts upon how the replicas of a host stand.
+pub trait StandingWatch: Debug + Send + Sync {
+    /// One stands otherwise: who leads, whom the group has, whether a learner is close; or its
+    /// partition was cut, got a load, met damage, or ended. It is called by threads that serve, and
+    /// only takes note.
+    fn stands_anew(&self);
 }
 
 /// The replica that comes of the right half of a partition.

@@ -9,11 +9,13 @@ use crate::membership::{Change, to_raft};
 use crate::replica::{Logged, Replica, Seen};
 use crate::split::SplitEntry;
 use crate::start::FOUNDED;
-use crate::time::Now;
+use crate::time::{HAND_OVER_AGAIN_TICKS, Now};
 
 /// Content of an entry beside its operations, and beside each of them.
 const ENTRY_BYTES: usize = 16;
 const PROPOSAL_BYTES: usize = 16;
+/// Who is to lead lacks so many entries of the log at most.
+const HEIR_BEHIND: u64 = 100;
 /// A learner may vote when it is so many entries behind at most.
 const CLOSE_BEHIND: u64 = 1000;
 
@@ -25,19 +27,20 @@ impl Replica {
         actions: &mut Vec<Action>,
     ) {
         self.asked_at_tick = self.ticks;
-        let is_handed_over = self.raw.raft.lead_transferee.is_some();
         let why = match self.is_leader() {
             false => Refusal::NotLeader(self.leader()),
-            true if is_handed_over || !self.has_majority(now) => Refusal::NoReplicas,
+            true if !self.has_majority(now) => Refusal::NoReplicas,
             true => return self.gathered.extend(proposals),
         };
         let refused = proposals.into_iter();
         actions.extend(refused.map(|proposal| self.refuse(proposal.request, why)));
     }
 
-    /// Makes an entry of what came while the one before was written.
+    /// Makes an entry of what came while the one before was written, or the lead was handed over:
+    /// it waits for who leads then.
     pub(crate) fn log_gathered(&mut self, now: Now, actions: &mut Vec<Action>) {
-        while self.is_leader() && self.writing.is_none() && !self.gathered.is_empty() {
+        let may_log = self.is_leader() && self.raw.raft.lead_transferee.is_none();
+        while may_log && self.writing.is_none() && !self.gathered.is_empty() {
             let mut room = MOST_ENTRY_BYTES - ENTRY_BYTES;
             let fits = |proposal: &&Proposal| {
                 let size = proposal.operations.len() + PROPOSAL_BYTES;
@@ -149,11 +152,18 @@ impl Replica {
         }
     }
 
+    /// Has another one lead, which lacks so little that it can soon.
     pub(crate) fn hand_over(&mut self, to: PeerId) {
         let is_voter = self.membership().voters.contains(&to);
-        if self.is_leader() && to != self.me && is_voter {
+        let again = self.handed_over_at_tick;
+        let is_time = again.is_none_or(|at| self.ticks >= at + HAND_OVER_AGAIN_TICKS);
+        let last = self.raw.raft.raft_log.last_index();
+        let progress = self.progress(to);
+        let is_near = progress.is_some_and(|it| it.is_active && it.matched + HEIR_BEHIND >= last);
+        if self.is_leader() && to != self.me && is_voter && is_time && is_near {
             // From here on reads ask the others: the new leader may be elected within the lease.
             self.handed_over_in = self.raw.raft.term;
+            self.handed_over_at_tick = Some(self.ticks);
             self.raw.transfer_leader(to.0);
         }
     }
@@ -175,6 +185,7 @@ impl Replica {
             self.seen.leader
         );
         let led = self.seen.leader == Some(self.me);
+        self.stands_first &= leader.is_none();
         self.seen = Seen {
             term,
             leader,

@@ -8,7 +8,7 @@ use crate::ids::{PeerId, Place};
 use crate::replica::{Replica, Writing};
 use crate::sense::{makes_sense, shows_loss};
 use crate::time::{
-    ANNOUNCE_AGAIN, ELECTION_TICKS, FIRST_ELECTION_TICKS, HEARTBEAT_TICKS, IDLE_AFTER_TICKS,
+    ANNOUNCE_AGAIN, FIRST_ELECTION_TICKS, HAND_OVER_TICKS, HEARTBEAT_TICKS, IDLE_AFTER_TICKS,
     IDLE_HEARTBEAT_TICKS, Now, PROMISE, SNAPSHOT_PATIENCE, TICK,
 };
 
@@ -44,7 +44,17 @@ impl Replica {
         }
     }
 
+    /// Whoever was to lead does not: the leader serves on. REQUIRES: it leads.
+    fn take_back(&mut self) {
+        let is_over = |at: u64| self.ticks >= at + HAND_OVER_TICKS;
+        if self.raw.raft.lead_transferee.is_some() && self.handed_over_at_tick.is_some_and(is_over)
+        {
+            self.raw.raft.abort_leader_transfer();
+        }
+    }
+
     fn tick_leader(&mut self, now: Now) {
+        self.take_back();
         let between = match self.is_idle() {
             true => IDLE_HEARTBEAT_TICKS,
             false => HEARTBEAT_TICKS,
@@ -98,8 +108,8 @@ impl Replica {
         }
     }
 
-    /// Stands for election as the leader wants it to. The leader takes no proposals until this one
-    /// leads, or a second has passed. The library takes what a candidate has for written, and one
+    /// Stands for election as the leader wants it to. The leader logs nothing until this one leads,
+    /// or it takes the lead back. The library takes what a candidate has for written, and one
     /// whose state lacks a change of the group does not stand: then it is tried again as soon as
     /// something has happened. REQUIRES: nothing is being written.
     pub(crate) fn stand_as_asked(&mut self, now: Now) {
@@ -112,7 +122,7 @@ impl Replica {
             return;
         };
         let raft = &self.raw.raft;
-        let is_over = now.monotonic.saturating_sub(since) >= TICK * ELECTION_TICKS.start as u32;
+        let is_over = now.monotonic.saturating_sub(since) >= TICK * HAND_OVER_TICKS as u32;
         if is_over || self.ails || message.term != raft.term || raft.state != StateRole::Follower {
             return;
         }

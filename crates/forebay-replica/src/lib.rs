@@ -48,6 +48,6 @@ pub use quiet::QuietTicks;
 pub use replica::{PeerProgress, Replica};
 pub use split::SplitEntry;
 pub use start::{FOUNDED, Start, StartError};
-pub use steering::{Standing, SteeringStep, WantedPeer, WantedPeers, next_step};
+pub use steering::{Outline, Standing, SteeringStep, WantedPeer, WantedPeers, next_step};
 pub use tail::SnapshotFacts;
 pub use time::{LEASE, Now, PROMISE, TICK};

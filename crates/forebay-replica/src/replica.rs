@@ -26,7 +26,8 @@ use crate::reads::Reads;
 use crate::start::{Start, StartError};
 use crate::tail::{SnapshotFacts, Tail};
 use crate::time::{
-    ACTIVE_TICKS, ELECTION_TICKS, FIRST_ELECTION_TICKS, LEASE, Now, PROMISE, PartitionClock, TICK,
+    ACTIVE_TICKS, ELECTION_TICKS, FIRST_ELECTION_TICKS, FIRST_TRIES_TICKS, LEASE, Now, PROMISE,
+    PartitionClock, TICK,
 };
 
 /// The most bytes of entries in one message, unless one entry has more. The group waits while as
@@ -80,6 +81,10 @@ pub struct Replica {
     pub(crate) ails: bool,
     /// The leader's word that this replica is to lead, and when it came.
     pub(crate) asked_to_lead: Option<(Message, Duration)>,
+    /// It is the first of its group's founders, and has never heard of a leader.
+    pub(crate) stands_first: bool,
+    /// When it handed the lead over last.
+    pub(crate) handed_over_at_tick: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -167,13 +172,13 @@ impl Replica {
             copying: BTreeMap::new(),
             ails: false,
             asked_to_lead: None,
+            stands_first: false,
+            handed_over_at_tick: None,
         };
-        replica.draw_election();
         let first = start.applied.membership.voters.first();
-        if start.is_fresh() && first == Some(&start.me) {
-            // Of those that begin together one need not wait for another to lead.
-            replica.election_ticks = FIRST_ELECTION_TICKS;
-        }
+        // Of those that begin together one need not wait for another to lead.
+        replica.stands_first = start.is_fresh() && first == Some(&start.me);
+        replica.draw_election();
         Ok(replica)
     }
 
@@ -196,7 +201,11 @@ impl Replica {
 
     pub(crate) fn draw_election(&mut self) {
         let span = ELECTION_TICKS.end - ELECTION_TICKS.start;
-        self.election_ticks = ELECTION_TICKS.start + self.dice.below(span);
+        let drawn = ELECTION_TICKS.start + self.dice.below(span);
+        self.election_ticks = match self.stands_first && self.ticks < FIRST_TRIES_TICKS {
+            true => FIRST_ELECTION_TICKS,
+            false => drawn,
+        };
         // Others come first; where none of them can lead, it may have what they lack.
         if self.ails {
             self.election_ticks += ELECTION_TICKS.end;

@@ -5,6 +5,8 @@
 //! peer is a learner first, and becomes a voter in the same change in which an old one leaves. No
 //! change is proposed after which no majority would answer.
 
+use std::sync::Arc;
+
 use crate::entry::MOST_CHANGES;
 use crate::ids::PeerId;
 use crate::membership::{Change, Membership};
@@ -38,6 +40,19 @@ pub struct Standing {
     pub active: Vec<PeerId>,
     /// Those of them that lack little of what is decided, with the leader.
     pub close: Vec<PeerId>,
+}
+
+/// What whoever steers a group acts upon. As long as it stays the same there is nothing new to be
+/// done, or to be told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outline {
+    pub term: u64,
+    pub leader: Option<PeerId>,
+    /// It leads, and has applied an entry of its term.
+    pub leads: bool,
+    pub members: Arc<Membership>,
+    /// Of a leader: how many learners lack little of what is decided.
+    pub close_learners: usize,
 }
 
 impl WantedPeers {
@@ -90,6 +105,18 @@ impl Standing {
 }
 
 impl Replica {
+    pub fn outline(&self) -> Outline {
+        let (members, is_leader) = (self.membership(), self.is_leader());
+        let is_close = |peer: &&PeerId| is_leader && self.is_close(**peer);
+        Outline {
+            term: self.term(),
+            leader: self.leader(),
+            leads: is_leader && self.applied().place.term == self.term(),
+            close_learners: members.learners.iter().filter(is_close).count(),
+            members: Arc::clone(members),
+        }
+    }
+
     /// How its peers stand; `None`: it does not lead.
     pub fn standing(&self) -> Option<Standing> {
         if !self.is_leader() {

@@ -24,8 +24,14 @@ pub const IDLE_AFTER_TICKS: u64 = 50;
 pub const ELECTION_TICKS: std::ops::Range<u64> = 10..30;
 /// A peer that was heard of within so many ticks answers.
 pub const ACTIVE_TICKS: u64 = 20;
-/// The same of the first of a group's founders, where it has never heard of a leader.
-pub const FIRST_ELECTION_TICKS: u64 = 2;
+/// The same of the first of a group's founders, as long as it has never heard of a leader, and for
+/// so many ticks: the others begin when it does, or a moment later.
+pub const FIRST_ELECTION_TICKS: u64 = 1;
+pub const FIRST_TRIES_TICKS: u64 = 20;
+/// A leader that hands over takes the lead back after so many ticks, in which it logs nothing; and
+/// hands over again after so many.
+pub const HAND_OVER_TICKS: u64 = 2;
+pub const HAND_OVER_AGAIN_TICKS: u64 = 20;
 /// A replica that heard of a leader, or has just started, helps no other to lead for so long.
 pub const PROMISE: Duration = Duration::from_secs(1);
 /// A leader whom a majority answered answers reads for so long, counted from its question. Clocks

@@ -70,7 +70,7 @@ impl DistributedLoad {
             return Err(not_live(&table, &context));
         };
         let store = context.open_to_merge(&drawing)?;
-        let (load, groups) = in_cluster.begin(&table, &store)?;
+        let (load, groups) = in_cluster.begin(&table, (&store, &context, &drawing))?;
         let load = distributed::DistributedLoad::begin(request, load, &store, schema, name)?;
         Ok(Self {
             load,

@@ -263,6 +263,25 @@ impl ClusterClient {
         Ok(())
     }
 
+    /// Waits until no load of the table is under way. `waits` is called first where one is.
+    pub fn wait_for_load(
+        &self,
+        table: &TableName,
+        waits: impl FnOnce(&TableLoad),
+    ) -> Result<(), CatalogError> {
+        let mut waits = Some(waits);
+        loop {
+            let (_, model) = self.model()?;
+            let Some(load) = model.work.load_of(table) else {
+                return Ok(());
+            };
+            if let Some(waits) = waits.take() {
+                waits(load);
+            }
+            self.clock.sleep(ASK);
+        }
+    }
+
     fn is_being_cut(&self, table: &TableName) -> Result<bool, CatalogError> {
         let (_, model) = self.model()?;
         let batch = model.work.moving().and_then(|plan| model.batch_of(plan));

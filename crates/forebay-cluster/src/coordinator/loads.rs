@@ -318,7 +318,7 @@ impl Step<'_> {
 }
 
 /// What is said to who would begin another one.
-pub fn is_under_way(load: &TableLoad) -> String {
+fn is_under_way(load: &TableLoad) -> String {
     let TableLoad { table, request, .. } = load;
     format!(
         "another load of table {table} is under way: wait for it (forebay cluster status), or end it (forebay cluster \

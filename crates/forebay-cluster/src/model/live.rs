@@ -89,6 +89,16 @@ impl Model {
         tables.flat_map(|(name, groups)| groups.all().map(move |group| (name, group)))
     }
 
+    /// Whether somebody waits for what replicas do: a plan, a load, a cut, or a new group's first
+    /// leader.
+    pub fn waits_for_replicas(&self) -> bool {
+        let mut loads = self.work.loads.iter();
+        let mut groups = self.all_groups();
+        self.work.moving().is_some()
+            || loads.any(|load| !load.stage.is_over())
+            || groups.any(|(_, group)| group.splits_off.is_some() || group.term == 0)
+    }
+
     /// All groups, and those that partitions which are being cut come to have.
     pub fn group_ids(&self) -> BTreeSet<GroupId> {
         let all = self.all_groups();

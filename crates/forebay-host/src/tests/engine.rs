@@ -17,7 +17,7 @@ use forebay_replica::{Durability, GroupId, PeerId, Place, Refusal, Start};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use super::fakes::ShelvedLoads;
+use super::fakes::{ShelvedLoads, Unwatched};
 use super::ring::{Net, Port, wait_for};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_writer::TableLog;
@@ -199,6 +199,7 @@ impl Nodes {
                 clock: clock.clone(),
                 post: Arc::new(Port(Arc::clone(&self.net))),
                 pace: Arc::new(Unpaced),
+                watch: Arc::new(Unwatched),
                 appliers: 1,
                 first_request: starts << 40,
             })

@@ -13,8 +13,17 @@ use parking_lot::Mutex;
 
 use crate::loads::LoadedRuns;
 use crate::outside::{
-    Acknowledged, FoundEntries, GroupLog, GroupState, NoEntries, StateError, WriteError, Writing,
+    Acknowledged, FoundEntries, GroupLog, GroupState, NoEntries, StandingWatch, StateError,
+    WriteError, Writing,
 };
+
+/// Nobody acts upon how replicas stand.
+#[derive(Debug)]
+pub struct Unwatched;
+
+impl StandingWatch for Unwatched {
+    fn stands_anew(&self) {}
+}
 
 #[derive(Debug, Default)]
 pub struct MemoryLog {

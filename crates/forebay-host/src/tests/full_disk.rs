@@ -14,7 +14,7 @@ use forebay_io::sim::SeededRandom;
 use forebay_io::{Clock, Disk, SystemClock};
 use forebay_replica::{Durability, GroupId, PeerId, Refusal, Start};
 
-use super::fakes::ShelvedLoads;
+use super::fakes::{ShelvedLoads, Unwatched};
 use super::ring::{Net, Port, wait_for};
 use super::small_disk::SmallDisk;
 use crate::host::{HostParts, NewReplica, ReplicaHost};
@@ -115,6 +115,7 @@ impl Node {
             clock: clock.clone(),
             post: Arc::new(Port(Arc::<Net>::default())),
             pace: Arc::new(Unpaced),
+            watch: Arc::new(Unwatched),
             appliers: 1,
             first_request: 1,
         });

@@ -10,7 +10,7 @@ use forebay_io::{Clock, SystemClock};
 use forebay_replica::{GroupId, PeerId, Refusal, Start};
 use parking_lot::Mutex;
 
-use super::fakes::{MemoryLog, Sum, found};
+use super::fakes::{MemoryLog, Sum, Unwatched, found};
 use crate::group::{GroupFacts, ReadDone};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_writer::TableLog;
@@ -109,6 +109,7 @@ impl Ring {
             clock: clock.clone(),
             post: Arc::new(port),
             pace: Arc::new(Unpaced),
+            watch: Arc::new(Unwatched),
             appliers: 1,
             first_request: node.lives << 40,
         });

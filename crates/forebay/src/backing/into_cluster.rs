@@ -70,7 +70,7 @@ fn add(merged: &TableCheckpoint, context: &Context) -> anyhow::Result<()> {
     let found = LoadInCluster::find(table, (None, &plan), context, &drawing)?;
     let found = found.with_context(|| format!("table {table} was dropped meanwhile"))?;
     let store = context.open_to_merge(&drawing)?;
-    let (load, groups) = found.begin(table, &store)?;
+    let (load, groups) = found.begin(table, (&store, context, &drawing))?;
     let mut runs = Vec::new();
     drawing.stage("staging", Some(merged.file_bytes()), Unit::Bytes);
     for run in merged.runs() {

@@ -2,8 +2,6 @@
 //! which come in with it (docs/papers/planned-bulk-insertion.md, 5.1).
 
 use clap::Args;
-use forebay_cluster::client::ClientError;
-use forebay_cluster::coordinator::is_under_way;
 use forebay_cluster::model::Model;
 use forebay_engine::live::LiveOptions;
 use forebay_engine::{TableName, ValueKind};
@@ -114,9 +112,6 @@ impl IndexArg {
                  --order ordered ...)"
             );
         };
-        if let Some(load) = model.work.load_of(table) {
-            return Err(ClientError::Busy(is_under_way(load)).into());
-        }
         let columns: Vec<&str> = of.key.columns().collect();
         let value_column = match (&live.options.value, &columns[..]) {
             (ValueKind::Row, _) => None,

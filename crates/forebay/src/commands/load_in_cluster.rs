@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_cluster::client::{ClientError, ClusterPointers, Ended};
-use forebay_cluster::coordinator::is_under_way;
 use forebay_cluster::model::{
     GroupEntry, LoadDraft, LoadStage, LoadedPartition, MovePlan, RolloutOptions, TableLoad,
 };
@@ -21,6 +20,9 @@ use super::index_loads::{IndexArg, PooledLoad, pooled};
 use super::insert_planning::{PlanningArgs, Search, carry_out, insert_figures, plan_insert};
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
+
+/// Between two looks whether another load of the table is still being built.
+const TURN: Duration = Duration::from_secs(1);
 
 /// A live table of a cluster, as a load is cut for it.
 pub struct LoadInCluster {
@@ -58,11 +60,8 @@ impl LoadInCluster {
         let Some(live) = found else {
             return Ok(None);
         };
-        if let Some(load) = model.work.load_of(table) {
-            return Err(ClientError::Busy(is_under_way(load)).into());
-        }
         let moving = model.work.moving().filter(|moving| !moving.has_moved());
-        if let (Some(moving), LoadPlan::Auto(_) | LoadPlan::Made(_)) = (moving, plan) {
+        if let (Some(moving), LoadPlan::Made(_)) = (moving, plan) {
             return Err(PlanningError::Moving(moving.request.clone()).into());
         }
         Ok(Some(Self {
@@ -71,6 +70,31 @@ impl LoadInCluster {
             deadline,
             plan: plan.clone(),
         }))
+    }
+
+    /// Waits until no other load of a table is under way, and for a plan of its own until no other
+    /// plan is.
+    fn wait_for_turn(&self, table: &TableName, drawing: &Drawing) -> anyhow::Result<()> {
+        let client = self.cluster.client();
+        let waits = |load: &TableLoad| {
+            drawing.message(&format!(
+                "another load of {table} is under way ({}): this one waits until it is over",
+                load.request
+            ));
+        };
+        client.wait_for_load(table, waits)?;
+        if matches!(self.plan, LoadPlan::Auto(_)) {
+            let (_, model) = client.model()?;
+            let moving = model.work.moving().filter(|moving| !moving.has_moved());
+            if let Some(moving) = moving {
+                drawing.message(&format!(
+                    "plan {} is being carried out (forebay cluster watch): the load waits until it has moved all",
+                    moving.request
+                ));
+                client.wait_until_moved(&moving.request)?;
+            }
+        }
+        Ok(())
     }
 
     /// Builds the load, and those of indexes, and has the cluster add them: first the table's.
@@ -121,8 +145,14 @@ impl LoadInCluster {
         };
         let (store, _, drawing) = with;
         let table = &request.table;
-        let mut groups = self.groups(table)?;
-        let load = store.stage_load(table, options, ranges(&groups))?;
+        // Who has begun another load waits for nobody: that one may be waited for.
+        let (load, mut groups) = match sampled.is_empty() {
+            true => self.begin_in_turn(table, options, with)?,
+            false => {
+                let groups = self.groups(table)?;
+                (store.stage_load(table, options, ranges(&groups))?, groups)
+            }
+        };
         let mut is_of_others = false;
         let repartition = |sample: LoadSample| -> anyhow::Result<_> {
             sampled.push((table.clone(), sample));
@@ -152,15 +182,36 @@ impl LoadInCluster {
         Ok(())
     }
 
-    /// Begins to stage a load, cut by the groups that the table has now.
+    /// Begins to stage a load, cut by the groups that the table has then, once no other load of the
+    /// table is under way.
     pub fn begin(
         &self,
         table: &TableName,
-        store: &Store,
+        with: (&Store, &Context, &Drawing),
     ) -> anyhow::Result<(Load, Vec<GroupEntry>)> {
-        let groups = self.groups(table)?;
-        let load = store.stage_load(table, &self.options, ranges(&groups))?;
-        Ok((load, groups))
+        self.begin_in_turn(table, &self.options, with)
+    }
+
+    fn begin_in_turn(
+        &self,
+        table: &TableName,
+        options: &LiveOptions,
+        (store, context, drawing): (&Store, &Context, &Drawing),
+    ) -> anyhow::Result<(Load, Vec<GroupEntry>)> {
+        let mut is_first = true;
+        loop {
+            self.wait_for_turn(table, drawing)?;
+            let groups = self.groups(table)?;
+            match store.stage_load(table, options, ranges(&groups)) {
+                Err(error @ LoadError::Busy { .. }) => {
+                    if std::mem::take(&mut is_first) {
+                        drawing.message(&format!("{error}: this load waits until it is over"));
+                    }
+                    context.clock.sleep(TURN);
+                }
+                load => return Ok((load?, groups)),
+            }
+        }
     }
 
     /// Has the plan carried out, if there is one; gives the groups that the table has then.

@@ -12,8 +12,8 @@ use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
+use super::bell::Bell;
 use super::checkpoints::Checkpoints;
-use super::halves::Bell;
 use super::load_shelf::{LoadShelf, ProposedLoad};
 use super::roster::SharedRoster;
 use super::settling::Settling;
@@ -70,8 +70,8 @@ pub struct ReplicaCommons {
     pub proposed: Mutex<BTreeMap<GroupId, ProposedLoad>>,
     /// The node is being stopped: others are to lead its groups.
     pub hands_over: AtomicBool,
-    /// Rung where a partition was cut.
-    pub bell: Arc<Bell>,
+    /// Wakes who brings runs of loads.
+    pub loads_ordered: Bell,
     pub settling: Settling,
     pub sizes: SizesSeen,
     pub traffic: TrafficSeen<GroupId>,
@@ -103,7 +103,7 @@ impl ReplicaCommons {
             ordered_loads: Mutex::default(),
             proposed: Mutex::default(),
             hands_over: AtomicBool::new(false),
-            bell: Arc::default(),
+            loads_ordered: Bell::default(),
             settling: Settling::new(Arc::clone(cache.clock())),
             sizes: SizesSeen::default(),
             traffic: TrafficSeen::default(),

@@ -1,41 +1,16 @@
 //! Replicas that come of the right halves of partitions which are cut in two.
 
-use std::fmt;
 use std::sync::Arc;
 
 use forebay_host::{EngineLog, Halves, RightHalf, StateError, WriteError};
-use parking_lot::Mutex;
 
 use super::note::{KeptNote, NotedHalf, NotedPeer};
-
-/// Has the replicas looked at again, by whoever keeps them.
-#[derive(Default)]
-pub struct Bell(Mutex<Option<Box<dyn Fn() + Send>>>);
-
-impl Bell {
-    pub fn rings(&self, ring: impl Fn() + Send + 'static) {
-        *self.0.lock() = Some(Box::new(ring));
-    }
-
-    pub fn ring(&self) {
-        if let Some(ring) = &*self.0.lock() {
-            ring();
-        }
-    }
-}
-
-impl fmt::Debug for Bell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bell")
-    }
-}
 
 /// Keeps those of a table.
 #[derive(Debug)]
 pub struct TableHalves {
     pub log: Arc<EngineLog>,
     pub note: Arc<KeptNote>,
-    pub bell: Arc<Bell>,
 }
 
 impl Halves for TableHalves {
@@ -58,9 +33,5 @@ impl Halves for TableHalves {
             .note
             .change(|note| note.without(peer).with(peer).with_half(noted));
         written.map_err(|error| StateError::Later(error.to_string()))
-    }
-
-    fn is_cut(&self) {
-        self.bell.ring();
     }
 }

@@ -201,18 +201,10 @@ impl ReplicaKeeper {
                     .remove_unordered(&self.commons, held, list, revision)
             }
         };
-        for order in list {
-            if order.is_new || !held.note.has(order) || self.problems.contains_key(&place(order)) {
-                continue;
-            }
-            let seed = self.random.next_u64();
-            if let Err(KeepError::Lasts(problem, text)) =
-                self.maker.run(&self.commons, held, order, seed)
-            {
-                warn!(table = %name, group = order.group.0, text, "a replica cannot go on");
-                self.problems.insert(place(order), problem);
-            }
-        }
+        self.run_peers(name, list);
+        let Some(held) = self.tables.get_mut(name) else {
+            return removed;
+        };
         if !is_from_memory {
             let note = held.note.get();
             let is_missed = |order: &ReplicaOrder| {
@@ -232,11 +224,29 @@ impl ReplicaKeeper {
                 }
             }
             if has_missed {
-                // They run, as the catalog has them.
-                self.commons.bell.ring();
+                self.run_peers(name, list);
             }
         }
         removed
+    }
+
+    /// Has those run that are here, and are to run.
+    fn run_peers(&mut self, name: &TableName, list: &TableOrders<'_>) {
+        let Some(held) = self.tables.get_mut(name) else {
+            return;
+        };
+        for order in list {
+            if order.is_new || !held.note.has(order) || self.problems.contains_key(&place(order)) {
+                continue;
+            }
+            let seed = self.random.next_u64();
+            if let Err(KeepError::Lasts(problem, text)) =
+                self.maker.run(&self.commons, held, order, seed)
+            {
+                warn!(table = %name, group = order.group.0, text, "a replica cannot go on");
+                self.problems.insert(place(order), problem);
+            }
+        }
     }
 
     /// A table of which nothing counts any more goes, whatever is left of it: it is made anew.

@@ -19,15 +19,22 @@ use super::commons::ReplicaCommons;
 use super::load_shelf::{MissingRun, NotBrought};
 use crate::version::SPARE_BYTES;
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(500);
+/// Between two looks for what did not come before.
+const LOOK: Duration = Duration::from_secs(1);
 /// How often a run that turns out damaged is brought.
 const TRIES: usize = 3;
+
+#[derive(Debug, PartialEq, Eq)]
+enum BringerNews {
+    /// Something may have been ordered.
+    Look,
+    Stop,
+}
 
 /// The thread's end of which others have hold.
 #[derive(Debug)]
 pub struct LoadBringer {
-    stop: Mutex<Option<InboxSender<()>>>,
+    news: Mutex<InboxSender<BringerNews>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -49,7 +56,12 @@ impl LoadBringer {
         disk: Arc<dyn Disk>,
         news: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
-        let (stop, is_stopped) = inbox();
+        let (sender, inbox) = inbox();
+        let ordered = sender.clone();
+        let wake = move || {
+            ordered.send(BringerNews::Look);
+        };
+        commons.loads_ordered.is_heard_by(wake);
         let mut bringing = BringingLoads {
             commons,
             clock,
@@ -57,16 +69,17 @@ impl LoadBringer {
             news: Box::new(news),
             staged: None,
         };
-        let thread = start_behind("forebay-loads", move || bringing.run(&is_stopped))?;
+        let thread = start_behind("forebay-loads", move || bringing.run(&inbox))?;
         Ok(Self {
-            stop: Mutex::new(Some(stop)),
+            news: Mutex::new(sender),
             thread: Mutex::new(Some(thread)),
         })
     }
 
     /// Returns when it brings nothing any more. What it brings is given up first, by the shelf.
     pub fn stop(&self) {
-        drop(self.stop.lock().take());
+        // A thread that has ended hears nothing.
+        self.news.lock().send(BringerNews::Stop);
         let thread = self.thread.lock().take();
         let this_thread = std::thread::current().id();
         if let Some(thread) = thread
@@ -79,10 +92,11 @@ impl LoadBringer {
 }
 
 impl BringingLoads {
-    fn run(&mut self, is_stopped: &Inbox<()>) {
-        while is_stopped.receive(&*self.clock, LOOK) != Received::Ended {
+    fn run(&mut self, inbox: &Inbox<BringerNews>) {
+        let is_last = |news| matches!(news, Received::One(BringerNews::Stop) | Received::Ended);
+        while !is_last(inbox.receive(&*self.clock, LOOK)) {
             while let Some(of) = self.commons.loads.next(self.clock.monotonic()) {
-                if is_stopped.take() == Received::Ended {
+                if is_last(inbox.take()) {
                     return;
                 }
                 self.bring(&of);

@@ -1,8 +1,9 @@
 //! The replicas of live tables on a node: tables and logs in its cache, and the host that runs
 //! them.
 //!
-//! One thread carries out what the catalog orders, tries again what failed, and about each second
-//! has the groups that are led here become what they are to be.
+//! One thread carries out what the catalog orders, tries again what failed, and has the groups that
+//! are led here become what they are to be: whenever one of them stands otherwise, and about each
+//! second.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -17,9 +18,10 @@
 //! | `load_bringer`, `load_shelf`, `staged_files`, `adding` | loads: their runs brought, kept, and proposed |
 //! | `pace` | how fast others are sent the log |
 //! | `roster`, `commons` | where peers are; what the threads share |
-//! | `worker` | the thread |
+//! | `worker`, `bell` | the thread, and what wakes it |
 
 mod adding;
+mod bell;
 mod carrier;
 mod checkpoint_steps;
 mod checkpoints;
@@ -66,6 +68,7 @@ use crate::link::{Later, Peers};
 use crate::live::ReplicaOrders;
 use crate::reports::GroupReport;
 use crate::wire::from_bytes;
+use bell::Bell;
 use carrier::CarrierParts;
 pub use checkpoints::PartError;
 use commons::ReplicaCommons;
@@ -110,7 +113,7 @@ pub trait ReplicaWatch: Debug + Send + Sync {
     /// Whether leaders may propose what was ordered: it is what the catalog wants now.
     fn may_steer(&self) -> bool;
 
-    /// Told about each second, and when orders were carried out, how the replicas stand.
+    /// Told about each second, and whenever something has changed, how the replicas stand.
     /// `troubles`: what keeps tables from being as they are to be.
     fn replicas_stand(&self, reports: Vec<GroupReport>, troubles: Vec<String>);
 }
@@ -133,7 +136,8 @@ impl LocalReplicas {
         );
         let random = Arc::clone(parts.cache.random());
         let roster = Arc::<SharedRoster>::default();
-        let host = start_host(&parts, &clock, &roster)?;
+        let stands_anew = Arc::<Bell>::default();
+        let host = start_host(&parts, &clock, &roster, &stands_anew)?;
         let commons = Arc::new(ReplicaCommons::new(&parts, host, &roster));
         let keeper = ReplicaKeeper {
             opener: TableOpener {
@@ -161,7 +165,8 @@ impl LocalReplicas {
         let keeper = Arc::new(Mutex::new(keeper));
         let (kept, shared) = (Arc::clone(&keeper), Arc::clone(&commons));
         let worker = ReplicaWorker::start(kept, shared, Arc::clone(&clock))?;
-        let news = worker.of_loads();
+        stands_anew.is_heard_by(worker.waking());
+        let news = worker.waking();
         let bringer = LoadBringer::start(Arc::clone(&commons), Arc::clone(&clock), disk, news)?;
         Ok(Self {
             commons,
@@ -192,7 +197,7 @@ impl LocalReplicas {
     /// Somebody met damage in a table that is open here: the replica that it is of ails soon. Waits
     /// for nothing.
     pub fn damage_met(&self) {
-        self.worker.damage_met();
+        self.worker.wake();
     }
 
     /// Why the next node should not be stopped yet: replicas are not there, ail, or have no room.
@@ -279,6 +284,7 @@ fn start_host(
     parts: &ReplicaParts,
     clock: &Arc<dyn Clock>,
     roster: &Arc<SharedRoster>,
+    watch: &Arc<Bell>,
 ) -> io::Result<ReplicaHost> {
     ReplicaHost::start(HostParts {
         clock: Arc::clone(clock),
@@ -287,6 +293,7 @@ fn start_host(
             peers: Arc::clone(&parts.peers),
         }),
         pace: Arc::new(TailPace(Arc::clone(&parts.throttle))),
+        watch: Arc::clone(watch) as _,
         appliers: parts.appliers,
         // So many requests that no process comes to those of the next.
         first_request: parts.cache.random().next_u64() >> 1,

@@ -150,7 +150,7 @@ impl PeerMaker {
             commons.end(old.group);
         }
         held.starts.remove(&old.group);
-        let (state, _) = self.state(commons, held, (order, old), &Arc::default());
+        let (state, _) = self.state(held, (order, old), &Arc::default());
         let heir = Heir {
             group: order.group,
             peer: order.peer,
@@ -170,7 +170,6 @@ impl PeerMaker {
     /// What a peer works on, and where that lies.
     fn state(
         &self,
-        commons: &ReplicaCommons,
         held: &HeldTable,
         (order, peer): (&ReplicaOrder, NotedPeer),
         is_over: &Arc<AtomicBool>,
@@ -186,7 +185,6 @@ impl PeerMaker {
         let halves = TableHalves {
             log: Arc::clone(&held.engine_log),
             note: Arc::clone(&held.note),
-            bell: Arc::clone(&commons.bell),
         };
         let state = PartitionState::new(
             held.table.clone(),
@@ -223,7 +221,7 @@ impl PeerMaker {
             None => start_again(&held.table, &held.engine_log, &found(&peer))?,
         };
         let is_over = Arc::new(AtomicBool::new(false));
-        let (state, bounds) = self.state(commons, held, (order, peer), &is_over);
+        let (state, bounds) = self.state(held, (order, peer), &is_over);
         let added = commons.host.add(NewReplica {
             start: Start { seed, ..start },
             log: Arc::clone(&held.log),

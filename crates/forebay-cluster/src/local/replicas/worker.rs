@@ -14,22 +14,21 @@ use super::commons::ReplicaCommons;
 use super::keeping::ReplicaKeeper;
 use crate::live::ReplicaOrders;
 
-/// Between two looks; and where a leader here has its group become what it is to be: the steps of
-/// that follow each other.
+/// Between two looks where nothing happens; and where a leader here has its group become what it is
+/// to be: what it proposed may have been dropped.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// So often in a row; what is not done by then waits for others.
 const LOOKS_AGAIN: u32 = 50;
+/// What happens within so long is looked at together; and looks take a fifth of the time at most.
+const TOGETHER: Duration = Duration::from_millis(5);
+const PAUSE_A_LOOK: u32 = 4;
 
 #[derive(Debug)]
 enum WorkerNews {
     Orders(Box<ReplicaOrders>),
-    /// The run of a load came, or did not.
-    Load,
-    /// Carry out again what was ordered last.
-    Again,
-    /// Somebody met damage.
-    Damage,
+    /// A replica stands otherwise, the run of a load came, or did not, or somebody met damage.
+    Look,
     Stop,
 }
 
@@ -62,12 +61,6 @@ impl ReplicaWorker {
         clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
         let (news, inbox) = inbox();
-        let again = news.clone();
-        // Once it has stopped, nothing is carried out.
-        let ring = move || {
-            again.send(WorkerNews::Again);
-        };
-        commons.bell.rings(ring);
         let watch = Watching::default();
         let mut working = Working {
             keeper,
@@ -93,16 +86,17 @@ impl ReplicaWorker {
         self.tell(WorkerNews::Orders(Box::new(orders)));
     }
 
-    /// Who tells it of runs of loads.
-    pub fn of_loads(&self) -> impl Fn() + Send + 'static {
-        let news = self.news.lock().clone();
-        move || {
-            news.send(WorkerNews::Load);
-        }
+    /// Has it look soon.
+    pub fn wake(&self) {
+        self.tell(WorkerNews::Look);
     }
 
-    pub fn damage_met(&self) {
-        self.tell(WorkerNews::Damage);
+    /// The same, for others.
+    pub fn waking(&self) -> impl Fn() + Send + 'static {
+        let news = self.news.lock().clone();
+        move || {
+            news.send(WorkerNews::Look);
+        }
     }
 
     fn tell(&self, news: WorkerNews) {
@@ -141,15 +135,17 @@ impl Working {
                     WorkerNews::Orders(orders) => {
                         (self.orders, self.is_done) = (Some(orders), false);
                     }
-                    WorkerNews::Again => self.is_done = false,
-                    WorkerNews::Load | WorkerNews::Damage => {}
+                    WorkerNews::Look => {}
                     WorkerNews::Stop => return,
                 }
                 news = inbox.take();
             }
+            let begun = clock.monotonic();
             // Whoever was told to ail leads no more when the rest is looked at.
             self.commons.notice_damage();
             self.look();
+            let took = clock.monotonic().saturating_sub(begun);
+            clock.sleep((took * PAUSE_A_LOOK).clamp(TOGETHER, LOOK));
         }
     }
 

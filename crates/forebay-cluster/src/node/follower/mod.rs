@@ -26,8 +26,10 @@ use crate::reporting::Reporting;
 use crate::time::{Now, Timing};
 use replicas::Replicas;
 
-/// Between two heartbeats for what replicas did, while a plan waits for them.
-const NEWS_PAUSE: Duration = Duration::from_millis(100);
+/// Between two heartbeats for what replicas did, while somebody waits for them: so long for each
+/// node of the cluster, so that the coordinator hears a thousand a second at most.
+const NEWS_PAUSE_A_NODE: Duration = Duration::from_millis(1);
+const LEAST_NEWS_PAUSE: Duration = Duration::from_millis(20);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -64,6 +66,8 @@ pub struct Follower {
     /// The heartbeat that waits for its answer, since when, and what it said.
     waiting: Option<(u64, Duration, Said)>,
     next_beat: Duration,
+    /// When a heartbeat told what replicas did, as somebody waits for it.
+    told_news: Duration,
     looking: bool,
     looked: Duration,
     /// When the catalog was heard of last, by whatever way.
@@ -112,6 +116,7 @@ impl Follower {
             seq: now.unix_ms.saturating_mul(1000),
             waiting: None,
             next_beat: Duration::ZERO,
+            told_news: Duration::ZERO,
             looking: false,
             looked: Duration::ZERO,
             heard: now.monotonic,
@@ -465,10 +470,13 @@ impl Follower {
         let is_due = match &self.waiting {
             None => now.monotonic >= self.next_beat && !self.left,
             // Progress alone waits for the next one.
-            Some((_, sent, before)) => is_news(before, &said) || self.replicas_are_news(now, *sent),
+            Some((_, _, before)) => is_news(before, &said) || self.replicas_are_news(now),
         };
         if !is_due {
             return;
+        }
+        if self.replicas.reporting.has_news() {
+            self.told_news = now.monotonic;
         }
         self.seq += 1;
         let problems = self.problems();
@@ -500,13 +508,16 @@ impl Follower {
         });
     }
 
-    /// Whether what replicas here did is told at once: a plan waits for them.
-    fn replicas_are_news(&self, now: Now, sent: Duration) -> bool {
-        let plan = self
-            .known
-            .as_ref()
-            .and_then(|(_, model)| model.work.moving());
-        plan.is_some() && now.since(sent) >= NEWS_PAUSE && self.replicas.reporting.has_news()
+    /// Whether what replicas here did is told at once: a plan, a load, or a cut waits for them.
+    fn replicas_are_news(&self, now: Now) -> bool {
+        let Some((_, model)) = &self.known else {
+            return false;
+        };
+        let nodes = model.all_nodes().count() as u32;
+        let pause = (NEWS_PAUSE_A_NODE * nodes).max(LEAST_NEWS_PAUSE);
+        now.since(self.told_news) >= pause
+            && self.replicas.reporting.has_news()
+            && model.waits_for_replicas()
     }
 
     fn said(&self) -> Said {

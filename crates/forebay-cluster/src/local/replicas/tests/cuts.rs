@@ -78,7 +78,6 @@ fn state(held: &HeldTable) -> PartitionState {
     let halves = TableHalves {
         log: Arc::clone(&held.engine_log),
         note: Arc::clone(&held.note),
-        bell: Arc::default(),
     };
     let parts = StateParts {
         commands: Arc::new(SetKey(0)),
