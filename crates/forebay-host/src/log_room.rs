@@ -20,7 +20,7 @@ use tracing::debug;
 use crate::outside::WriteError;
 
 /// Between two looks at the disk so much is written at most.
-const LOOK_BYTES: u64 = 256 << 10;
+pub(crate) const LOOK_BYTES: u64 = 256 << 10;
 /// A log that needs less is not shortened for the sake of the disk.
 const LEAST_NEEDED_BYTES: u64 = 256 << 10;
 /// The shortest segments.

@@ -18,6 +18,7 @@ use super::fakes::{ShelvedLoads, Unwatched};
 use super::ring::{Net, Port, wait_for};
 use super::small_disk::SmallDisk;
 use crate::host::{HostParts, NewReplica, ReplicaHost};
+use crate::log_room::LOOK_BYTES;
 use crate::log_writer::TableLog;
 use crate::opening::{FoundReplica, open_replicas};
 use crate::outside::{StateError, Unpaced};
@@ -195,10 +196,14 @@ fn one_partition_overwritten_again_and_again_never_fills_a_small_disk() {
     // What is kept is bounded by what is free, or by what was asked for; memory may take much of
     // the disk, or little of it.
     for (budget_bytes, kept_bytes) in [(24 << 20, KEPT_BYTES), (24 << 20, MIB), (4 << 20, MIB)] {
-        let node = Node::new(24 * MIB, budget_bytes, kept_bytes);
+        let disk_bytes = 24 * MIB;
+        let node = Node::new(disk_bytes, budget_bytes, kept_bytes);
         node.overwrite(80 * MIB);
+        // How much is taken depends on how fast writers are beside those who make room. What is
+        // between two looks at the disk is always left.
         let most_bytes = node.disk.most_bytes();
-        assert!(most_bytes < 22 * MIB, "{most_bytes}: {}", node.words());
+        let is_full = most_bytes + LOOK_BYTES > disk_bytes;
+        assert!(!is_full, "{most_bytes}: {}", node.words());
         for key in 0..KEYS {
             let value = node.table.get(&key.to_be_bytes()).unwrap().unwrap();
             assert_eq!(value.len(), VALUE_BYTES);

@@ -157,7 +157,7 @@ pub fn carry_out(
     let login = Arc::new(context.login()?);
     let table = &request.table;
     let store = context.open_to_merge(drawing)?;
-    let (load, _) = found.begin(table, &store)?;
+    let (load, _) = found.begin(table, (&store, context, drawing))?;
     let arrangement = args.arrangement();
     check_deltas(found, request, arrangement)?;
     let mut rows = stage_rows(request, &store, load, arrangement, &***drawing)?;

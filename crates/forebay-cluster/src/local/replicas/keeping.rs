@@ -52,7 +52,8 @@ impl ReplicaKeeper {
         let mut standings = BTreeMap::new();
         for (name, list) in &by_table {
             let kept = self.keep(name, list, orders);
-            is_done &= self.tell(name, kept) && !self.awaits_cut(name, list);
+            is_done &=
+                self.tell(name, kept) && !self.awaits_cut(name, list) && self.all_run(name, list);
             standings.extend(self.standings(name, list));
         }
         *self.commons.standings.lock() = standings;
@@ -329,6 +330,17 @@ impl ReplicaKeeper {
         self.commons.show(&held.table);
         self.tables.insert(name.clone(), held);
         Ok(true)
+    }
+
+    /// Whether all replicas run that are here and can. One may have come of a cut just now.
+    fn all_run(&self, name: &TableName, list: &TableOrders<'_>) -> bool {
+        let Some(held) = self.tables.get(name) else {
+            return true;
+        };
+        let mut here = list.iter().filter(|order| {
+            !order.is_new && held.note.has(order) && !self.problems.contains_key(&place(order))
+        });
+        here.all(|order| held.running.contains(&order.group))
     }
 
     /// Whether a partition here is still to be cut, so that an ordered replica comes of it.

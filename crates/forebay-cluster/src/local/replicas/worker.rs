@@ -20,6 +20,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// So often in a row; what is not done by then waits for others.
 const LOOKS_AGAIN: u32 = 50;
+/// Where leaders here may not propose yet what was ordered: they may in a moment.
+const LOOK_SOON: Duration = Duration::from_millis(20);
 /// What happens within so long is looked at together; and looks take a fifth of the time at most.
 const TOGETHER: Duration = Duration::from_millis(5);
 const PAUSE_A_LOOK: u32 = 4;
@@ -49,9 +51,10 @@ struct Working {
     watch: Watching,
     orders: Option<Box<ReplicaOrders>>,
     is_done: bool,
-    /// How many looks in a row began something, or found it begun: its next step is to be looked
-    /// for soon.
+    /// How many looks in a row began something, or found it begun, or not allowed yet: its next
+    /// step is to be looked for soon.
     steering_looks: u32,
+    may_steer: bool,
 }
 
 impl ReplicaWorker {
@@ -69,6 +72,7 @@ impl ReplicaWorker {
             orders: None,
             is_done: true,
             steering_looks: 0,
+            may_steer: false,
         };
         let thread = start_thread("forebay-replicas", move || working.run(&inbox, &*clock))?;
         Ok(Self {
@@ -122,6 +126,7 @@ impl Working {
     fn run(&mut self, inbox: &Inbox<WorkerNews>, clock: &dyn Clock) {
         loop {
             let pause = match self.steering_looks {
+                1..LOOKS_AGAIN if !self.may_steer => LOOK_SOON,
                 1..LOOKS_AGAIN => LOOK_AGAIN,
                 _ => LOOK,
             };
@@ -166,14 +171,14 @@ impl Working {
         commons.tidy_loads();
         commons.notice_missed();
         let watch = self.watch.lock().clone();
-        let mut is_steering = false;
-        if let Some(watch) = &watch
-            && !orders.is_from_memory
-            && watch.may_steer()
-        {
-            is_steering = commons.steer(&orders.replicas);
-            commons.add_loads(&orders.replicas);
-        }
+        self.may_steer = watch.as_ref().is_some_and(|watch| watch.may_steer());
+        let is_steering = match self.may_steer && !orders.is_from_memory {
+            true => {
+                commons.add_loads(&orders.replicas);
+                commons.steer(&orders.replicas)
+            }
+            false => !orders.is_from_memory,
+        };
         self.steering_looks = match is_steering {
             true => self.steering_looks.saturating_add(1),
             false => 0,

@@ -417,6 +417,9 @@ impl Follower {
         self.alarm.expect(head.revision);
         self.note_remade(&model);
         self.replicas.is_from_memory = remembered;
+        if !remembered {
+            self.is_certain_of(head.revision);
+        }
         self.known = Some((head, model));
         actions.push(FollowerAction::Route);
     }

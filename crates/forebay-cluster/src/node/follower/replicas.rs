@@ -32,6 +32,8 @@ pub struct Replicas {
     pub is_from_memory: bool,
     /// When the newest head was certain to be the one that is known here.
     pub certain: Option<Duration>,
+    /// The newest head at a moment, which was not known here then.
+    named: Option<(u64, Duration)>,
 }
 
 impl Replicas {
@@ -56,9 +58,18 @@ impl Follower {
     /// The coordinator, or the catalog, names this head; none: the one that is known here.
     pub(super) fn is_certain(&mut self, now: Now, head: Option<&Head>) {
         let known = self.known.as_ref().map(|(known, _)| known.revision);
-        let is_known = head.is_none_or(|head| known >= Some(head.revision));
-        if known.is_some() && is_known {
+        let unknown = head.filter(|head| known < Some(head.revision));
+        self.replicas.named = unknown.map(|head| (head.revision, now.monotonic));
+        if known.is_some() && unknown.is_none() {
             self.replicas.certain = Some(now.monotonic);
+            self.replicas.is_from_memory = false;
+        }
+    }
+
+    /// A head is known by now, and may be the one that was named before it was read.
+    pub(super) fn is_certain_of(&mut self, revision: u64) {
+        if let Some((_, at)) = self.replicas.named.take_if(|(named, _)| *named <= revision) {
+            self.replicas.certain = self.replicas.certain.max(Some(at));
             self.replicas.is_from_memory = false;
         }
     }
