@@ -89,13 +89,18 @@ def reads_as_follower(node, names):
             return None
 
 
-def of_stage(told, stage):
-    return [load for load in told.get("loads", []) if load["stage"] == stage]
-
-
 def wait_under_way(cluster, stage="bringing"):
-    told = cluster.wait_for(lambda told: of_stage(told, stage), f"a load is {stage}")
-    return of_stage(told, stage)[0]
+    """The load, once it is at that stage, or just was: it is added within a tenth of a second."""
+    told = cluster.wait_for(lambda told: told.get("loads"), "a load is under way")
+    load = told["loads"][0]
+    if stage == "adding":
+        brings = (load["request"], "bringing")
+        cluster.wait_for(lambda told: brings not in stages(told), "it is adding")
+    return load
+
+
+def stages(told):
+    return [(load["request"], load["stage"]) for load in told.get("loads", [])]
 
 
 def wait_ended(cluster):
@@ -263,32 +268,49 @@ def test_a_node_that_is_away_during_a_load_gets_it_when_it_comes_back(counted):
     assert set(answered(node, names)) == {"1000"}, "it has it, as it answers with one other"
 
 
-def test_one_load_at_a_time_and_it_is_cancelled_until_it_is_added(counted, tmp_path):
+def waits_for_turn(made, request, log):
+    """A second load, once it has said that it waits: for the request, or for who builds it."""
+    with log.open("wb") as err:
+        command = made.store.start(*adding(made.source), "--json", stderr=err)
+    wait_for(lambda: "waits until it is over" in log.read_text(), f"it waits for {request}")
+    return command
+
+
+def test_loads_wait_for_each_other_and_are_cancelled_until_they_are_added(counted, tmp_path):
     made, names = counted, keys()
     one = made.store.start(*adding(made.source), "--json")
     request = wait_under_way(made)["request"]
-    words = made.store.refuse(*adding(made.source), code=4)
-    assert "another load of table t is under way" in words and request in words
     assert f"({request})" in made.store.run("cluster", "status").out
+    two = waits_for_turn(made, request, tmp_path / "two")
     made.store.run("cluster", "cancel", request)
     ended = made.store.finish(one)
     assert ended.code == 1 and "not added to table t: it was cancelled" in ended.err
-    assert staged(made) == [] and loads(made) == []
-    assert set(get_all(made["n1"], names[:100])) == {None}
     words = made.store.refuse("cluster", "cancel", request)
     assert "nothing of it was added: it was cancelled" in words
-    # One that is killed goes on, and is in the way of others until it ends.
-    two = made.store.start(*adding(made.source))
+    ended = made.store.finish(two)
+    assert ended.json()["rows"] == COUNTED and set(get_all(made["n1"], names)) == {"1000"}
+    assert staged(made) == [] and loads(made) == []
+    # One whose command is killed goes on, and others wait for it.
+    three = made.store.start(*adding(made.source))
     request = wait_under_way(made)["request"]
-    two.kill()
-    two.communicate()
-    assert request in made.store.refuse(*adding(made.source), code=4)
+    three.kill()
+    three.communicate()
+    four = waits_for_turn(made, request, tmp_path / "four")
     wait_under_way(made, "adding")
     words = made.store.refuse("cluster", "cancel", request)
     assert "added it already" in words or "all of it is added" in words
+    assert made.store.finish(four).json()["rows"] == COUNTED
+    assert set(get_all(made["n1"], names)) == {"3000"}
+
+
+def test_what_a_killed_command_staged_goes_with_the_table(counted):
+    made = counted
+    command = made.store.start(*adding(made.source))
+    wait_under_way(made)
+    command.kill()
+    command.communicate()
     wait_ended(made)
-    assert set(get_all(made["n1"], names)) == {"1000"}
-    # Its runs go with the table.
+    assert set(get_all(made["n1"], keys())) == {"1000"}
     assert staged(made) != []
     made.store.run("drop", "t", "--yes")
     assert staged(made) == []
