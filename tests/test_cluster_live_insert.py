@@ -123,7 +123,7 @@ def test_partitions_are_cut_and_moved_under_writes_into_them(skewed, tmp_path):
     with counting:
         wait_for(lambda: counting.done > 200, "counting goes on")
         words = ["load", "n", source, "--key", "{id}", "--as", "delta"]
-        words += ["--plan", "auto", "--partition-bytes", "1M", "--json"]
+        words += ["--plan", "always", "--partition-bytes", "1M", "--json"]
         done = [None]
 
         def is_loaded():
@@ -150,7 +150,7 @@ def test_partitions_are_cut_and_moved_under_writes_into_them(skewed, tmp_path):
 )
 def test_what_dies_during_a_plan_loses_nothing(skewed, who):
     made = skewed
-    words = ["load", "t", made.source, "--key", "{id}", "--plan", "auto", "--partition-bytes", "1M"]
+    words = ["load", "t", made.source, "--key", "{id}", "--plan", "always", "--partition-bytes", "1M"]
     planned(made)
     command = made.store.start(*words, "--json")
 

@@ -89,7 +89,7 @@ class IntoLiveOptions(TypedDict, total=False):
 
     as_: Literal["update", "insert", "delta"] | None
     deadline: str | None
-    plan: Literal["auto", "none"] | Path | None
+    plan: Literal["auto", "always", "none"] | Path | None
     partition_bytes: int | str | None
     move_price: float | None
     batch: int | str | None

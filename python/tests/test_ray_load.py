@@ -99,7 +99,7 @@ def test_deltas_are_added_once_though_a_worker_dies(ray, live_cluster, tmp_path,
 def test_partitions_are_cut_by_a_sample_before(ray, live_cluster):
     table = live_cluster.create("planned", *ROW, "--order", "ordered")
     dataset = numbers(ray, 0, 30_000)
-    assert load(live_cluster, dataset, table, plan="auto", partition_bytes="200K").rows == 30_000
+    assert load(live_cluster, dataset, table, plan="always", partition_bytes="200K").rows == 30_000
     assert live_cluster.all_of(table) == wanted(0, 30_000)
     assert live_cluster.heard()["live"]["tables"][table]["partitions"] > 3
 

@@ -162,7 +162,7 @@ def test_a_partition_that_is_cut_meanwhile_refuses_the_load_which_is_given_again
 def test_partitions_are_cut_by_a_sample_before(spark, live_cluster):
     table = live_cluster.create("planned", *ROW, "--order", "ordered")
     result = load(
-        live_cluster, numbers(spark, 0, 30_000), table, plan="auto", partition_bytes="200K"
+        live_cluster, numbers(spark, 0, 30_000), table, plan="always", partition_bytes="200K"
     )
     assert result.rows == 30_000
     assert live_cluster.all_of(table) == wanted(0, 30_000)

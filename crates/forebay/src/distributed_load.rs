@@ -96,7 +96,7 @@ impl DistributedLoad {
 
     /// Whether it needs samples.
     pub fn needs_samples(&self) -> bool {
-        matches!(self.plan, LoadPlan::Auto(_))
+        matches!(self.plan, LoadPlan::Auto(..))
     }
 
     pub fn partitions(&self) -> usize {

@@ -10,10 +10,10 @@ use crate::model::{LayoutName, Model, MoveBatch};
 /// What a batch takes beside its bytes, measured: requests, heartbeats, commits. Who held a part of
 /// a batch table answers on for [`Timing::on_its_way`](crate::time::Timing::on_its_way).
 const BATCH: Duration = Duration::from_millis(2500);
-const LIVE_BATCH: Duration = Duration::from_secs(5);
+const LIVE_BATCH: Duration = Duration::from_secs(1);
 /// Partitions that are cut: the first of a batch, and each further one.
-const FIRST_CUT: Duration = Duration::from_secs(2);
-const CUT: Duration = Duration::from_millis(250);
+const FIRST_CUT: Duration = Duration::from_millis(400);
+const CUT: Duration = Duration::from_millis(100);
 
 /// Bytes a second that nodes brought lately, as far as that is known.
 pub type Paces = BTreeMap<NodeId, u64>;
@@ -22,11 +22,16 @@ impl Proposal {
     /// Notes how long it takes, about. Of nodes that brought nothing yet the slowest pace of
     /// another one is taken; where something is copied and no pace is known, nobody can say.
     pub fn estimate(&mut self, model: &Model, paces: &Paces) {
-        self.expected = self.time(model, paces);
+        self.expected = self.time(model, paces, paces.values().min().copied());
     }
 
-    fn time(&self, model: &Model, paces: &Paces) -> Option<Duration> {
-        let slowest = paces.values().min().copied();
+    /// `otherwise`: the pace of nodes that brought nothing yet.
+    pub(super) fn time(
+        &self,
+        model: &Model,
+        paces: &Paces,
+        otherwise: Option<u64>,
+    ) -> Option<Duration> {
         let batches = self.plan.batches.iter();
         let mut times: Vec<Duration> = batches.map(|batch| fixed(model, batch)).collect();
         let mut brought: BTreeMap<(usize, NodeId), u64> = BTreeMap::new();
@@ -35,7 +40,7 @@ impl Proposal {
         }
         let mut longest = vec![0.0_f64; times.len()];
         for ((batch, node), bytes) in brought.into_iter().filter(|(_, bytes)| *bytes > 0) {
-            let pace = paces.get(&node).copied().or(slowest)?;
+            let pace = paces.get(&node).copied().or(otherwise)?;
             let seconds = bytes as f64 / pace.max(1) as f64;
             longest[batch] = longest[batch].max(seconds);
         }

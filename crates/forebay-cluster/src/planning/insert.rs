@@ -4,17 +4,18 @@
 //! Every replica of a partition takes in what is loaded, so each counts as one that is inserted
 //! into, on a node of its own.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use forebay_engine::live::PartitionSize;
-use forebay_engine::{Bound, Bounds, PartitionId, TableName};
+use forebay_engine::{Bound, Bounds, MAX_PARTITIONS, PartitionId, TableName};
 use forebay_plan::Key;
 use forebay_plan::insert::{
     Holders, InsertPlan, MachineList, MachineSpec, Mode, PieceReport, Request, TableSpec, plan,
 };
 use forebay_run::hash::KeyHasher;
 
-use super::{PlanningError, Proposal, Summaries, price, surveyed};
+use super::{Paces, PlanningError, Proposal, Summaries, price, surveyed};
 use crate::ids::NodeId;
 use crate::model::{
     GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, SplitChange, Survey, Wish,
@@ -31,6 +32,10 @@ const MOST_BYTES: u64 = 1 << 30;
 const HANDOVER_SHARE: f64 = 0.02;
 /// Moves are to bring the cost to no more than this share of what it is without any.
 const WORTH: f64 = 0.98;
+/// So much more time is to be saved than spent: both are estimates.
+const MARGIN: f64 = 1.25;
+/// What a node takes in a second where no node has brought anything yet.
+const UNKNOWN_PACE: u64 = 64 << 20;
 
 /// What is to be inserted into one table.
 #[derive(Debug, Clone, Copy)]
@@ -61,8 +66,45 @@ pub struct BulkInsert<'a> {
 pub struct InsertProposal {
     pub insert: InsertPlan,
     pub proposal: Proposal,
-    /// What a partition has at most afterwards, as far as keys can be told apart.
+    /// What a piece has at most that may move by itself, as far as keys can be told apart.
     pub partition_bytes: u64,
+    /// Of keys and values, of a record on average.
+    pub record_bytes: f64,
+    pub verdict: Verdict,
+}
+
+/// Whether a plan is worth it, in time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// How much less the busiest node takes for what comes in.
+    pub saves: Duration,
+    /// What cutting and moving takes.
+    pub takes: Duration,
+}
+
+impl Verdict {
+    /// Whether the plan saves clearly more than it takes.
+    pub fn is_worth(&self) -> bool {
+        self.saves > self.takes.mul_f64(MARGIN)
+    }
+}
+
+impl InsertProposal {
+    /// Notes how long it takes, about, by how fast nodes brought things lately, and whether it is
+    /// worth it.
+    pub fn estimate(&mut self, model: &Model, paces: &Paces) {
+        self.proposal.estimate(model, paces);
+        let slowest = paces.values().min().copied().unwrap_or(UNKNOWN_PACE);
+        let own = &self.insert.own;
+        let saved_bytes = (own.cost_no_moves - own.s_max).max(0.0) * self.record_bytes;
+        self.verdict = Verdict {
+            saves: Duration::from_secs_f64(saved_bytes / slowest.max(1) as f64),
+            takes: self
+                .proposal
+                .time(model, paces, Some(slowest))
+                .unwrap_or_default(),
+        };
+    }
 }
 
 /// Makes a plan. `over` says when a polish has to end; `summaries` are of the batch tables.
@@ -75,8 +117,8 @@ pub fn propose_insert(
     over: &mut dyn FnMut() -> bool,
 ) -> Result<InsertProposal, PlanningError> {
     let pool = InsertPool::of(model, survey, bulk)?;
-    let insert = pool.plan(bulk.mode, over)?;
-    let batches = pool.batches(model, &insert);
+    let mut insert = pool.plan(bulk.mode, over)?;
+    let batches = pool.batches(model, &mut insert)?;
     let mut known = surveyed(model, survey, &batches);
     known.extend(summaries.clone());
     let priced = price(model, &known, batches, Some(most_batch_bytes));
@@ -86,8 +128,11 @@ pub fn propose_insert(
         table,
         with: tables.collect(),
     };
+    let (bytes, records) = pool.after();
     Ok(InsertProposal {
         partition_bytes: pool.partition_bytes(),
+        record_bytes: mean_bytes(bytes, records),
+        verdict: Verdict::default(),
         insert,
         proposal: Proposal::of(model, priced, wish),
     })
@@ -97,6 +142,8 @@ pub fn propose_insert(
 /// numbers.
 struct PlacedPiece<'a> {
     table: &'a TableName,
+    /// The partition that it is a piece of, by the planner's number.
+    of: usize,
     bounds: Bounds,
     old: &'a [NodeId],
     new: &'a [u32],
@@ -217,26 +264,21 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         }
     }
 
-    /// The cuts first, then for each piece that moves a batch.
-    fn batches(&self, model: &Model, insert: &InsertPlan) -> Vec<MoveBatch> {
-        let of = |piece: u32| {
-            let mut pieces = insert.partitions.iter();
-            pieces.find(|one| one.id == piece).map(|one| one.of)
-        };
-        let mut splits: BTreeMap<&TableName, Vec<SplitChange>> = BTreeMap::new();
-        for split in &insert.splits {
-            let table = of(split.right).and_then(|of| self.partition(of as usize));
-            let at = split.at.as_ref().and_then(bound_of);
-            if let (Some((table, _)), Some(at)) = (table, at) {
-                let name = table.rows.table;
-                let table = name.clone();
-                splits
-                    .entry(name)
-                    .or_default()
-                    .push(SplitChange { table, at });
-            }
-        }
-        let splits: Vec<SplitChange> = splits.into_values().flat_map(by_halves).collect();
+    /// The cuts first, then for each part that moves a batch. Cuts that no move needs go from the
+    /// plan.
+    fn batches(
+        &self,
+        model: &Model,
+        insert: &mut InsertPlan,
+    ) -> Result<Vec<MoveBatch>, PlanningError> {
+        let parts = joined(self.pieces(insert));
+        let splits = self.splits(&parts)?;
+        let changes = parts.into_iter().map(|part| self.change(model, part));
+        let changes: Vec<ListChange> = changes.flatten().collect();
+        let kept: BTreeSet<&Bound> = splits.iter().map(|split| &split.at).collect();
+        let is_kept = |at: &Key| bound_of(at).is_some_and(|at| kept.contains(&at));
+        let splits_of_plan = &mut insert.splits;
+        splits_of_plan.retain(|split| split.at.as_ref().is_some_and(is_kept));
         let mut batches = Vec::new();
         if !splits.is_empty() {
             batches.push(MoveBatch {
@@ -244,15 +286,35 @@ impl<'m, 'b> InsertPool<'m, 'b> {
                 ..MoveBatch::default()
             });
         }
-        for piece in self.pieces(insert) {
-            if let Some(change) = self.change(model, piece) {
-                batches.push(MoveBatch {
-                    lists: vec![change],
-                    ..MoveBatch::default()
-                });
+        batches.extend(changes.into_iter().map(|change| MoveBatch {
+            lists: vec![change],
+            ..MoveBatch::default()
+        }));
+        Ok(batches)
+    }
+
+    /// Where partitions are to be cut so that parts of them can lie apart.
+    fn splits(&self, parts: &[PlacedPiece<'_>]) -> Result<Vec<SplitChange>, PlanningError> {
+        let mut splits: BTreeMap<&TableName, Vec<SplitChange>> = BTreeMap::new();
+        for part in parts.windows(2).filter(|pair| pair[0].of == pair[1].of) {
+            let (table, at) = (part[1].table, part[1].bounds.lower.clone());
+            let split = SplitChange {
+                table: table.clone(),
+                at,
+            };
+            splits.entry(table).or_default().push(split);
+        }
+        for table in &self.tables {
+            let name = table.rows.table;
+            let count = table.groups.len() + splits.get(name).map_or(0, Vec::len);
+            if count > MAX_PARTITIONS {
+                return Err(PlanningError::Planner(format!(
+                    "table {name} would have {count} partitions, and {MAX_PARTITIONS} is the limit: give \
+                     --partition-bytes more"
+                )));
             }
         }
-        batches
+        Ok(splits.into_values().flat_map(by_halves).collect())
     }
 
     /// A partition by its number among those of all tables, one table's behind another's.
@@ -279,6 +341,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
                 .enumerate()
                 .map(|(at, (table, group, list))| PlacedPiece {
                     table,
+                    of: at,
                     bounds: group.bounds.clone(),
                     old: list,
                     new: dest(at),
@@ -296,6 +359,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
             };
             Some(PlacedPiece {
                 table: table.rows.table,
+                of: piece.of as usize,
                 bounds,
                 old,
                 new: dest(piece.id as usize),
@@ -311,6 +375,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
             bounds,
             old,
             new,
+            ..
         } = piece;
         let node = |number: &u32| Some(self.machines.get(*number as usize)?.id);
         let new: Vec<NodeId> = new.iter().filter_map(node).collect();
@@ -416,6 +481,20 @@ impl<'m, 'b> KnownTable<'m, 'b> {
         let first = (!marks.is_empty()).then_some(&group.bounds.lower);
         first.into_iter().chain(marks).map(key_of).collect()
     }
+}
+
+/// Neighbours that come to lie alike are one part, in the order of the tables.
+fn joined(mut pieces: Vec<PlacedPiece<'_>>) -> Vec<PlacedPiece<'_>> {
+    pieces.sort_by(|a, b| (a.of, &a.bounds.lower).cmp(&(b.of, &b.bounds.lower)));
+    let mut parts: Vec<PlacedPiece<'_>> = Vec::new();
+    for piece in pieces {
+        let like = |part: &&mut PlacedPiece<'_>| (part.of, part.new) == (piece.of, piece.new);
+        match parts.last_mut().filter(like) {
+            Some(part) => part.bounds.upper = piece.bounds.upper,
+            None => parts.push(piece),
+        }
+    }
+    parts
 }
 
 /// Of a record.

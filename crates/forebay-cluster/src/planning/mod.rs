@@ -37,7 +37,7 @@ use crate::version::VersionSummary;
 pub use balance::{BalanceBounds, BalanceProposal, LoadPeak, propose_balance};
 pub use duration::Paces;
 pub use fits::{fits, fits_all};
-pub use insert::{BulkInsert, BulkRows, InsertProposal, propose_insert};
+pub use insert::{BulkInsert, BulkRows, InsertProposal, Verdict, propose_insert};
 pub use known_load::{FOLLOWED_WRITE, KnownLoad, LED_WRITE};
 pub use live_lists::check_live_lists;
 use own_lists::OwnLists;

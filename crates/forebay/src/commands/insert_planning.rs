@@ -9,7 +9,7 @@ use clap::Args;
 use forebay_cluster::client::{ClusterPointers, Ended};
 use forebay_cluster::model::{Model, MovePlan, MoveStage, Wish};
 use forebay_cluster::planning::{
-    BATCH_BYTES, BulkInsert, BulkRows, InsertProposal, Summaries, propose_insert,
+    BATCH_BYTES, BulkInsert, BulkRows, InsertProposal, Summaries, Verdict, propose_insert,
 };
 use forebay_cluster::request::Request;
 use forebay_engine::{StoreError, TableName};
@@ -100,8 +100,7 @@ pub fn plan_insert(
     let over = &mut || context.clock.monotonic().saturating_sub(started) >= search.time;
     let known = (&model, &Summaries::new(), &survey);
     let mut made = propose_insert(known, &bulk, args.batch.unwrap_or(BATCH_BYTES), over)?;
-    made.proposal
-        .estimate(&model, &paces(&model, &context.node_pages()?));
+    made.estimate(&model, &paces(&model, &context.node_pages()?));
     Ok((model, made))
 }
 
@@ -119,6 +118,24 @@ pub fn insert_figures(made: &InsertProposal) -> String {
         false => String::new(),
     };
     format!("{}{gain}", proposal.figures())
+}
+
+/// Whether a plan is worth it, in a few words; `None`: there is nothing to be done.
+pub fn verdict_words(made: &InsertProposal) -> Option<String> {
+    let Verdict { saves, takes } = made.verdict;
+    let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
+    let is_worth = match made.verdict.is_worth() {
+        true => "worth it",
+        false => "not worth it: load --plan auto leaves it out",
+    };
+    let has_steps = !made.proposal.plan.batches.is_empty();
+    has_steps.then(|| {
+        format!(
+            "the load takes about {} less, cutting and moving takes about {}: {is_worth}",
+            seconds(saves),
+            seconds(takes)
+        )
+    })
 }
 
 /// Has the cluster carry a plan out; returns when all is cut and moved. Then rows can come: who

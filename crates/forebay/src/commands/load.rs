@@ -15,7 +15,7 @@ use forebay_load::sources::{Batches, Input};
 use super::cluster::read_plan;
 use super::index_loads::{IndexArg, IndexArgs};
 use super::insert_planning::{PlanningArgs, check_for};
-use super::load_in_cluster::{LoadInCluster, LoadPlan};
+use super::load_in_cluster::{IfWorth, LoadInCluster, LoadPlan};
 use super::load_rows::{self, RowsArgs};
 use super::pushed::changed;
 use super::reading::{SourceArgs, WorkArgs};
@@ -107,11 +107,12 @@ pub struct Load {
     pub of_indexes: IndexArgs,
 
     /// In a cluster, what is done before rows come: auto cuts and moves the table's partitions so
-    /// that all nodes take part alike, by the rows that were read (forebay plan insert); FILE is
-    /// a plan that this wrote; none leaves them where they are
+    /// that all nodes take part alike, by the rows that were read (forebay plan insert), where that
+    /// saves more time than it takes; always does so in any case; FILE is a plan that this wrote;
+    /// none leaves them where they are
     #[arg(
         long,
-        value_name = "auto|none|FILE",
+        value_name = "auto|always|none|FILE",
         default_value = "none",
         help_heading = "Cluster"
     )]
@@ -250,13 +251,14 @@ impl Load {
 
     pub(crate) fn load_plan(&self, context: &Context) -> anyhow::Result<LoadPlan> {
         if let Some(option) = self.planning.first_given()
-            && self.plan != "auto"
+            && !["auto", "always"].contains(&self.plan.as_str())
         {
             wrong!("{option} goes with --plan auto: the plan is made then");
         }
         Ok(match self.plan.as_str() {
             "none" => LoadPlan::Nothing,
-            "auto" => LoadPlan::Auto(self.planning.clone()),
+            "auto" => LoadPlan::Auto(self.planning.clone(), IfWorth::Only),
+            "always" => LoadPlan::Auto(self.planning.clone(), IfWorth::OrNot),
             path => {
                 let plan = read_plan(Path::new(path), context)?;
                 let indexes = self.of_indexes.indexes.iter();

@@ -17,7 +17,9 @@ use forebay_load::load::{BuiltLoad, LoadReport, LoadRequest, LoadSample, build_l
 use forebay_plan::insert::Mode;
 
 use super::index_loads::{IndexArg, PooledLoad, pooled};
-use super::insert_planning::{PlanningArgs, Search, carry_out, insert_figures, plan_insert};
+use super::insert_planning::{
+    PlanningArgs, Search, carry_out, insert_figures, plan_insert, verdict_words,
+};
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
 
@@ -32,12 +34,19 @@ pub struct LoadInCluster {
     plan: LoadPlan,
 }
 
+/// Whether a plan is left out that takes longer than it saves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfWorth {
+    Only,
+    OrNot,
+}
+
 /// What is done about the table's partitions before rows come.
 #[derive(Debug, Clone)]
 pub enum LoadPlan {
     Nothing,
     /// As the planner chooses by the rows that were read.
-    Auto(PlanningArgs),
+    Auto(PlanningArgs, IfWorth),
     /// As a file of `plan insert` says.
     Made(Box<MovePlan>),
 }
@@ -83,7 +92,7 @@ impl LoadInCluster {
             ));
         };
         client.wait_for_load(table, waits)?;
-        if matches!(self.plan, LoadPlan::Auto(_)) {
+        if matches!(self.plan, LoadPlan::Auto(..)) {
             let (_, model) = client.model()?;
             let moving = model.work.moving().filter(|moving| !moving.has_moved());
             if let Some(moving) = moving {
@@ -259,17 +268,23 @@ impl LoadInCluster {
         let plan = match &self.plan {
             LoadPlan::Nothing => return self.wait_for_cuts(sampled, drawing),
             LoadPlan::Made(plan) => MovePlan::clone(plan),
-            LoadPlan::Auto(_) if sampled.iter().all(|(_, sample)| sample.rows == 0) => {
+            LoadPlan::Auto(..) if sampled.iter().all(|(_, sample)| sample.rows == 0) => {
                 return Ok(());
             }
-            LoadPlan::Auto(args) => {
+            LoadPlan::Auto(args, if_worth) => {
                 let search = Search {
                     mode: Mode::Fast,
                     time: Duration::ZERO,
                 };
                 let (_, made) = plan_insert(&self.cluster, sampled, args, search, context)?;
-                drawing.message(&format!("plan: {}", insert_figures(&made)));
-                made.proposal.plan
+                let figures = insert_figures(&made);
+                let verdict =
+                    verdict_words(&made).map_or(String::new(), |words| format!("; {words}"));
+                drawing.message(&format!("plan: {figures}{verdict}"));
+                match made.verdict.is_worth() || *if_worth == IfWorth::OrNot {
+                    true => made.proposal.plan,
+                    false => return self.wait_for_cuts(sampled, drawing),
+                }
             }
         };
         match plan.batches.is_empty() {

@@ -17,7 +17,7 @@ use super::drawings;
 use super::insert_args::{Insert, TableArgs};
 use crate::cluster_handle::Drawing;
 use crate::commands::index_loads::{PooledLoad, pooled};
-use crate::commands::insert_planning::{Search, insert_figures, plan_insert};
+use crate::commands::insert_planning::{Search, insert_figures, plan_insert, verdict_words};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -39,6 +39,10 @@ struct ToldInsert<'a> {
     copied_bytes: u64,
     /// How long cutting and moving takes, where somebody knows.
     expected_s: Option<f64>,
+    /// The same by a guess otherwise, and how much less the load takes.
+    takes_s: f64,
+    saves_s: f64,
+    is_worth: bool,
     #[serde(flatten)]
     insert: &'a Value,
 }
@@ -101,6 +105,9 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         partition_bytes: made.partition_bytes,
         copied_bytes: made.proposal.copied_bytes(),
         expected_s: made.proposal.expected.map(|time| time.as_secs_f64()),
+        takes_s: made.verdict.takes.as_secs_f64(),
+        saves_s: made.verdict.saves.as_secs_f64(),
+        is_worth: made.verdict.is_worth(),
         insert: &serde_json::to_value(&made.insert)?,
     };
     context.print(&told, || {
@@ -108,7 +115,11 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         let drawn = pictures.iter().map(|picture| text(picture, super::WIDTH));
         let drawn: Vec<String> = drawn.collect();
         let (seen, figures) = (seen(sampled), insert_figures(&made));
-        format!("{seen}\n{figures}\n{COUNTS_OF}\n{}", drawn.join("\n"))
+        let verdict = verdict_words(&made).map_or(String::new(), |words| format!("{words}\n"));
+        format!(
+            "{verdict}{seen}\n{figures}\n{COUNTS_OF}\n{}",
+            drawn.join("\n")
+        )
     })?;
     Ok(Outcome::Done)
 }
