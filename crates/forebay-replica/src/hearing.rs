@@ -9,7 +9,7 @@ use crate::replica::{Replica, Writing};
 use crate::sense::{makes_sense, shows_loss};
 use crate::time::{
     ANNOUNCE_AGAIN, FIRST_ELECTION_TICKS, HAND_OVER_TICKS, HEARTBEAT_TICKS, IDLE_AFTER_TICKS,
-    IDLE_HEARTBEAT_TICKS, Now, PROMISE, SNAPSHOT_PATIENCE, TICK,
+    IDLE_HEARTBEAT_TICKS, Now, PROMISE, SNAPSHOT_PATIENCE, STAND_TICKS, TICK,
 };
 
 /// How a candidate says that the leader itself wants it to lead; the library does not export it.
@@ -122,7 +122,7 @@ impl Replica {
             return;
         };
         let raft = &self.raw.raft;
-        let is_over = now.monotonic.saturating_sub(since) >= TICK * HAND_OVER_TICKS as u32;
+        let is_over = now.monotonic.saturating_sub(since) >= TICK * STAND_TICKS;
         if is_over || self.ails || message.term != raft.term || raft.state != StateRole::Follower {
             return;
         }

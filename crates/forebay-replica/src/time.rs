@@ -28,9 +28,12 @@ pub const ACTIVE_TICKS: u64 = 20;
 /// so many ticks: the others begin when it does, or a moment later.
 pub const FIRST_ELECTION_TICKS: u64 = 1;
 pub const FIRST_TRIES_TICKS: u64 = 20;
+/// Who is asked to lead stands within so many ticks, or not at all.
+pub const STAND_TICKS: u32 = 1;
 /// A leader that hands over takes the lead back after so many ticks, in which it logs nothing; and
-/// hands over again after so many.
-pub const HAND_OVER_TICKS: u64 = 2;
+/// hands over again after so many. Whoever stood later than that would lack what was logged since:
+/// it would end the leader's term, and not be elected.
+pub const HAND_OVER_TICKS: u64 = 3;
 pub const HAND_OVER_AGAIN_TICKS: u64 = 20;
 /// A replica that heard of a leader, or has just started, helps no other to lead for so long.
 pub const PROMISE: Duration = Duration::from_secs(1);

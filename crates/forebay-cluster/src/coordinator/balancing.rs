@@ -20,8 +20,10 @@ const LOOKS: u32 = 3;
 const HOT: f64 = 1.5;
 /// Nodes that have less to do at the mean, in keys read a minute, are left alone.
 const LEAST_LOAD: f64 = 3000.0;
-/// After a plan of any kind, and after one that could not be made, nothing is begun for so long.
+/// After a plan of any kind, and after one that could not be made, nothing is begun for so long;
+/// after one that copied nothing for this time, doubled for each plan of here in the last hour.
 const PAUSE: Duration = Duration::from_secs(10 * 60);
+const LEAST_PAUSE: Duration = Duration::from_secs(60);
 /// Replicas that a plan copies at most.
 const MOST_COPIES: usize = 20;
 const HOUR_MS: u64 = 3600 * 1000;
@@ -66,12 +68,13 @@ impl Step<'_> {
         let Some(most_bytes_an_hour) = settings.keep_balanced else {
             return;
         };
-        if self.model.work.moving().is_some() {
+        if let Some(moving) = self.model.work.moving() {
+            let pause = self.pause_after(moving);
             // What was planned meanwhile is about what was.
             (self.balancing.asked, self.balancing.made) = (None, None);
             self.balancing.waits = None;
             self.balancing.hot_looks = 0;
-            self.balancing.quiet_until = Some(self.now.monotonic + PAUSE);
+            self.balancing.quiet_until = Some(self.now.monotonic + pause);
             return;
         }
         if let Some(made) = self.balancing.made.take() {
@@ -88,6 +91,24 @@ impl Step<'_> {
         }
         self.balancing.looked = Some(now);
         self.look_at_load(most_bytes_an_hour);
+    }
+
+    /// How long nothing is begun after this plan: what it changes shows in the means after a
+    /// minute, and what must be changed again and again had better be left.
+    fn pause_after(&self, plan: &Rebalance) -> Duration {
+        if plan.copied_bytes > 0 {
+            return PAUSE;
+        }
+        let others = self.own_lately().filter(|own| own.request != plan.request);
+        let doubled = others.take(8).count() as u32;
+        PAUSE.min(LEAST_PAUSE * 2_u32.pow(doubled))
+    }
+
+    /// Plans of here that began within the last hour.
+    fn own_lately(&self) -> impl Iterator<Item = &Rebalance> {
+        let since_ms = self.now.unix_ms.saturating_sub(HOUR_MS);
+        let plans = self.model.work.rebalances.iter();
+        plans.filter(move |plan| is_own(plan) && plan.begun_unix_ms >= since_ms)
     }
 
     /// Why nothing is begun now, if so.
@@ -112,8 +133,11 @@ impl Step<'_> {
     fn follows_another(&self) -> Option<Duration> {
         let since_ms = self.now.unix_ms.saturating_sub(HOUR_MS);
         let last = self.model.work.rebalances.last();
-        let left = PAUSE.checked_sub(self.now.since(self.took_over))?;
-        let is_recent = last.is_some_and(|plan| plan.begun_unix_ms >= since_ms);
+        let here = self.now.since(self.took_over);
+        let left = PAUSE.checked_sub(here)?;
+        let took_over_ms = self.now.unix_ms.saturating_sub(here.as_millis() as u64);
+        let before = since_ms..took_over_ms;
+        let is_recent = last.is_some_and(|plan| before.contains(&plan.begun_unix_ms));
         (is_recent && !left.is_zero()).then_some(left)
     }
 
@@ -178,10 +202,7 @@ impl Step<'_> {
     /// What plans of here that began within the last hour copy. It is in the catalog, and so known
     /// to the next coordinator.
     fn copied_lately(&self) -> u64 {
-        let since_ms = self.now.unix_ms.saturating_sub(HOUR_MS);
-        let plans = self.model.work.rebalances.iter();
-        let own = plans.filter(|plan| is_own(plan) && plan.begun_unix_ms >= since_ms);
-        own.map(|plan| plan.copied_bytes).sum()
+        self.own_lately().map(|plan| plan.copied_bytes).sum()
     }
 
     fn begin_balancing(&mut self, made: Result<BalanceProposal, String>) {

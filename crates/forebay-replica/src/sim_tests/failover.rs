@@ -3,6 +3,7 @@
 use super::model::Op;
 use super::world::{SECOND, World};
 use crate::bugs::plant;
+use crate::events::Event;
 
 /// Groups that lose their leader, of each way.
 const RUNS: u64 = 200;
@@ -44,6 +45,51 @@ fn pause_ms(seed: u64, way: Way) -> u64 {
     }
     assert_eq!(world.violation, None, "seed {seed}");
     (world.now - begun) / 1000
+}
+
+/// From the word that another is to lead to the first write that is answered: by that one, or by
+/// the leader, which takes the lead back where that one hangs.
+fn hand_over_ms(seed: u64, hangs: bool) -> u64 {
+    plant(None);
+    let mut world = World::new(seed);
+    world.build(3, 0);
+    let led = world.go_on_until(20 * SECOND, |world| world.leader().is_some());
+    assert!(led.is_some(), "seed {seed}: no leader");
+    let settle = SECOND + world.dice.below(SECOND);
+    world.go_on_for(settle);
+    let leader = world.leader().unwrap();
+    let heir = (leader + 1) % world.hosts.len();
+    let (to, life) = (world.peer_of(heir).unwrap(), world.life(leader));
+    if hangs {
+        world.pause(heir);
+    }
+    world.on_host(life, move |world| world.tell(life, Event::Transfer { to }));
+    let (mut requests, begun) = (Vec::new(), world.now);
+    loop {
+        // Another host each time, as a client does that is not answered at once.
+        requests.push(world.ask(1, Op::Set(1)));
+        let asked = requests.clone();
+        let is_answered = |world: &World| asked.iter().any(|one| world.is_answered(*one));
+        if world.go_on_until(SECOND / 20, is_answered).is_some() {
+            break;
+        }
+        world.clients.leader = (world.clients.leader + 1) % world.hosts.len();
+        let limit = begun + 60 * SECOND;
+        assert!(world.now < limit, "seed {seed}: no writes, hangs: {hangs}");
+    }
+    assert_eq!(world.violation, None, "seed {seed}");
+    (world.now - begun) / 1000
+}
+
+#[test]
+fn writes_wait_briefly_for_a_hand_over() {
+    for (hangs, most_ms) in [(false, 300), (true, 700)] {
+        let mut pauses: Vec<_> = (0..RUNS).map(|seed| hand_over_ms(seed, hangs)).collect();
+        pauses.sort();
+        let (median, worst) = (pauses[pauses.len() / 2], pauses[pauses.len() - 1]);
+        println!("hangs {hangs}: median {median} ms, worst {worst} ms of {RUNS}");
+        assert!(worst <= most_ms, "hangs {hangs}: {median} ms, {worst} ms");
+    }
 }
 
 #[test]
