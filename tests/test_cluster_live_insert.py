@@ -150,7 +150,8 @@ def test_partitions_are_cut_and_moved_under_writes_into_them(skewed, tmp_path):
 )
 def test_what_dies_during_a_plan_loses_nothing(skewed, who):
     made = skewed
-    words = ["load", "t", made.source, "--key", "{id}", "--plan", "always", "--partition-bytes", "1M"]
+    planning = ["--plan", "always", "--partition-bytes", "1M"]
+    words = ["load", "t", made.source, "--key", "{id}", *planning]
     planned(made)
     command = made.store.start(*words, "--json")
 
