@@ -67,10 +67,57 @@ impl Key {
         }
     }
 
+    /// About which part of the keys from this one up to `end` lies below `key`, as if they lay
+    /// evenly. REQUIRES: `key` is none of those before or behind.
+    pub fn part_below(&self, key: &Self, end: &Self) -> f64 {
+        let number = |key: &Self| match key {
+            Self::Integer(n) => *n as f64,
+            Self::Fraction(n) => *n,
+            Self::Text(_) | Self::Bytes(_) => 0.0,
+        };
+        let [from, at, to] = match (self.as_bytes(), key.as_bytes(), end.as_bytes()) {
+            (Some(from), Some(at), Some(to)) => as_fractions([from, at, to]),
+            _ => [number(self), number(key), number(end)],
+        };
+        match from < to {
+            true => ((at - from) / (to - from)).clamp(0.0, 1.0),
+            false => 1.0,
+        }
+    }
+
     /// Whether it is a string or bytes, and no number: a table's keys are all the one or the other.
     pub fn is_text(&self) -> bool {
         self.as_bytes().is_some()
     }
+}
+
+/// So many bytes behind what all have in common decide where a key lies.
+const DECIDING_BYTES: usize = 12;
+
+/// Strings as numbers from 0 to 1, of which their bytes are the digits: of the first alphabet that
+/// has them all.
+fn as_fractions(keys: [&[u8]; 3]) -> [f64; 3] {
+    let [first, _, last] = keys;
+    let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+    let tails = keys.map(|key| key.get(common..).unwrap_or_default());
+    let tails = tails.map(|tail| &tail[..tail.len().min(DECIDING_BYTES)]);
+    let bytes = || tails.iter().copied().flatten();
+    let alphabets: [&[u8]; 3] = [
+        b"0123456789",
+        b"0123456789abcdef",
+        b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz",
+    ];
+    let has_all = |alphabet: &&[u8]| bytes().all(|byte| alphabet.contains(byte));
+    let alphabet = alphabets.into_iter().find(has_all);
+    let base = alphabet.map_or(256, <[u8]>::len) as f64;
+    let digit = |byte: &u8| match alphabet {
+        Some(alphabet) => alphabet.partition_point(|other| other < byte),
+        None => usize::from(*byte),
+    };
+    tails.map(|tail| {
+        let digits = tail.iter().rev();
+        digits.fold(0.0, |sum, byte| (sum + digit(byte) as f64) / base)
+    })
 }
 
 /// Two digits for each byte.
@@ -184,6 +231,26 @@ mod tests {
         assert_eq!(sorted, r#"[-3,2,2.5,18446744073709551615,"a","b"]"#);
         assert!(serde_json::from_str::<Key>("[1]").is_err());
         assert!(serde_json::from_str::<Key>("null").is_err());
+    }
+
+    #[test]
+    fn a_key_lies_where_its_digits_say() {
+        let text = |text: &str| Key::Text(text.to_owned());
+        let near = |from: Key, key: Key, end: Key, expected: f64| {
+            let part = from.part_below(&key, &end);
+            assert!((part - expected).abs() < 0.01, "{from} {key} {end}: {part}");
+        };
+        let number = Key::Integer;
+        near(number(-100), number(-50), number(100), 0.25);
+        near(number(0), Key::Fraction(0.5), number(1), 0.5);
+        near(text("k0010000"), text("k0015000"), text("k0020000"), 0.5);
+        near(text("k00ff"), text("k017f"), text("k01ff"), 0.5);
+        near(text("apple"), text("melon"), text("z"), 0.49);
+        near(text("a/1"), text("a/1/x"), text("b"), 0.0);
+        near(text(""), text("m"), text("z"), 0.8);
+        let bytes = |byte: u8| Key::Bytes(vec![0xff, byte]);
+        near(bytes(0), bytes(64), bytes(255), 0.25);
+        near(text("a"), text("a"), text("a"), 1.0);
     }
 
     #[test]

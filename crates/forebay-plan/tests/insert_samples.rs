@@ -150,6 +150,66 @@ fn quantiles_of_what_exists_leave_pieces_large_and_within_the_limit() {
     }
 }
 
+/// What a plan says that moves is what is there: pieces between two marks are not empty.
+#[test]
+fn pieces_between_marks_have_the_records_that_lie_there() {
+    for seed in 0..5 {
+        let random = &mut Random::new(seed);
+        let (each, marks, width) = (50_000, 16, 1_u64 << 40);
+        let mut old: Vec<u64> = (0..4 * each).map(|_| random.next_u64() >> 22).collect();
+        old.sort_unstable();
+        // The partitions' keys are those up to multiples of the width.
+        let of = |partition: u64| {
+            let (low, high) = (partition * width, (partition + 1) * width);
+            let place = |end: u64| old.partition_point(|key| *key < end);
+            &old[place(low)..place(high)]
+        };
+        let quantiles = (0..4).flat_map(|partition: u64| {
+            let keys = of(partition);
+            let marks = (1..marks).map(|at| keys[at * keys.len() / marks]);
+            std::iter::once(partition * width).chain(marks)
+        });
+        // All that is new comes into a third of the second partition.
+        let third = width / 3;
+        let new = (0..2000).map(|_| width + third + random.below(third as usize) as u64);
+        let out = planned(
+            30_000.0,
+            TableSpec {
+                boundaries: numbers([width, 2 * width, 3 * width]),
+                home: on(4),
+                existing: Some((0..4).map(|at| of(at).len() as f64).collect()),
+                existing_samples: numbers(quantiles),
+                new_samples: numbers(new),
+                new_records: Some(200_000.0),
+                ..TableSpec::default()
+            },
+        );
+        let moved: Vec<u32> = out.own.moves.iter().map(|moved| moved.partition).collect();
+        let (mut claimed, mut real) = (0.0, 0.0);
+        for piece in out
+            .partitions
+            .iter()
+            .filter(|piece| moved.contains(&piece.id))
+        {
+            let end = |key: &Option<Key>, open: usize| match key {
+                Some(Key::Integer(key)) => old.partition_point(|old| i128::from(*old) < *key),
+                _ => open,
+            };
+            claimed += piece.e;
+            real += (end(&piece.high, old.len()) - end(&piece.low, 0)) as f64;
+        }
+        assert!(
+            moved.len() > 1 && real > 1000.0,
+            "seed {seed}: {moved:?} {real}"
+        );
+        let off = (claimed - real).abs() / real;
+        assert!(
+            off < 0.05,
+            "seed {seed}: {claimed} is claimed, and {real} are moved"
+        );
+    }
+}
+
 #[test]
 fn bytes_are_keys_beside_strings() {
     let bytes = |byte: u8| Key::from_bytes(vec![byte, 0]);

@@ -335,10 +335,11 @@ fn split_by_samples(
         out.oversize.push(index as u32);
         return;
     }
+    let end = high;
     let piece = |low: Option<&Key>, high: Option<&Key>| Piece {
         low: low.cloned(),
         high: high.cloned(),
-        existing: existing.within(low, high).records(),
+        existing: existing.records_between(low, high, end),
         new: new.within(low, high).records(),
         ..whole.clone()
     };

@@ -106,6 +106,28 @@ impl<'a> Samples<'a> {
     pub fn records(&self) -> f64 {
         self.keys.len() as f64 * self.weight
     }
+
+    /// The records of a part of the partition that ends at `end`. Between two samples that stand at
+    /// even distances records lie evenly; behind the last one of a partition without an end, where
+    /// that sample is.
+    pub fn records_between(&self, low: Option<&Key>, high: Option<&Key>, end: Option<&Key>) -> f64 {
+        if self.gap != Some(self.weight) {
+            return self.within(low, high).records();
+        }
+        let below = |key: &Key| self.records_below(key, end);
+        let until = high.map_or(self.records(), below);
+        (until - low.map_or(0.0, below)).max(0.0)
+    }
+
+    fn records_below(&self, key: &Key, end: Option<&Key>) -> f64 {
+        let begun = self.keys.partition_point(|sample| sample < key);
+        let Some(last) = begun.checked_sub(1) else {
+            return 0.0;
+        };
+        let next = self.keys.get(begun).or(end);
+        let part = next.map_or(1.0, |next| self.keys[last].part_below(key, next));
+        (last as f64 + part) * self.weight
+    }
 }
 
 /// Keys that cut a partition into at most `pieces` of equal size after the insert, by the samples.
@@ -206,6 +228,30 @@ mod tests {
         let new = weighted(&new, 3.0);
         assert_eq!(cut(existing, new, None, 4), keys([100, 166, 234]));
         assert_eq!(new.within(None, Some(&Key::Integer(103))).records(), 6.0);
+    }
+
+    #[test]
+    fn records_lie_evenly_between_samples_at_even_distances() {
+        let marks = keys([0, 100, 200]);
+        let quantiles = Samples {
+            gap: Some(30.0),
+            ..weighted(&marks, 30.0)
+        };
+        let (end, key) = (Key::Integer(300), Key::Integer);
+        let between = |low: i128, high: i128| {
+            quantiles.records_between(Some(&key(low)), Some(&key(high)), Some(&end))
+        };
+        assert_eq!(between(0, 50), 15.0);
+        assert_eq!(between(50, 250), 60.0);
+        assert_eq!(between(110, 120), 3.0);
+        let whole = quantiles.records_between(None, None, Some(&end));
+        assert_eq!(whole, 90.0);
+        let open = |low: i128| quantiles.records_between(Some(&key(low)), None, None);
+        assert_eq!((open(200), open(201)), (30.0, 0.0));
+        // Where they are random, each stands for what it stands for.
+        let random = weighted(&marks, 30.0);
+        let part = random.records_between(Some(&key(50)), Some(&key(250)), Some(&end));
+        assert_eq!(part, 60.0);
     }
 
     #[test]
