@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use forebay_cluster::planning::InsertProposal;
 use forebay_engine::TableName;
 use forebay_engine::live::LiveOptions;
 use forebay_load::encode::Verb;
@@ -96,8 +97,18 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
     if let Some(path) = &draw {
         super::write(&beside, &drawings(&made.insert, path))?;
     }
+    print(&table, sampled, &made, context)?;
+    Ok(Outcome::Done)
+}
+
+fn print(
+    table: &TableName,
+    sampled: &LoadSample,
+    made: &InsertProposal,
+    context: &Context,
+) -> anyhow::Result<()> {
     let told = ToldInsert {
-        table: &table,
+        table,
         rows: sampled.rows,
         bytes: sampled.bytes,
         exact: sampled.is_exact,
@@ -114,14 +125,13 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         let pictures = made.insert.pictures();
         let drawn = pictures.iter().map(|picture| text(picture, super::WIDTH));
         let drawn: Vec<String> = drawn.collect();
-        let (seen, figures) = (seen(sampled), insert_figures(&made));
-        let verdict = verdict_words(&made).map_or(String::new(), |words| format!("{words}\n"));
+        let (seen, figures) = (seen(sampled), insert_figures(made));
+        let verdict = verdict_words(made).map_or(String::new(), |words| format!("{words}\n"));
         format!(
             "{verdict}{seen}\n{figures}\n{COUNTS_OF}\n{}",
             drawn.join("\n")
         )
-    })?;
-    Ok(Outcome::Done)
+    })
 }
 
 /// A leader looks each 10 s, and reports within a minute (`forebay_cluster::reporting`).
