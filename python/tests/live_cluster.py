@@ -8,7 +8,7 @@ from harness import Store
 
 import forebay
 
-LIVE = ("--mode", "live", "--replicas", "3", "--durability", "os")
+LIVE = ("--mode", "live", "--durability", "os")
 PARTED = {
     "hashed": ("--partitions", "3"),
     "ordered": ("--order", "ordered", "--boundary", "k003", "--boundary", "k012"),
@@ -23,8 +23,8 @@ class LiveCluster(Cluster):
         super().__init__(store or Store(directory / "store"), directory, 3, 3)
         self.path = self.store.environment()["FOREBAY_STORE"]
 
-    def create(self, table, *words):
-        self.store.json("create", table, *LIVE, *words)
+    def create(self, table, *words, replicas=3):
+        self.store.json("create", table, *LIVE, "--replicas", replicas, *words)
         return table
 
     def connect(self):
