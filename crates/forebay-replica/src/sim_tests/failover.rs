@@ -15,8 +15,8 @@ enum Way {
     IsCutOff,
 }
 
-/// From the fault to the first write that is answered.
-fn pause_ms(seed: u64, way: Way) -> u64 {
+/// Three hosts and which of them leads, at any moment between two heartbeats.
+fn led_world(seed: u64) -> (World, usize) {
     plant(None);
     let mut world = World::new(seed);
     world.build(3, 0);
@@ -26,6 +26,12 @@ fn pause_ms(seed: u64, way: Way) -> u64 {
     let settle = SECOND + world.dice.below(SECOND);
     world.go_on_for(settle);
     let leader = world.leader().unwrap();
+    (world, leader)
+}
+
+/// From the fault to the first write that is answered.
+fn pause_ms(seed: u64, way: Way) -> u64 {
+    let (mut world, leader) = led_world(seed);
     match way {
         Way::Dies => world.end(leader),
         Way::Hangs => world.pause(leader),
@@ -50,14 +56,7 @@ fn pause_ms(seed: u64, way: Way) -> u64 {
 /// From the word that another is to lead to the first write that is answered: by that one, or by
 /// the leader, which takes the lead back where that one hangs.
 fn hand_over_ms(seed: u64, hangs: bool) -> u64 {
-    plant(None);
-    let mut world = World::new(seed);
-    world.build(3, 0);
-    let led = world.go_on_until(20 * SECOND, |world| world.leader().is_some());
-    assert!(led.is_some(), "seed {seed}: no leader");
-    let settle = SECOND + world.dice.below(SECOND);
-    world.go_on_for(settle);
-    let leader = world.leader().unwrap();
+    let (mut world, leader) = led_world(seed);
     let heir = (leader + 1) % world.hosts.len();
     let (to, life) = (world.peer_of(heir).unwrap(), world.life(leader));
     if hangs {
