@@ -91,16 +91,16 @@ def reads_as_follower(node, names):
 
 def wait_under_way(cluster, stage="bringing"):
     """The load, once it is at that stage, or just was: it is added within a tenth of a second."""
-    told = cluster.wait_for(lambda told: told.get("loads"), "a load is under way")
-    load = told["loads"][0]
+    status = cluster.wait_for(lambda status: status.get("loads"), "a load is under way")
+    load = status["loads"][0]
     if stage == "adding":
         brings = (load["request"], "bringing")
-        cluster.wait_for(lambda told: brings not in stages(told), "it is adding")
+        cluster.wait_for(lambda status: brings not in stages(status), "it is adding")
     return load
 
 
-def stages(told):
-    return [(load["request"], load["stage"]) for load in told.get("loads", [])]
+def stages(status):
+    return [(load["request"], load["stage"]) for load in status.get("loads", [])]
 
 
 def wait_ended(cluster):

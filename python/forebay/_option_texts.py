@@ -81,7 +81,7 @@ _INTO_LIVE = {
     "plan": 'in a cluster, what is done before rows come: "auto" cuts and moves partitions so '
     'that all nodes take part alike, where that saves more time than it takes; "always" in any '
     'case; a path is a plan as a file; by default "none"',
-    "partition_bytes": "of such a plan, what a partition is to hold at most, in bytes or as "
+    "partition_bytes": "of such a plan, what a piece that moves is to hold at most, in bytes or as "
     '"1G"; by default as much as leaves four for each node',
     "move_price": "of such a plan, what a record that is moved costs, where one that is "
     "inserted costs 1; by default 1",

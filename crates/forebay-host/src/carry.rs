@@ -139,7 +139,7 @@ impl HostedGroup {
                     last = Some(index);
                     self.answer(&committed, answers);
                     if takes_long(&committed) {
-                        self.core.watch.stands_anew();
+                        self.core.watch.changed();
                     }
                 }
                 Err(StateError::Later(problem)) => {

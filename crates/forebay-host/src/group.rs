@@ -231,23 +231,23 @@ impl HostedGroup {
         if self.is_halted() {
             return;
         }
-        let (after, stands_anew) = {
+        let (after, has_changed) = {
             let mut replica = self.replica.lock();
             replica.pass_ticks(self.quiet.take_passed());
             // Read under the lock: behind whatever came in.
             let actions = replica.handle(self.core.now(), event);
             self.quiet.set_may_pass(replica.quiet_ticks());
             self.lease.publish(&replica);
-            (self.carry_out(actions), self.is_outlined_anew(&replica))
+            (self.carry_out(actions), self.has_changed(&replica))
         };
         after.carry_out(self);
-        if stands_anew {
-            self.core.watch.stands_anew();
+        if has_changed {
+            self.core.watch.changed();
         }
     }
 
     /// REQUIRES: the replica's lock.
-    fn is_outlined_anew(&self, replica: &Replica) -> bool {
+    fn has_changed(&self, replica: &Replica) -> bool {
         let (outline, mut known) = (replica.outline(), self.outline.lock());
         let is_new = outline != *known;
         if is_new {
@@ -344,7 +344,7 @@ impl HostedGroup {
     pub(crate) fn halt(&self, why: &str) {
         if self.end(why) {
             error!(group = self.id.0, why, "a replica ends here");
-            self.core.watch.stands_anew();
+            self.core.watch.changed();
         }
     }
 
@@ -357,7 +357,7 @@ impl HostedGroup {
                 why, "a replica met damage: another is to take its place"
             );
             self.tell(Event::Ail);
-            self.core.watch.stands_anew();
+            self.core.watch.changed();
         }
     }
 

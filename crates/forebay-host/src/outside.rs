@@ -149,10 +149,9 @@ pub trait Halves: Debug + Send + Sync {
 
 /// Who acts upon how the replicas of a host stand.
 pub trait StandingWatch: Debug + Send + Sync {
-    /// One stands otherwise: who leads, whom the group has, whether a learner is close; or its
-    /// partition was cut, got a load, met damage, or ended. It is called by threads that serve, and
-    /// only takes note.
-    fn stands_anew(&self);
+    /// A replica changed: its leader, its group's members, how close a learner is; or its partition
+    /// was split, got a load, met damage, or ended. Serving threads call it: it must not wait.
+    fn changed(&self);
 }
 
 /// The replica that comes of the right half of a partition.

@@ -42,8 +42,8 @@ pub struct Standing {
     pub close: Vec<PeerId>,
 }
 
-/// What whoever steers a group acts upon. As long as it stays the same there is nothing new to be
-/// done, or to be told.
+/// The state of a replica that steering acts upon. While it stays the same there is nothing to do
+/// or to report.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outline {
     pub term: u64,

@@ -25,7 +25,7 @@ impl Proposal {
         self.expected = self.time(model, paces, paces.values().min().copied());
     }
 
-    /// `otherwise`: the pace of nodes that brought nothing yet.
+    /// `otherwise`: the pace of nodes that copied nothing yet.
     pub(super) fn time(
         &self,
         model: &Model,

@@ -34,7 +34,7 @@ const HANDOVER_SHARE: f64 = 0.02;
 const WORTH: f64 = 0.98;
 /// So much more time is to be saved than spent: both are estimates.
 const MARGIN: f64 = 1.25;
-/// What a node takes in a second where no node has brought anything yet.
+/// What a node takes in a second where no node has copied anything yet.
 const UNKNOWN_PACE: u64 = 64 << 20;
 
 /// What is to be inserted into one table.
@@ -66,7 +66,7 @@ pub struct BulkInsert<'a> {
 pub struct InsertProposal {
     pub insert: InsertPlan,
     pub proposal: Proposal,
-    /// What a piece has at most that may move by itself, as far as keys can be told apart.
+    /// What a piece has at most that may move by itself, as far as keys differ.
     pub partition_bytes: u64,
     /// Of keys and values, of a record on average.
     pub record_bytes: f64,
@@ -90,8 +90,7 @@ impl Verdict {
 }
 
 impl InsertProposal {
-    /// Notes how long it takes, about, by how fast nodes brought things lately, and whether it is
-    /// worth it.
+    /// Estimates its time by how fast nodes copied lately, and whether it is worth it.
     pub fn estimate(&mut self, model: &Model, paces: &Paces) {
         self.proposal.estimate(model, paces);
         let slowest = paces.values().min().copied().unwrap_or(UNKNOWN_PACE);

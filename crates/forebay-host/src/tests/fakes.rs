@@ -22,7 +22,7 @@ use crate::outside::{
 pub struct Unwatched;
 
 impl StandingWatch for Unwatched {
-    fn stands_anew(&self) {}
+    fn changed(&self) {}
 }
 
 #[derive(Debug, Default)]

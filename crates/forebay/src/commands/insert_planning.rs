@@ -23,8 +23,8 @@ use crate::human;
 /// What may be chosen about a plan.
 #[derive(Debug, Clone, Args)]
 pub struct PlanningArgs {
-    /// What a partition is to hold at most: larger ones are cut in two [default: as much as leaves
-    /// four partitions for each node, from 16M to 1G]
+    /// What a piece that moves by itself is to hold at most: larger partitions are cut where a move
+    /// needs it [default: as much as leaves four pieces for each node, from 16M to 1G]
     #[arg(long, value_name = "SIZE", value_parser = parse_partition, help_heading = "Plan")]
     pub partition_bytes: Option<u64>,
 

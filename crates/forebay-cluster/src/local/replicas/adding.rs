@@ -108,7 +108,7 @@ impl ReplicaCommons {
         self.proposed
             .lock()
             .retain(|group, _| ordered.contains_key(group));
-        self.loads_ordered.ring();
+        self.loads_ordered.wake();
     }
 
     /// Removes runs of loads that nobody asks for any more.

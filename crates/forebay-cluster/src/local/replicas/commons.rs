@@ -12,7 +12,6 @@ use forebay_objects::PullThrottle;
 use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
-use super::bell::Bell;
 use super::checkpoints::Checkpoints;
 use super::load_shelf::{LoadShelf, ProposedLoad};
 use super::roster::SharedRoster;
@@ -20,6 +19,7 @@ use super::settling::Settling;
 use super::shelf::CopyShelf;
 use super::sizes::SizesSeen;
 use super::staged_files::StagedFiles;
+use super::waker::Waker;
 use super::{OpenLiveTables, ReplicaParts};
 use crate::live::ReplicaOrder;
 use crate::local::traffic::TrafficSeen;
@@ -71,7 +71,7 @@ pub struct ReplicaCommons {
     /// The node is being stopped: others are to lead its groups.
     pub hands_over: AtomicBool,
     /// Wakes who brings runs of loads.
-    pub loads_ordered: Bell,
+    pub loads_ordered: Waker,
     pub settling: Settling,
     pub sizes: SizesSeen,
     pub traffic: TrafficSeen<GroupId>,
@@ -103,7 +103,7 @@ impl ReplicaCommons {
             ordered_loads: Mutex::default(),
             proposed: Mutex::default(),
             hands_over: AtomicBool::new(false),
-            loads_ordered: Bell::default(),
+            loads_ordered: Waker::default(),
             settling: Settling::new(Arc::clone(cache.clock())),
             sizes: SizesSeen::default(),
             traffic: TrafficSeen::default(),

@@ -61,7 +61,7 @@ impl LoadBringer {
         let wake = move || {
             ordered.send(BringerNews::Look);
         };
-        commons.loads_ordered.is_heard_by(wake);
+        commons.loads_ordered.set(wake);
         let mut bringing = BringingLoads {
             commons,
             clock,

@@ -18,10 +18,9 @@
 //! | `load_bringer`, `load_shelf`, `staged_files`, `adding` | loads: their runs brought, kept, and proposed |
 //! | `pace` | how fast others are sent the log |
 //! | `roster`, `commons` | where peers are; what the threads share |
-//! | `worker`, `bell` | the thread, and what wakes it |
+//! | `worker`, `waker` | the thread, and what wakes it |
 
 mod adding;
-mod bell;
 mod carrier;
 mod checkpoint_steps;
 mod checkpoints;
@@ -44,6 +43,7 @@ mod staged_files;
 mod steering;
 #[cfg(test)]
 mod tests;
+mod waker;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -68,7 +68,6 @@ use crate::link::{Later, Peers};
 use crate::live::ReplicaOrders;
 use crate::reports::GroupReport;
 use crate::wire::from_bytes;
-use bell::Bell;
 use carrier::CarrierParts;
 pub use checkpoints::PartError;
 use commons::ReplicaCommons;
@@ -81,6 +80,7 @@ use peers::PeerMaker;
 use roster::{RosterPost, SharedRoster};
 pub use settling::ReplicaWait;
 pub use staged_files::StagedFiles;
+use waker::Waker;
 use worker::ReplicaWorker;
 
 /// Live tables that are open here, by name.
@@ -113,7 +113,7 @@ pub trait ReplicaWatch: Debug + Send + Sync {
     /// Whether leaders may propose what was ordered: it is what the catalog wants now.
     fn may_steer(&self) -> bool;
 
-    /// Told about each second, and whenever something has changed, how the replicas stand.
+    /// Reports how the replicas stand: about each second, and whenever something has changed.
     /// `troubles`: what keeps tables from being as they are to be.
     fn replicas_stand(&self, reports: Vec<GroupReport>, troubles: Vec<String>);
 }
@@ -136,8 +136,8 @@ impl LocalReplicas {
         );
         let random = Arc::clone(parts.cache.random());
         let roster = Arc::<SharedRoster>::default();
-        let stands_anew = Arc::<Bell>::default();
-        let host = start_host(&parts, &clock, &roster, &stands_anew)?;
+        let changed = Arc::<Waker>::default();
+        let host = start_host(&parts, &clock, &roster, &changed)?;
         let commons = Arc::new(ReplicaCommons::new(&parts, host, &roster));
         let keeper = ReplicaKeeper {
             opener: TableOpener {
@@ -165,8 +165,8 @@ impl LocalReplicas {
         let keeper = Arc::new(Mutex::new(keeper));
         let (kept, shared) = (Arc::clone(&keeper), Arc::clone(&commons));
         let worker = ReplicaWorker::start(kept, shared, Arc::clone(&clock))?;
-        stands_anew.is_heard_by(worker.waking());
-        let news = worker.waking();
+        changed.set(worker.waker());
+        let news = worker.waker();
         let bringer = LoadBringer::start(Arc::clone(&commons), Arc::clone(&clock), disk, news)?;
         Ok(Self {
             commons,
@@ -284,7 +284,7 @@ fn start_host(
     parts: &ReplicaParts,
     clock: &Arc<dyn Clock>,
     roster: &Arc<SharedRoster>,
-    watch: &Arc<Bell>,
+    watch: &Arc<Waker>,
 ) -> io::Result<ReplicaHost> {
     ReplicaHost::start(HostParts {
         clock: Arc::clone(clock),

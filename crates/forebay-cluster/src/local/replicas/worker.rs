@@ -96,7 +96,7 @@ impl ReplicaWorker {
     }
 
     /// The same, for others.
-    pub fn waking(&self) -> impl Fn() + Send + 'static {
+    pub fn waker(&self) -> impl Fn() + Send + 'static {
         let news = self.news.lock().clone();
         move || {
             news.send(WorkerNews::Look);

@@ -66,8 +66,8 @@ pub struct Follower {
     /// The heartbeat that waits for its answer, since when, and what it said.
     waiting: Option<(u64, Duration, Said)>,
     next_beat: Duration,
-    /// When a heartbeat told what replicas did, as somebody waits for it.
-    told_news: Duration,
+    /// When a heartbeat last reported what replicas did.
+    reported_at: Duration,
     looking: bool,
     looked: Duration,
     /// When the catalog was heard of last, by whatever way.
@@ -116,7 +116,7 @@ impl Follower {
             seq: now.unix_ms.saturating_mul(1000),
             waiting: None,
             next_beat: Duration::ZERO,
-            told_news: Duration::ZERO,
+            reported_at: Duration::ZERO,
             looking: false,
             looked: Duration::ZERO,
             heard: now.monotonic,
@@ -479,7 +479,7 @@ impl Follower {
             return;
         }
         if self.replicas.reporting.has_news() {
-            self.told_news = now.monotonic;
+            self.reported_at = now.monotonic;
         }
         self.seq += 1;
         let problems = self.problems();
@@ -511,14 +511,14 @@ impl Follower {
         });
     }
 
-    /// Whether what replicas here did is told at once: a plan, a load, or a cut waits for them.
+    /// Whether to report at once what replicas here did: a plan, a load, or a split waits for it.
     fn replicas_are_news(&self, now: Now) -> bool {
         let Some((_, model)) = &self.known else {
             return false;
         };
         let nodes = model.all_nodes().count() as u32;
         let pause = (NEWS_PAUSE_A_NODE * nodes).max(LEAST_NEWS_PAUSE);
-        now.since(self.told_news) >= pause
+        now.since(self.reported_at) >= pause
             && self.replicas.reporting.has_news()
             && model.waits_for_replicas()
     }
