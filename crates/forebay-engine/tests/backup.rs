@@ -10,8 +10,8 @@ use crate::common::{clock, name, push, random, rows};
 use forebay_engine::backup::{Backup, BackupError, BackupPlace, BackupReport};
 use forebay_engine::live::{Budget, CheckpointError, LiveDraft, LiveError, LiveTable};
 use forebay_engine::{Store, StoreError, Table};
-use forebay_io::Disk;
 use forebay_io::sim::{Fault, SimDisk};
+use forebay_io::{Disk, replace_file};
 use forebay_run::Order;
 
 fn budget() -> Arc<Budget> {
@@ -209,6 +209,45 @@ fn damage_is_found_and_named() {
     let copied = copied.copy_into(&to, &mut |_| ());
     assert!(copied.is_err(), "a damaged run was restored");
     assert!(!to.is_live(&name("live")).unwrap());
+}
+
+#[test]
+fn a_file_that_sorts_behind_every_backup_keeps_none_from_being_made() {
+    let disk = SimDisk::new();
+    fill(&disk, 1, 5);
+    let first = back_up(&disk, None).unwrap().document.name;
+    for junk in ["junk", "99991231T235959.999Z"] {
+        let path = format!("/b/backups/{junk}.json");
+        replace_file(&disk, Path::new(&path), b"junk").unwrap();
+    }
+    let second = back_up(&disk, Some(1)).unwrap();
+    assert!(second.document.name > first && second.damaged.len() == 2);
+    // The old one stays while some cannot be read.
+    let place = place_on(&disk).unwrap();
+    assert!(place.backup(Some(&first)).is_ok());
+}
+
+/// A sound file in another one's place, of the same length or not.
+#[test]
+fn a_run_in_the_place_of_another_is_no_part_of_the_backup() {
+    for table in ["live", "batch"] {
+        let disk = SimDisk::new();
+        fill(&disk, 1, 40);
+        back_up(&disk, None).unwrap();
+        let dir = format!("/b/tables/{table}/runs/");
+        let files = disk.files().into_iter();
+        let runs =
+            files.filter(|path| path.starts_with(&dir) && path.extension() == Some("run".as_ref()));
+        let runs: Vec<_> = runs.collect();
+        let other = disk.read(&runs[1]).unwrap();
+        disk.tamper(&runs[0], |bytes| bytes.clone_from(&other));
+        let found = newest(&disk).check(&name(table), &mut |_| ());
+        assert!(found.unwrap_err().to_string().contains(&dir), "{table}");
+        let to = store_at(&disk, "/new");
+        let restored = restore(&newest(&disk), &to);
+        assert!(restored.is_err(), "another run was restored: {table}");
+        assert!(!to.is_live(&name("live")).unwrap());
+    }
 }
 
 #[test]

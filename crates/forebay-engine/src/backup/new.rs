@@ -68,14 +68,11 @@ impl NewBackup {
             warn!(%error, "what a backup that died left could not be removed");
         }
         let names = place.names()?;
-        let mut taken_unix_ms = place.clock.unix_ms();
-        // Names rise, whatever the clock does.
-        while names
-            .last()
-            .is_some_and(|last| *last >= name_of(taken_unix_ms))
-        {
-            let last = documents.last().map_or(0, |last| last.taken_unix_ms);
-            taken_unix_ms = taken_unix_ms.max(last) + 1;
+        // Names rise, whatever the clock does. Of a file that is no backup only the name counts.
+        let after = documents.last().map_or(0, |last| last.taken_unix_ms + 1);
+        let mut taken_unix_ms = place.clock.unix_ms().max(after);
+        while names.contains(&name_of(taken_unix_ms)) {
+            taken_unix_ms += 1;
         }
         let document = BackupDocument {
             forebay_backup: BACKUP_FORMAT,

@@ -1,14 +1,15 @@
 //! A backup that is there, and what is taken from it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forebay_run::RunError;
 use forebay_run::verify::read_back;
+use forebay_run::{RunError, RunSummary};
 
 use super::place::{BackupPlace, listed};
 use super::{BackupDocument, BackupError, ManifestText, TableDocument, TableSummary};
 use crate::error::At;
-use crate::layout::TableFiles;
+use crate::layout::{TableFiles, run_file};
 use crate::live::{DiskFiles, RunFiles, TableCheckpoint, copy_file};
 use crate::live::{JoinError, LiveError};
 use crate::manifest::Manifest;
@@ -38,13 +39,21 @@ impl Backup {
         let (document, _) = self.table(name)?;
         let runs = TableFiles::new(&self.place.root, name).runs();
         let disk = &*self.place.disk;
+        let summaries = self.run_summaries(name, &document)?;
         for (file, len_bytes) in &self.summary(name)?.files {
             let path = runs.join(file);
             let opened = disk.open(&path).at("open", &path)?;
             let read = match path.extension().is_some_and(|end| end == "run") {
-                true => read_back(disk, &path, document.order, &mut |_| ()).map(drop),
-                false => Ok(()),
+                true => read_back(disk, &path, document.order, &mut |_| ()).map(Some),
+                false => Ok(None),
             };
+            let read = read.and_then(|run| match run {
+                Some(run) if summaries.get(file) != Some(run.summary()) => Err(RunError::refused(
+                    &path,
+                    "it is not the run that the manifest names",
+                )),
+                _ => Ok(()),
+            });
             let read = read.and_then(|()| match opened.len_bytes() == *len_bytes {
                 true => Ok(()),
                 false => Err(RunError::damaged(&path, "it has another length")),
@@ -56,6 +65,24 @@ impl Backup {
             advance(*len_bytes);
         }
         Ok(())
+    }
+
+    /// What each run of a table amounts to, by the name of its file.
+    fn run_summaries(
+        &self,
+        name: &TableName,
+        document: &TableDocument,
+    ) -> Result<BTreeMap<String, RunSummary>, BackupError> {
+        let ManifestText::Batch(text) = &document.manifest else {
+            return Ok(self.live(name)?.summaries());
+        };
+        let parsed = Manifest::parse(text.as_bytes());
+        let (manifest, _) = parsed.map_err(|problem| BackupError::Restored {
+            table: name.clone(),
+            problem: problem.to_string(),
+        })?;
+        let runs = manifest.runs();
+        Ok(runs.map(|run| (run_file(&run.id), run.summary)).collect())
     }
 
     /// Whether [`Backup::restore_version`] would be refused because of what is there.

@@ -1,22 +1,27 @@
 //! Copying a moment of a table into a store.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use forebay_io::{Clock, Disk, Random, ReadFile, give_way};
 use forebay_run::verify::read_back;
+use forebay_run::{RunError, RunSummary};
 use tracing::warn;
 
 use super::take::put_manifest;
 use super::{CheckpointError, TableCheckpoint};
 use crate::error::{At, StoreError};
-use crate::layout::{STORE_FILE, TableFiles, store_file, tables_dir};
+use crate::layout::{STORE_FILE, TableFiles, run_file, store_file, tables_dir};
 use crate::live::LiveError;
 use crate::push::take_push_lock;
 use crate::store::Store;
 
 const COPY_BYTES: usize = 4 << 20;
+/// Of a sound run in another one's place.
+const OTHER_RUN: &str =
+    "it is not the run that the manifest names: the file it was copied from is damaged";
 /// Directories above one another, at most.
 const MOST_LEVELS: usize = 64;
 
@@ -98,6 +103,7 @@ impl TableCheckpoint {
             file_bytes: self.file_bytes(),
             linked_bytes: 0,
         };
+        let summaries = self.summaries();
         for (name, len_bytes) in self.file_names() {
             let there = target.runs().join(&name);
             let from = self.files.path(&name);
@@ -107,7 +113,9 @@ impl TableCheckpoint {
             } else {
                 let source = self.files.open(&name).at("open", Path::new(&name))?;
                 copy_file(disk, &*source, &there, advance)?;
-                self.check_copied(disk, &there)?;
+                if let Some(summary) = summaries.get(&name) {
+                    self.check_copied(disk, &there, summary)?;
+                }
             }
         }
         put_manifest(disk, &target, &self.manifest)?;
@@ -119,16 +127,28 @@ impl TableCheckpoint {
 }
 
 impl TableCheckpoint {
-    /// Reads a copied run back from the device.
-    pub(super) fn check_copied(&self, disk: &dyn Disk, path: &Path) -> Result<(), LiveError> {
-        if path.extension().is_none_or(|end| end != "run") {
-            return Ok(());
-        }
+    /// Reads a copied run back from the device: it is the one that the manifest names.
+    pub(super) fn check_copied(
+        &self,
+        disk: &dyn Disk,
+        path: &Path,
+        summary: &RunSummary,
+    ) -> Result<(), LiveError> {
         let read = read_back(disk, path, self.options().order, &mut |_| give_way());
-        read.map(drop).map_err(|source| LiveError::Run {
+        let read = read.and_then(|run| match run.summary() == summary {
+            true => Ok(()),
+            false => Err(RunError::refused(path, OTHER_RUN)),
+        });
+        read.map_err(|source| LiveError::Run {
             table: self.table().clone(),
             source,
         })
+    }
+
+    /// What each run amounts to, by the name of its file.
+    pub(crate) fn summaries(&self) -> BTreeMap<String, RunSummary> {
+        let runs = self.manifest.files();
+        runs.map(|run| (run_file(&run.id), run.summary)).collect()
     }
 }
 

@@ -169,7 +169,7 @@ impl TableCheckpoint {
             let file = self.files.open(&name).at("open", name.as_ref())?;
             copy_file(disk, &*file, &path, advance)?;
         }
-        self.check_copied(disk, &new.path)
+        self.check_copied(disk, &new.path, &run.summary)
     }
 
     /// The records of all runs; several of one key count separately.
