@@ -15,6 +15,7 @@ use forebay_io::start_thread;
 use parking_lot::{Condvar, Mutex};
 use tracing::warn;
 
+use crate::live::promised_files::PromisedFiles;
 use crate::live::turns::Turns;
 
 /// The least memory that makes sense.
@@ -36,6 +37,7 @@ pub struct Budget {
     ticking: Mutex<Option<Arc<Ticking>>>,
     flush_turns: Turns,
     merge_turns: Turns,
+    promised_files: PromisedFiles,
 }
 
 /// Whether the thread that lets tables look around is to end.
@@ -112,6 +114,7 @@ impl Budget {
             ticking: Mutex::default(),
             flush_turns: Turns::new(at_once),
             merge_turns: Turns::new(at_once),
+            promised_files: PromisedFiles::default(),
         })
     }
 
@@ -138,6 +141,10 @@ impl Budget {
 
     pub(crate) fn merge_turns(&self) -> &Turns {
         &self.merge_turns
+    }
+
+    pub(crate) fn promised_files(&self) -> &PromisedFiles {
+        &self.promised_files
     }
 
     pub(crate) fn mapped_limit_bytes(&self) -> Option<usize> {

@@ -38,6 +38,7 @@ use crate::live::expiry::earliest;
 use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::mini::MiniRun;
 use crate::live::part::{Minis, PartView, mini_cursors};
+use crate::live::promised_files::FilePromise;
 use crate::live::removed::Removed;
 use crate::live::run::LiveRun;
 use crate::live::shape::PartTime;
@@ -104,9 +105,9 @@ impl LiveShared {
             "generation {} is written again",
             frozen.number
         );
-        self.check_files()?;
+        let mut promise = self.promise_files()?;
         let mut written = Vec::new();
-        let result = self.write_generation(&frozen, &mut written);
+        let result = self.write_generation(&frozen, &mut promise, &mut written);
         if let Err(error) = result.and_then(|()| self.install_generation(&frozen, &written)) {
             self.remove_runs_unless_named(written.iter().flatten().map(|run| &run.reference.id));
             return Err(error);
@@ -127,24 +128,22 @@ impl LiveShared {
     }
 
     /// Refuses a flush after which nothing more could be opened: each run takes a file.
-    fn check_files(&self) -> Result<(), LiveError> {
+    fn promise_files(&self) -> Result<FilePromise<'_>, LiveError> {
         let dir = &self.files.dir;
-        let Some(free) = self.disk().free_files().at("count open files for", dir)? else {
-            return Ok(());
-        };
         let frozen = |view: &PartView| view.frozen.first().is_some_and(|minis| !minis.is_empty());
         let parts = self.parts.iter();
         let runs = parts.filter(|part| frozen(&part.lock().view)).count() as u64;
         let spare = SPARE_FILES + SPARE_FILES_A_TABLE * self.budget().tables() as u64;
-        match free < runs + spare {
-            true => Err(out_of_files()).at("open a run in", dir)?,
-            false => Ok(()),
-        }
+        let promised = self.budget().promised_files();
+        let promise = promised.promise(runs, spare, || self.disk().free_files());
+        let promise = promise.at("count open files for", dir)?;
+        Ok(promise.ok_or_else(out_of_files).at("open a run in", dir)?)
     }
 
     fn write_generation(
         &self,
         frozen: &Frozen,
+        promise: &mut FilePromise<'_>,
         written: &mut Vec<Option<Arc<LiveRun>>>,
     ) -> Result<(), LiveError> {
         for (place, part) in self.parts.iter().enumerate() {
@@ -181,6 +180,7 @@ impl LiveShared {
                 removed,
             };
             written.push(self.write_run(cursors, output, &mut |_| Ok(()))?);
+            promise.is_opened();
         }
         Ok(())
     }

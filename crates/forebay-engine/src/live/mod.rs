@@ -85,6 +85,7 @@ mod part;
 mod parts;
 mod pause;
 mod place_anew;
+mod promised_files;
 mod record;
 mod removal;
 mod removed;
