@@ -111,8 +111,45 @@ def test_what_cannot_be_restored_is_said(live, source, tmp_path):
     assert ".run" in store.refuse("restore", "kv", "flights", "--from", place, "--check")
     third = Store(tmp_path / "third")
     error = third.refuse("restore", "flights", "--from", place, "--backup", name)
-    assert "could not be read back" in error and ".run" in error
+    assert f"{place}/tables/flights/runs/" in error and "restore another backup" in error
     assert third.json("tables") == []
+
+
+def test_damage_is_named_by_the_file_of_the_backup(live, tmp_path):
+    store, place = live.store, tmp_path / "backups"
+    live.client().mset({f"kv:{number}": number for number in range(1000)})
+    name = store.json("backup", "kv", "log", "--to", place)["backup"]
+    whole = tmp_path / "whole"
+    shutil.copytree(place, whole)
+
+    def restored(*args):
+        return Store(tmp_path / "other").refuse("restore", "--from", place, *args)
+
+    run = next((place / "tables" / "kv" / "runs").glob("*.run"))
+    content = bytearray(run.read_bytes())
+    content[len(content) // 2] ^= 1
+    run.write_bytes(content)
+    for args in [["kv"], ["kv", "--check"]]:
+        error = restored(*args)
+        assert str(run) in error and "Remove that file" in error, error
+    assert Store(tmp_path / "other").json("tables") == []
+    run.write_bytes((whole / run.relative_to(place)).read_bytes())
+
+    table = place / "tables" / "log" / "backups" / f"{name}.backup"
+    for damage in [lambda: table.write_bytes(table.read_bytes()[:100]), table.unlink]:
+        damage()
+        for args in [["log"], ["log", "--check"]]:
+            error = restored(*args)
+            assert str(table) in error and f"remove its file backups/{name}.json" in error, error
+            assert "Remove that file" not in error
+    # The other table of it, and a list beside a directory where a document should be.
+    Store(tmp_path / "third").run("restore", "kv", "--from", place)
+    (place / "backups" / "junk.json").mkdir()
+    listed = store.run("restore", "--from", place, "--list", "--json")
+    assert [one["backup"] for one in json.loads(listed.out)["backups"]] == [name]
+    assert "junk.json of a backup cannot be used: it is a directory" in listed.err
+    (place / "forebay-backup.json").unlink()
+    assert "has backups, but no file forebay-backup.json" in restored()
 
 
 def test_a_table_of_the_other_kind_is_found_before_anything_is_copied(store, source, tmp_path):

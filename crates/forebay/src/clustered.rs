@@ -1,5 +1,6 @@
 //! Stores of clusters: the catalog beside the tables, and what commands ask of it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use anyhow::Context as _;
@@ -34,8 +35,13 @@ impl Context {
     /// cluster that --store belongs to, if it does.
     pub fn servers(&self, named: &[HostPort]) -> anyhow::Result<Vec<(String, HostPort)>> {
         if !named.is_empty() {
-            let named = named.iter();
-            return Ok(named.map(|at| (at.to_string(), at.clone())).collect());
+            // A server that is named twice is asked once.
+            let named: BTreeMap<String, &HostPort> =
+                named.iter().map(|at| (at.to_string(), at)).collect();
+            return Ok(named
+                .into_iter()
+                .map(|(name, at)| (name, at.clone()))
+                .collect());
         }
         match self.is_clustered() {
             Ok(true) => {}

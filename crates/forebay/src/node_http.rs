@@ -136,7 +136,9 @@ async fn ask(
     }
     let hint = match login.tls {
         Some(_) => "",
-        None => "; where nodes have certificates --tls-ca FILE says who signed them",
+        None => {
+            "; name the port of serve --http, and give --tls-ca FILE where nodes have certificates"
+        }
     };
     let failed = |error: reqwest::Error| PageError::NoAnswer {
         words: cause_of(&error),

@@ -8,7 +8,6 @@ use thiserror::Error;
 use crate::error::{PushError, StoreError};
 use crate::live::{CheckpointError, LiveError};
 use crate::name::TableName;
-use crate::seal::DocumentError;
 
 /// A backup that was not made, read or restored. What was there before is unchanged.
 #[derive(Debug, Error)]
@@ -20,13 +19,22 @@ pub enum BackupError {
     Inside { root: PathBuf },
     #[error("there is no backup yet at {}", root.display())]
     Empty { root: PathBuf },
-    #[error("table {table}: a file of the backup is damaged or missing: {source}")]
+    #[error(
+        "table {table}: a file of the backup is damaged or missing: {source}. Remove that file: the next backup \
+         copies it again, if the store still has it; else restore another backup"
+    )]
     DamagedRun { table: TableName, source: RunError },
     #[error(
         "there are no backups at {}: name the place that 'forebay backup --to' was given",
         root.display()
     )]
     NoPlace { root: PathBuf },
+    #[error(
+        "{} has backups, but no file forebay-backup.json, which marks a place of backups. Write it with the content \
+         {{\"forebay_backup_place\": 1}}",
+        root.display()
+    )]
+    NoMarker { root: PathBuf },
     #[error(
         "{} holds other files and no forebay-backup.json: name an empty or a new directory or prefix",
         root.display()
@@ -60,15 +68,17 @@ pub enum BackupError {
          file",
         path.display()
     )]
-    Damaged {
-        path: PathBuf,
-        problem: DocumentError,
-    },
+    Damaged { path: PathBuf, problem: String },
     #[error(
-        "the document in {} is not the one that the backup names: restore another backup",
+        "the file {} of backup {backup} cannot be used: {problem}. Restore another backup; to give this one up, \
+         remove its file backups/{backup}.json",
         path.display()
     )]
-    Changed { path: PathBuf },
+    DamagedTable {
+        path: PathBuf,
+        backup: String,
+        problem: String,
+    },
     #[error("table {table}: a run could not be read back after it was copied: {source}")]
     Copy { table: TableName, source: RunError },
     #[error(

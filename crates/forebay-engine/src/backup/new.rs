@@ -1,6 +1,7 @@
 //! A backup while it is made.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -125,7 +126,7 @@ impl NewBackup {
         advance: &mut dyn FnMut(u64),
     ) -> Result<(), BackupError> {
         let bytes = checkpoint.manifest.to_bytes();
-        let bytes = bytes.map_err(|problem| BackupError::Damaged {
+        let bytes = bytes.map_err(|problem| StoreError::Damaged {
             path: PathBuf::from(checkpoint.table().as_str()),
             problem,
         })?;
@@ -286,17 +287,32 @@ impl BackupPlace {
         files.dir.join("backups").join(format!("{backup}{ENDING}"))
     }
 
-    /// What a backup says of a table, and that document's checksum.
+    /// What a backup says of a table; `wanted_sum` is that document's checksum.
     pub(super) fn table_document(
         &self,
         table: &TableName,
         backup: &str,
-    ) -> Result<(TableDocument, u64), BackupError> {
+        wanted_sum: u64,
+    ) -> Result<TableDocument, BackupError> {
         let files = TableFiles::new(&self.root, table);
         let path = Self::table_path(&files, backup);
-        let bytes = self.disk.read(&path).at("read", &path)?;
-        unseal(&bytes, "forebay_table_backup")
-            .map_err(|problem| BackupError::Damaged { path, problem })
+        let damaged = |problem: &dyn ToString| BackupError::DamagedTable {
+            path: path.clone(),
+            backup: backup.to_owned(),
+            problem: problem.to_string(),
+        };
+        let bytes = match self.disk.read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(damaged(&"it is missing"));
+            }
+            bytes => bytes.at("read", &path)?,
+        };
+        let (document, sum) =
+            unseal(&bytes, "forebay_table_backup").map_err(|problem| damaged(&problem))?;
+        match sum == wanted_sum {
+            true => Ok(document),
+            false => Err(damaged(&"it is not the one that the backup names")),
+        }
     }
 
     fn put_table(

@@ -37,10 +37,16 @@ impl BackupPlace {
     ) -> Result<Self, BackupError> {
         let marker = root.join(PLACE_FILE);
         let root = root.to_path_buf();
-        match disk.exists(&marker).at("look for", &marker)? {
-            true => Ok(Self { disk, clock, root }),
-            false => Err(BackupError::NoPlace { root }),
+        if disk.exists(&marker).at("look for", &marker)? {
+            return Ok(Self { disk, clock, root });
         }
+        let place = Self { disk, clock, root };
+        let has_backups = !place.names()?.is_empty();
+        let root = place.root;
+        Err(match has_backups {
+            true => BackupError::NoMarker { root },
+            false => BackupError::NoPlace { root },
+        })
     }
 
     /// The same, made first where the directory is absent or empty.
@@ -122,9 +128,18 @@ impl BackupPlace {
     /// What a backup says of itself.
     pub fn document(&self, name: &str) -> Result<BackupDocument, BackupError> {
         let path = self.document_path(name);
-        let bytes = self.disk.read(&path).at("read", &path)?;
+        let damaged = |problem: String| BackupError::Damaged {
+            path: path.clone(),
+            problem,
+        };
+        let bytes = match self.disk.read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                return Err(damaged("it is a directory".to_owned()));
+            }
+            bytes => bytes.at("read", &path)?,
+        };
         let unsealed = unseal(&bytes, "forebay_backup");
-        let (document, _) = unsealed.map_err(|problem| BackupError::Damaged { path, problem })?;
+        let (document, _) = unsealed.map_err(|problem| damaged(problem.to_string()))?;
         Ok(document)
     }
 

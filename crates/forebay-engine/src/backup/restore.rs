@@ -165,11 +165,10 @@ impl Backup {
 
     fn table(&self, name: &TableName) -> Result<(TableDocument, DiskFiles), BackupError> {
         let summary = self.summary(name)?;
-        let (document, sum) = self.place.table_document(name, &self.document.name)?;
+        let document = self
+            .place
+            .table_document(name, &self.document.name, summary.sum)?;
         let files = TableFiles::new(&self.place.root, name);
-        if sum != summary.sum {
-            return Err(BackupError::Changed { path: files.dir });
-        }
         let files = DiskFiles::copied(Arc::clone(&self.place.disk), &files);
         Ok((document, files))
     }

@@ -6,8 +6,9 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_cluster::client::RolloutWish;
 use forebay_engine::TableName;
-use forebay_engine::backup::{Backup, BackupPlace, Documents, TableSummary};
+use forebay_engine::backup::{Backup, BackupError, BackupPlace, Documents, TableSummary};
 use forebay_load::progress::Unit;
+use forebay_run::RunError;
 use serde_json::{Value, json};
 
 use super::creating::Creating;
@@ -40,7 +41,7 @@ pub struct Restore {
     pub backup: Option<String>,
 
     /// Say which backups there are, and restore nothing
-    #[arg(long, conflicts_with_all = ["tables", "backup", "no_swap"])]
+    #[arg(long, conflicts_with_all = ["tables", "backup", "no_swap", "check"])]
     pub list: bool,
 
     /// Read the files of the backup back where they lie, and restore nothing
@@ -73,12 +74,31 @@ pub fn run(args: &Restore, context: &Context) -> anyhow::Result<Outcome> {
             None if is_clustered => into_cluster::restore(&backup.live(name)?, context),
             None => bring_live(&backup, name, context),
         };
-        restored.with_context(|| format!("table {name} was not restored"))?;
+        restored
+            .map_err(|error| damage_behind(error, &backup, name))
+            .with_context(|| format!("table {name} was not restored"))?;
     }
     if !args.no_swap {
         swap(&versions, context)?;
     }
     print(args, &backup, &tables, context)
+}
+
+/// Why a table was not restored: where its copy could not be read back, the file of the backup that
+/// is damaged, if there is one.
+fn damage_behind(error: anyhow::Error, backup: &Backup, table: &TableName) -> anyhow::Error {
+    let is_unreadable = error.chain().any(|cause| cause.is::<RunError>())
+        || matches!(
+            error.downcast_ref::<BackupError>(),
+            Some(BackupError::Restored { .. })
+        );
+    if !is_unreadable {
+        return error;
+    }
+    match backup.check(table, &mut |_| {}) {
+        Err(damage) => damage.into(),
+        Ok(()) => error,
+    }
 }
 
 fn chosen(args: &Restore, backup: &Backup) -> anyhow::Result<BTreeMap<TableName, TableSummary>> {
@@ -150,13 +170,7 @@ fn check(
     drawing.stage("reading back", Some(bytes), Unit::Bytes);
     for name in tables.keys() {
         let checked = backup.check(name, &mut |bytes| drawing.advance(bytes));
-        checked.with_context(|| {
-            format!(
-                "backup {} is damaged. Remove the file that is named: the next backup copies it again, if the store \
-                 still has it; else restore another backup",
-                backup.document().name
-            )
-        })?;
+        checked.with_context(|| format!("backup {} is damaged", backup.document().name))?;
     }
     drop(drawing);
     let object = json!({
