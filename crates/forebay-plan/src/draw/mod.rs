@@ -2,6 +2,7 @@
 
 mod canvas;
 mod copies;
+mod flows;
 mod overview;
 mod panels;
 mod svg;
@@ -18,6 +19,8 @@ pub use timeline::{Activity, TimeBar, TimeUnit, Timeline};
 #[derive(Debug, Clone, Default)]
 pub struct Picture {
     pub title: String,
+    /// What it comes to, in one line; empty for none.
+    pub verdict: String,
     /// Figures above the drawing, such as price and bound.
     pub lines: Vec<String>,
     /// The plan's cost beside others, in `unit` times its price.
@@ -30,6 +33,8 @@ pub struct Picture {
     /// What the first has values of, where it is not the nodes.
     pub rows: PictureRows,
     pub flows: Vec<Flow>,
+    /// What is done, in order, a line for each step.
+    pub steps: Vec<String>,
     /// What a flow's amount counts, as in `records`.
     pub unit: String,
     /// Values and amounts are bytes, and shown as commands show sizes: `1.5 MiB`.

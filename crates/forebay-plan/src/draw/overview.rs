@@ -103,7 +103,7 @@ pub fn splits(out: &mut String, picture: &Picture, top: f64) {
         false => "",
     };
     let title = format!(
-        "Splits: pieces by their records after the insert, with their machine{replicas}{more}"
+        "Splits: pieces by their records after the insert, with their node{replicas}{more}"
     );
     label(out, (MARGIN, top), "start", BOLD, &title);
     for (row, bar) in picture.splits.iter().take(SHOWN_SPLITS).enumerate() {

@@ -15,6 +15,9 @@ pub fn text(picture: &Picture, width: usize) -> String {
     if !picture.title.is_empty() {
         _ = writeln!(out, "{}", picture.title);
     }
+    if !picture.verdict.is_empty() {
+        _ = writeln!(out, "{}", picture.verdict);
+    }
     for line in &picture.lines {
         _ = writeln!(out, "{line}");
     }

@@ -10,6 +10,8 @@ pub struct Timeline {
     pub unit: TimeUnit,
     /// When the steps end and the inserts begin, where there are any.
     pub steps_end: f64,
+    /// When all would be inserted without the plan.
+    pub without: Option<f64>,
 }
 
 /// What the time axis counts.
@@ -47,8 +49,6 @@ const LEGEND: [(&str, &str); 3] = [
 /// Beyond so many bars a row is cut into cells, each as dark as the nodes are busy.
 const MOST_BARS: usize = 3000;
 const CELLS: usize = 150;
-const STEPS_LEAST: f64 = 0.45;
-const STEPS_MOST: f64 = 0.8;
 
 impl Activity {
     fn kind(self) -> usize {
@@ -76,7 +76,7 @@ impl Timeline {
 
     /// Pixels from the top of its title to the foot of its axis.
     pub fn height(&self, nodes: usize) -> f64 {
-        Self::rows(nodes) as f64 * Self::row_height(nodes) + 86.0
+        Self::rows(nodes) as f64 * Self::row_height(nodes) + 102.0
     }
 
     /// A moment as people tell it.
@@ -90,23 +90,13 @@ impl Timeline {
         format!("{} {unit}", short(time / size))
     }
 
-    /// The part of the width that the steps have. Short steps before long inserts, and the other
-    /// way round, have a scale of their own.
-    fn steps_share(&self) -> f64 {
-        let part = self.steps_end / self.end().max(f64::MIN_POSITIVE);
-        if self.steps_end <= 0.0 || self.steps_end >= self.end() {
-            return part;
-        }
-        part.clamp(STEPS_LEAST, STEPS_MOST)
+    /// When all is done, with the plan and without it.
+    fn last(&self) -> f64 {
+        self.without.unwrap_or(0.0).max(self.end())
     }
 
     fn x(&self, time: f64) -> f64 {
-        let (share, rest) = (self.steps_share(), self.end() - self.steps_end);
-        let part = if time <= self.steps_end {
-            share * time / self.steps_end.max(f64::MIN_POSITIVE)
-        } else {
-            share + (1.0 - share) * (time - self.steps_end) / rest.max(f64::MIN_POSITIVE)
-        };
+        let part = time / self.last().max(f64::MIN_POSITIVE);
         MARGIN + (WIDTH - 2.0 * MARGIN) * part
     }
 }
@@ -146,13 +136,7 @@ fn legend(out: &mut String, timeline: &Timeline, top: f64) {
         TimeUnit::Seconds => "at the bandwidths given".to_owned(),
         TimeUnit::One(unit) => format!("1 = the time that a node takes for one {unit}"),
     };
-    let scales = timeline.steps_end > 0.0 && timeline.steps_end < timeline.end();
-    let scales = if scales {
-        ", steps and inserts each to a scale"
-    } else {
-        ""
-    };
-    let title = format!("Timeline, {unit}{scales}");
+    let title = format!("Timeline, {unit}");
     label(out, (MARGIN, top), "start", BOLD, &title);
     for (place, (word, color)) in LEGEND.into_iter().enumerate() {
         if !timeline.bars.iter().any(|bar| bar.work.kind() == place) {
@@ -180,51 +164,44 @@ fn diamond(out: &mut String, x: f64, y: f64, title: &str) {
     );
 }
 
-/// Round moments, and the two ends that count: of the steps and of the inserts.
+/// Round moments, and those that count: when the steps end, the inserts, and those without the plan.
 fn axis(out: &mut String, timeline: &Timeline, top: f64, bottom: f64) {
-    let (steps, end) = (timeline.steps_end, timeline.end());
+    let (steps, end, last) = (timeline.steps_end, timeline.end(), timeline.last());
     line(out, (MARGIN, bottom), (WIDTH - MARGIN, bottom), INK, "");
-    let share = timeline.steps_share();
-    for (from, to, part) in [(0.0, steps, share), (steps, end, 1.0 - share)] {
-        let least = (to - from) / (10.0 * part).max(1.0);
-        let units = [86_400.0, 3600.0, 60.0].into_iter();
-        let unit = units.filter(|unit| timeline.unit == TimeUnit::Seconds && least >= unit / 2.0);
-        let unit = unit.fold(1.0, f64::max);
-        let step = round_step(least / unit) * unit;
-        let count = if to > from {
-            ((to - from) / step) as usize
-        } else {
-            0
-        };
-        for tick in 0..=count.min(20) {
-            let time = ((from / step).ceil() + tick as f64) * step;
-            if to <= from || time > to {
-                continue;
-            }
-            let x = timeline.x(time);
-            line(out, (x, bottom), (x, bottom + 4.0), INK, "");
-            label(
-                out,
-                (x, bottom + 16.0),
-                "middle",
-                SMALL,
-                &timeline.moment(time),
-            );
-        }
-    }
-    let ends = [("all steps done", steps), ("all inserted", end)];
-    for (word, time) in ends.into_iter().take(1 + usize::from(steps < end)) {
+    let units = [86_400.0, 3600.0, 60.0].into_iter();
+    let units =
+        units.filter(|unit| timeline.unit == TimeUnit::Seconds && last / 10.0 >= unit / 2.0);
+    let unit = units.fold(1.0, f64::max);
+    let step = round_step(last / 10.0 / unit) * unit;
+    for tick in 0..=(last / step) as usize {
+        let time = tick as f64 * step;
         let x = timeline.x(time);
-        line(
-            out,
-            (x, top),
-            (x, bottom + 22.0),
-            INK,
-            r#" stroke-dasharray="4,3""#,
-        );
-        let anchor = if x > WIDTH / 2.0 { "end" } else { "start" };
+        line(out, (x, bottom), (x, bottom + 4.0), INK, "");
+        let below = (x, bottom + 16.0);
+        label(out, below, "middle", SMALL, &timeline.moment(time));
+    }
+    let inserted = (steps < end).then_some(("all inserted", end));
+    let without = timeline.without.map(|time| ("without the plan", time));
+    let ends = [Some(("all steps done", steps)), inserted, without];
+    let mut right_of_last = 0.0;
+    for (row, (word, time)) in ends.into_iter().flatten().enumerate() {
+        let x = timeline.x(time);
+        let dashed = r#" stroke-dasharray="4,3""#;
+        line(out, (x, top), (x, bottom + 22.0), INK, dashed);
         let text = format!("{word}: {}", timeline.moment(time));
-        label(out, (x, bottom + 34.0), anchor, BOLD, &text);
+        let width = 8.0 * text.chars().count() as f64;
+        // Each beside its line, and below the one before where the two would touch.
+        let (anchor, left) = match x + width > WIDTH - MARGIN {
+            true => ("end", x - width),
+            false => ("start", x),
+        };
+        let lower = if row > 0 && left < right_of_last {
+            16.0
+        } else {
+            0.0
+        };
+        right_of_last = left + width;
+        label(out, (x, bottom + 34.0 + lower), anchor, BOLD, &text);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::outcome::{InsertPlan, RegionPlan};
 use super::request::Operation;
-use crate::draw::{CostBar, Picture, PictureRows, SplitBar, Stage, short};
+use crate::draw::{CostBar, Picture, PictureRows, SplitBar, Stage, TimeUnit, short};
 use crate::{Action, NodePrice};
 
 impl InsertPlan {
@@ -27,7 +27,9 @@ impl InsertPlan {
                 _ => None,
             });
         Picture {
+            verdict: verdict(region),
             lines: self.lines(region),
+            steps: self.steps(region),
             title,
             costs: costs(region),
             timeline: region.timeline.clone(),
@@ -58,7 +60,6 @@ impl InsertPlan {
             let all = |node: &NodePrice| node.after + node.insert_after;
             stages.push(stage("records after inserts", 0, all));
         }
-        let moved = |node: &NodePrice| node.moved_in + node.moved_out;
         let changed = match self.operation {
             Operation::Insert => ["inserts without plan", "inserts with plan"],
             Operation::Update => ["updates without plan", "updates with plan"],
@@ -67,7 +68,6 @@ impl InsertPlan {
         stages.extend([
             stage(changed[0], 1, |node| node.insert_before),
             stage(changed[1], 1, |node| node.insert_after),
-            stage("records moved in and out", 2, moved),
         ]);
         stages
     }
@@ -87,6 +87,43 @@ impl InsertPlan {
         bars.retain(|bar| bar.pieces.len() > 1);
         bars.sort_by_key(|bar| std::cmp::Reverse(bar.pieces.len()));
         bars
+    }
+
+    /// The splits, a line for each partition, and the moves as the plan has them.
+    fn steps(&self, region: &RegionPlan) -> Vec<String> {
+        let mut pieces = std::collections::BTreeMap::<u32, Vec<u32>>::new();
+        for (piece, number) in self.partitions.iter().zip(0..) {
+            pieces.entry(piece.of).or_default().push(number);
+        }
+        pieces.retain(|_, numbers| numbers.len() > 1);
+        let splits = pieces.iter().map(|(of, numbers)| {
+            let (pieces, numbers) = (numbers.len(), runs_of_numbers(numbers));
+            format!("partition {of} is split into {pieces}: {numbers}")
+        });
+        let name = |machine: u32| {
+            let name = region.machine_names.get(machine as usize);
+            name.cloned()
+                .flatten()
+                .unwrap_or_else(|| machine.to_string())
+        };
+        let moves = region
+            .plan
+            .steps
+            .iter()
+            .filter_map(|step| match step.action {
+                Action::Move {
+                    partition,
+                    from,
+                    to,
+                } => Some(format!(
+                    "partition {partition} moves from {} to {}: {} records",
+                    name(from),
+                    name(to),
+                    short(step.records)
+                )),
+                _ => None,
+            });
+        splits.chain(moves).collect()
     }
 
     fn lines(&self, region: &RegionPlan) -> Vec<String> {
@@ -122,7 +159,7 @@ impl InsertPlan {
             format!(
                 "{}{replicas} on {}, {}, {} ({} records)",
                 counted(partitions, "partition"),
-                counted(region.machines, "machine"),
+                counted(region.machines, "node"),
                 counted(self.splits.len(), "split"),
                 counted(region.moves.len(), "move"),
                 short(moved)
@@ -137,12 +174,6 @@ impl InsertPlan {
                 short(*lower_bound)
             ),
         ];
-        if let Some(seconds) = region.plan.duration_seconds {
-            lines.push(format!(
-                "takes about {} s at the bandwidths given",
-                short(seconds)
-            ));
-        }
         if !self.oversize.is_empty() {
             lines.push(format!(
                 "{} will exceed the limit: there are too few distinct keys among the samples",
@@ -151,6 +182,37 @@ impl InsertPlan {
         }
         lines
     }
+}
+
+/// How long the insert takes with the plan and without it, where bandwidths are known.
+fn verdict(region: &RegionPlan) -> String {
+    let timeline = region.timeline.as_ref();
+    let timed = timeline.filter(|timeline| timeline.unit == TimeUnit::Seconds);
+    let Some((timeline, without)) = timed.and_then(|it| Some((it, it.without?))) else {
+        return String::new();
+    };
+    let (steps, end) = (timeline.steps_end, timeline.end());
+    format!(
+        "about {} s at the bandwidths given (moves {} s, then inserts {} s); without the plan {} s",
+        short(end),
+        short(steps),
+        short(end - steps),
+        short(without)
+    )
+}
+
+/// Rising numbers, those that follow each other as `10 to 18`.
+fn runs_of_numbers(numbers: &[u32]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    let words = runs.map(|run| match run {
+        [first, _, .., last] => format!("{first} to {last}"),
+        run => run
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(", "),
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 fn counted(count: usize, what: &str) -> String {

@@ -59,7 +59,9 @@ pub fn timeline(
         }
     }
     let steps_end = times.iter().map(|time| time.end).fold(0.0, f64::max);
+    let mut without = 0.0f64;
     for (node, (price, rate)) in plan.price.nodes.iter().zip(rates).enumerate() {
+        without = without.max(price.insert_before / rate);
         let end = steps_end + price.insert_after / rate;
         if end > steps_end {
             bars.push(TimeBar {
@@ -74,6 +76,7 @@ pub fn timeline(
         bars,
         unit,
         steps_end,
+        without: Some(without).filter(|time| time.is_finite()),
     };
     Some(timeline).filter(|timeline| timeline.end() > 0.0 && timeline.end().is_finite())
 }

@@ -14,6 +14,7 @@ use forebay_cluster::planning::{
 use forebay_cluster::request::Request;
 use forebay_engine::{StoreError, TableName};
 use forebay_load::load::LoadSample;
+use forebay_plan::draw::Picture;
 use forebay_plan::insert::Mode;
 
 use super::cluster::paces;
@@ -120,7 +121,16 @@ pub fn insert_figures(made: &InsertProposal) -> String {
     format!("{}{gain}", proposal.figures())
 }
 
-/// Whether a plan is worth it, in a few words; `None`: there is nothing to be done.
+/// The drawings of a plan, with the verdict above.
+pub fn insert_pictures(made: &InsertProposal) -> Vec<Picture> {
+    let mut pictures = made.insert.pictures();
+    if let (Some(own), Some(words)) = (pictures.first_mut(), verdict_words(made)) {
+        own.verdict = words;
+    }
+    pictures
+}
+
+/// Whether a plan is worth it, and what clients notice of it; `None`: there is nothing to be done.
 pub fn verdict_words(made: &InsertProposal) -> Option<String> {
     let Verdict { saves, takes } = made.verdict;
     let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
@@ -128,10 +138,15 @@ pub fn verdict_words(made: &InsertProposal) -> Option<String> {
         true => "worth it",
         false => "not worth it: load --plan auto leaves it out",
     };
-    let has_steps = !made.proposal.plan.batches.is_empty();
+    let plan = &made.proposal.plan;
+    let waits = match plan.cuts() {
+        0 => "",
+        _ => ". Commands on a partition that is split wait for about 0.2 s",
+    };
+    let has_steps = !plan.batches.is_empty();
     has_steps.then(|| {
         format!(
-            "the load takes about {} less, cutting and moving takes about {}: {is_worth}",
+            "the load takes about {} less, splitting and moving takes about {}: {is_worth}{waits}",
             seconds(saves),
             seconds(takes)
         )

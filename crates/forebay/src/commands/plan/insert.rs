@@ -46,7 +46,7 @@ fn run_file(input: &Path, args: &Insert, context: &Context) -> anyhow::Result<Ou
             .for_each(|region| region.cut(bytes as f64));
     }
     if let Some(path) = &args.draw {
-        super::write(input, &drawings(&plan, path))?;
+        super::write(input, &drawings(&plan.pictures(), path))?;
     }
     context.print(&plan, || {
         let pictures = plan.pictures();

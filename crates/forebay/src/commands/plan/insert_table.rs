@@ -18,7 +18,7 @@ use super::drawings;
 use super::insert_args::{Insert, TableArgs};
 use crate::cluster_handle::Drawing;
 use crate::commands::index_loads::{PooledLoad, pooled};
-use crate::commands::insert_planning::{Search, insert_figures, plan_insert, verdict_words};
+use crate::commands::insert_planning::{Search, insert_figures, insert_pictures, plan_insert};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -95,7 +95,7 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
         super::write_files(&[(path, plan)])?;
     }
     if let Some(path) = &draw {
-        super::write(&beside, &drawings(&made.insert, path))?;
+        super::write(&beside, &drawings(&insert_pictures(&made), path))?;
     }
     print(&table, sampled, &made, context)?;
     Ok(Outcome::Done)
@@ -122,15 +122,11 @@ fn print(
         insert: &serde_json::to_value(&made.insert)?,
     };
     context.print(&told, || {
-        let pictures = made.insert.pictures();
+        let pictures = insert_pictures(made);
         let drawn = pictures.iter().map(|picture| text(picture, super::WIDTH));
         let drawn: Vec<String> = drawn.collect();
         let (seen, figures) = (seen(sampled), insert_figures(made));
-        let verdict = verdict_words(made).map_or(String::new(), |words| format!("{words}\n"));
-        format!(
-            "{verdict}{seen}\n{figures}\n{COUNTS_OF}\n{}",
-            drawn.join("\n")
-        )
+        format!("{}\n{seen}\n{figures}\n{COUNTS_OF}\n", drawn.join("\n"))
     })
 }
 

@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
-use forebay_plan::draw::svg;
-use forebay_plan::insert::InsertPlan;
+use forebay_plan::draw::{Picture, svg};
 use serde::de::DeserializeOwned;
 
 use crate::context::Context;
@@ -118,13 +117,12 @@ fn write_files(contents: &[(PathBuf, String)]) -> anyhow::Result<()> {
 }
 
 /// The drawings of all regions, and the files that they go to.
-fn drawings(plan: &InsertPlan, path: &Path) -> Vec<(PathBuf, String)> {
+fn drawings(pictures: &[Picture], path: &Path) -> Vec<(PathBuf, String)> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let path_of = |region: usize| match region {
         0 => path.to_owned(),
         _ => path.with_file_name(format!("{stem}-{region}.svg")),
     };
-    let pictures = plan.pictures();
     let drawn = pictures.iter().map(svg).enumerate();
     drawn.map(|(region, svg)| (path_of(region), svg)).collect()
 }
