@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use forebay_io::{Clock, start_thread};
+use forebay_io::{Clock, start_answering, start_thread};
 use forebay_replica::{
     Change, CodecError, Event, GroupId, PeerId, PeerMessage, Refusal, Replica, SplitEntry, Start,
     StartError, TICK, decode,
@@ -126,16 +126,21 @@ impl ReplicaHost {
             shared: Arc::clone(&shared),
             threads: Mutex::default(),
         };
-        let begin = |name: &str, work: Box<dyn FnOnce() + Send>| -> io::Result<()> {
+        type Work = Box<dyn FnOnce() + Send>;
+        let begin = |name: &str, work: Work| -> io::Result<()> {
             host.threads.lock().push(start_thread(name, work)?);
             Ok(())
         };
+        let begin_answering = |name: &str, work: Work| -> io::Result<()> {
+            host.threads.lock().push(start_answering(name, work)?);
+            Ok(())
+        };
         let sends = deliver(&core.outbox, &parts.post);
-        begin("forebay-send", Box::new(sends))?;
+        begin_answering("forebay-send", Box::new(sends))?;
         for _ in 0..parts.appliers.max(1) {
             let crew = Arc::clone(&core.crew);
             let applies = move || crew.run();
-            begin("forebay-apply", Box::new(applies))?;
+            begin_answering("forebay-apply", Box::new(applies))?;
         }
         for _ in 0..parts.appliers.max(1) {
             let crew = Arc::clone(&core.crew);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_io::{Clock, start_thread};
+use forebay_io::{Clock, start_answering};
 use forebay_replica::{GroupId, Persist};
 use parking_lot::{Condvar, Mutex};
 use tracing::{info, warn};
@@ -82,7 +82,7 @@ impl TableLog {
             ended: Condvar::new(),
             no_room: Mutex::default(),
         });
-        let thread = start_thread("forebay-log", {
+        let thread = start_answering("forebay-log", {
             let queue = Arc::clone(&queue);
             move || queue.run()
         })?;

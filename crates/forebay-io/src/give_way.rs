@@ -1,18 +1,19 @@
-//! Work that nobody waits for, in short pieces, where a process may use only a part of the
-//! processors.
+//! Work that nobody waits for, in short pieces.
 //!
-//! A quota (`cpu.max` of a control group, which containers have) is used up by whoever works first,
+//! After each piece the processor is offered to others ([`give_way`]): a system that interrupts no
+//! thread between the ticks of its clock would let them wait for up to 4 ms.
+//!
+//! Where a process may use only a part of the processors that is not enough. A quota (`cpu.max` of a control group, which containers have) is used up by whoever works first,
 //! whatever its priority; then all threads of the process stand still until the system's next
 //! period. So a merge that takes 20 ms of a processor at once holds up every command that comes
-//! meanwhile, even where the process uses half of what it may on the whole. Work behind others
-//! calls [`give_way`] often, which does nothing until [`limit_behind`] says what each thread may
-//! use.
+//! meanwhile, even where the process uses half of what it may on the whole. Then [`limit_behind`]
+//! says what each thread may use, and pieces are paid for with pauses.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A thread pauses when it has worked for so long.
+/// A thread gives way when it has worked for so long.
 const PIECE: Duration = Duration::from_micros(250);
 /// It is looked at what a thread has used at most so often.
 const LEAST: Duration = Duration::from_micros(100);
@@ -41,13 +42,10 @@ pub fn limit_behind(processors: Option<f64>) {
     SHARE.store(share, Ordering::Relaxed);
 }
 
-/// Pauses where this thread has used more than its part since it was here last. To be called every
-/// 100 microseconds of work or so, without locks that others wait for.
+/// Lets others have the processor, and pauses where this thread has used more than its part since
+/// it was here last. To be called every 100 microseconds of work or so, without locks that others
+/// wait for.
 pub fn give_way() {
-    let share = SHARE.load(Ordering::Relaxed);
-    if share == NO_LIMIT {
-        return;
-    }
     let now = Instant::now();
     let Some(last) = LAST.get() else {
         let used = thread_time();
@@ -58,18 +56,25 @@ pub fn give_way() {
         return;
     }
     let used = thread_time();
-    let pause = pause_after(used.saturating_sub(last.used), share as f64 / 1e6);
-    if pause.is_zero() {
+    let piece = used.saturating_sub(last.used);
+    if piece < PIECE {
         LAST.set(Some(Looked { at: now, ..last }));
         return;
     }
-    std::thread::sleep(pause);
+    let share = match SHARE.load(Ordering::Relaxed) {
+        NO_LIMIT => 1.0,
+        share => share as f64 / 1e6,
+    };
+    match pause_after(piece, share) {
+        Duration::ZERO => std::thread::yield_now(),
+        pause => std::thread::sleep(pause),
+    }
     let at = Instant::now();
     LAST.set(Some(Looked { at, used }));
 }
 
 fn pause_after(used: Duration, share: f64) -> Duration {
-    match used < PIECE || share >= 1.0 {
+    match share >= 1.0 {
         true => Duration::ZERO,
         false => used.mul_f64(1.0 / share - 1.0).min(LONGEST_PAUSE),
     }
@@ -96,7 +101,6 @@ mod tests {
     #[test]
     fn a_piece_is_paid_for_with_a_pause() {
         let piece = Duration::from_millis(1);
-        assert_eq!(pause_after(PIECE / 2, 0.1), Duration::ZERO);
         assert_eq!(pause_after(piece, 1.5), Duration::ZERO);
         assert_eq!(pause_after(piece, 0.25), Duration::from_millis(3));
         assert_eq!(pause_after(piece, 0.001), LONGEST_PAUSE);

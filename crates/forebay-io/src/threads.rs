@@ -5,7 +5,10 @@
 //! not get.
 
 use std::io;
-use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle, scope};
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle, scope, sleep};
+use std::time::Duration;
+
+use crate::raw;
 
 /// Starts a thread that goes on beside whoever starts it.
 pub fn start_thread<R: Send + 'static>(
@@ -13,6 +16,21 @@ pub fn start_thread<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> io::Result<JoinHandle<R>> {
     Builder::new().name(name.into()).spawn(work)
+}
+
+/// How long a thread that answers somebody works at most while others wait for its processor.
+const ANSWERING_TURN: Duration = Duration::from_micros(100);
+
+/// Starts a thread that answers somebody: when it has something to do, it interrupts threads with
+/// longer turns, as all others have. Linux has done so since 6.12; elsewhere it is a thread as any.
+pub fn start_answering<R: Send + 'static>(
+    name: impl Into<String>,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> io::Result<JoinHandle<R>> {
+    start_thread(name, move || {
+        raw::shorten_turns(ANSWERING_TURN);
+        work()
+    })
 }
 
 /// How much less of a processor a thread gets that nobody waits for, as a nice value: about a tenth
@@ -30,10 +48,50 @@ pub fn start_behind<R: Send + 'static>(
     })
 }
 
+/// How long a process that gives way to others keeps a processor that they wait for.
+const BEHIND_TURN: Duration = Duration::from_micros(500);
+
+/// Has this process give way to others, by the nice value of this thread and of those that it
+/// starts from now on. To be called once, when the process has no other threads; 0 changes nothing.
+///
+/// A system that interrupts no thread for another one between the ticks of its clock lets even the
+/// lowest priority keep a processor for 4 ms. So a thread for each processor wakes often, and lets
+/// the system choose again who has it: that takes less than 1% of a processor.
+pub fn give_way_to_others(nice: u8) {
+    #[cfg(target_os = "linux")]
+    if nice > 0 {
+        interrupt_often();
+    }
+    lower_priority(nice);
+}
+
+#[cfg(target_os = "linux")]
+fn interrupt_often() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let Ok(processors) = sched_getaffinity(None) else {
+        return;
+    };
+    for processor in (0..CpuSet::MAX_CPU).filter(|number| processors.is_set(*number)) {
+        let started = start_answering("forebay-turns", move || {
+            let mut own = CpuSet::new();
+            own.set(processor);
+            if sched_setaffinity(None, &own).is_err() {
+                return;
+            }
+            loop {
+                sleep(BEHIND_TURN);
+            }
+        });
+        if started.is_err() {
+            return;
+        }
+    }
+}
+
 /// Has this thread, and all that it starts from now on, get less of a processor than others, by its
 /// nice value (19 is the least). Where the system refuses it, or would change the whole process,
 /// nothing changes.
-pub fn lower_priority(nice: u8) {
+fn lower_priority(nice: u8) {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(nice.into());
     #[cfg(not(target_os = "linux"))]

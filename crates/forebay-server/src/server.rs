@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use forebay_engine::{DEFAULT_POLL, RunId, Serving, Store, StoreError, TableName};
-use forebay_io::{Listener, Net, start_thread};
+use forebay_io::{Listener, Net, start_answering, start_thread};
 use thiserror::Error;
 use tracing::{error, info, warn};
 
@@ -135,11 +135,11 @@ impl Server {
         let http = http.transpose().map_err(StartError::Runtime)?;
         for (worker, runtime) in workers {
             let name = format!("forebay-resp-{}", worker.index);
-            handle.spawn(name, move || worker.run(runtime))?;
+            handle.keep(start_answering(name, move || worker.run(runtime)))?;
         }
         handle.follow(has_live)?;
         if let Some(http) = http {
-            handle.spawn("forebay-http".to_owned(), move || http.run())?;
+            handle.keep(start_answering("forebay-http", move || http.run()))?;
         }
         let http = http_address.map(|address| address.to_string());
         info!(resp = %resp_address, http, "serving");
@@ -210,7 +210,7 @@ impl Handle {
     /// Starts the threads that look for what others do: tables, loads, classes of a cluster.
     fn follow(&mut self, has_live: bool) -> Result<(), StartError> {
         let following = Arc::clone(&self.shared);
-        self.spawn("forebay-live".to_owned(), move || {
+        self.keep(start_thread("forebay-live", move || {
             let mut behind = WorkBehind::default();
             while !following.is_stopping() {
                 following.store.clock().sleep(LOOK);
@@ -221,23 +221,19 @@ impl Handle {
                 following.look_at_classes();
                 behind.look(&following);
             }
-        })?;
+        }))?;
         let taking = Arc::clone(&self.shared);
-        self.spawn("forebay-loads".to_owned(), move || {
+        self.keep(start_thread("forebay-loads", move || {
             let mut loads = Loads::default();
             while has_live && !taking.is_stopping() {
                 taking.store.clock().sleep(LOOK);
                 loads.take(&taking.live);
             }
-        })
+        }))
     }
 
-    fn spawn(
-        &mut self,
-        name: String,
-        run: impl FnOnce() + Send + 'static,
-    ) -> Result<(), StartError> {
-        let thread = start_thread(name, run);
+    /// Keeps a thread, to wait for its end.
+    fn keep(&mut self, thread: io::Result<JoinHandle<()>>) -> Result<(), StartError> {
         self.threads.push(thread.map_err(StartError::Thread)?);
         Ok(())
     }

@@ -60,7 +60,7 @@ enum Copied {
 }
 
 pub fn run(args: &Backup, context: &Context) -> anyhow::Result<Outcome> {
-    forebay_io::lower_priority(LOWEST_PRIORITY);
+    forebay_io::give_way_to_others(LOWEST_PRIORITY);
     let tables = chosen(args, context)?;
     if tables.is_empty() {
         bail!("the store has no table that serves anything: there is nothing to back up");

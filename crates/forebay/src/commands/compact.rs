@@ -38,7 +38,7 @@ pub struct Compact {
 }
 
 pub fn run(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
-    forebay_io::lower_priority(LOWEST_PRIORITY);
+    forebay_io::give_way_to_others(LOWEST_PRIORITY);
     if context.open_store()?.is_live(&args.target.table)? {
         return compact_live(args, context);
     }

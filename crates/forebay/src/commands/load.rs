@@ -137,7 +137,7 @@ pub struct Load {
 }
 
 pub fn run(args: Load, context: &Context) -> anyhow::Result<Outcome> {
-    forebay_io::lower_priority(args.work.nice);
+    forebay_io::give_way_to_others(args.work.nice);
     let chosen = args.chosen(context)?;
     let request = args.request(context)?;
     carry_out(&request, &chosen, context)

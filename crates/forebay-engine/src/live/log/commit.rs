@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use forebay_io::{is_out_of_files, may_pass, start_thread};
+use forebay_io::{is_out_of_files, may_pass, start_answering};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::warn;
 
@@ -175,7 +175,7 @@ impl LogShared {
             return;
         }
         let (inside, table) = (Arc::clone(self), &self.options.table);
-        let started = start_thread(format!("log of {table}"), move || inside.run_thread());
+        let started = start_answering(format!("log of {table}"), move || inside.run_thread());
         match started {
             Ok(_) => state.running = true,
             Err(error) => {
