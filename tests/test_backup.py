@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime
@@ -147,9 +148,42 @@ def test_damage_is_named_by_the_file_of_the_backup(live, tmp_path):
     (place / "backups" / "junk.json").mkdir()
     listed = store.run("restore", "--from", place, "--list", "--json")
     assert [one["backup"] for one in json.loads(listed.out)["backups"]] == [name]
-    assert "junk.json of a backup cannot be used: it is a directory" in listed.err
-    (place / "forebay-backup.json").unlink()
-    assert "has backups, but no file forebay-backup.json" in restored()
+    assert "junk.json of a backup cannot be used: not a regular file" in listed.err
+    shutil.rmtree(place / "backups" / "junk.json")
+    os.mkfifo(place / "backups" / "junk.json")
+    assert "junk.json of a backup cannot be used" in store.run("restore", "--from", place, "--list").err
+    (place / "backups" / "junk.json").unlink()
+    # An older backup under the name of a newer one.
+    newer = store.json("backup", "kv", "--to", place)["backup"]
+    document = place / "backups" / f"{newer}.json"
+    shutil.copy(place / "backups" / f"{name}.json", document)
+    assert f"it is the document of backup {name}" in restored("kv")
+    document.unlink()
+    document.symlink_to("nowhere")
+    assert store.json("backup", "kv", "--to", place)["damaged"] == [newer]
+    marker = place / "forebay-backup.json"
+    for content, problem in [('{"forebay_backup_place": 2}', "use a newer forebay"), ("{", "marks no place")]:
+        marker.write_text(content)
+        assert problem in restored() and problem in store.refuse("backup", "--to", place)
+    marker.unlink()
+    for error in [restored(), store.refuse("backup", "--to", place)]:
+        assert "has backups, but no file forebay-backup.json" in error
+
+
+def test_only_a_status_that_is_checked_ends_with_3(store, tmp_path):
+    store.refuse("restore", "--from", tmp_path, "--check", "--bogus", code=2)
+    store.refuse("restore", "--from", tmp_path, "--check", "--list", code=2)
+    store.refuse("cluster", "status", "--check", "--bogus", code=3)
+
+
+def test_a_rate_is_of_what_is_copied(live, tmp_path):
+    store, place = live.store, tmp_path / "backups"
+    live.client().mset({f"kv:{number}": "x" * 1000 for number in range(2000)})
+    store.run("backup", "kv", "--to", place)
+    begun = time.monotonic()
+    again = store.json("backup", "kv", "--to", place, "--rate", "100K")
+    # All of it would take 20 s.
+    assert again["copied_bytes"] == 0 and time.monotonic() - begun < 15
 
 
 def test_a_table_of_the_other_kind_is_found_before_anything_is_copied(store, source, tmp_path):
@@ -188,7 +222,7 @@ def test_a_backup_that_is_killed_is_none(live, source, tmp_path):
     other = tmp_path / "elsewhere"
     process = store.start("backup", "kv", "--to", other, "--rate", "200K")
     wait_for((other / "tables" / "kv" / "runs").exists, "it is at work")
-    assert "another backup is being made there" in store.refuse("backup", "log", "--to", other)
+    assert "another backup is being made there" in store.refuse("backup", "log", "--to", other, code=4)
     process.kill()
     process.wait()
 

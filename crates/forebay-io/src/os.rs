@@ -20,7 +20,10 @@ pub struct OsDisk {
 
 impl Disk for OsDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        let file = File::open(path)?;
+        // A pipe would be waited for until somebody writes to it.
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_NONBLOCK);
+        let file = options.open(path)?;
         raw::expect_random_reads(&file);
         let metadata = file.metadata()?;
         if !metadata.is_file() {

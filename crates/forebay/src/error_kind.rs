@@ -4,6 +4,7 @@ use std::io;
 
 use forebay_cluster::client::ClientError;
 use forebay_cluster::planning::PlanningError;
+use forebay_engine::backup::BackupError;
 use forebay_engine::live::{CheckpointError, LiveError, LoadError as EngineLoadError, LogError};
 use forebay_engine::{PushError as EngineError, ReadError, SourceError as TableError, StoreError};
 use forebay_load::distributed::DistributedError;
@@ -102,6 +103,7 @@ impl ErrorKind {
             .or_else(|| error.downcast_ref().map(of_read))
             .or_else(|| error.downcast_ref().map(of_live))
             .or_else(|| error.downcast_ref().map(of_checkpoint))
+            .or_else(|| error.downcast_ref().map(of_backup))
             .or_else(|| error.downcast_ref().map(of_open))
             .or_else(|| error.downcast_ref().map(of_pull))
             .or_else(|| error.downcast_ref().map(of_problem))
@@ -278,6 +280,31 @@ fn of_engine_load(error: &EngineLoadError) -> ErrorKind {
         EngineLoadError::Refused { .. } => ErrorKind::Other,
         EngineLoadError::Live(error) => of_live(error),
         EngineLoadError::Store(error) => of_store(error),
+    }
+}
+
+fn of_backup(error: &BackupError) -> ErrorKind {
+    match error {
+        BackupError::Busy { .. } => ErrorKind::Busy,
+        BackupError::Empty { .. }
+        | BackupError::NoPlace { .. }
+        | BackupError::NoMarker { .. }
+        | BackupError::NoBackup { .. }
+        | BackupError::NoTable { .. } => ErrorKind::Missing,
+        BackupError::Inside { .. }
+        | BackupError::NotEmpty { .. }
+        | BackupError::OtherKind { .. } => ErrorKind::Usage,
+        BackupError::DamagedRun { .. }
+        | BackupError::Marker { .. }
+        | BackupError::Damaged { .. }
+        | BackupError::DamagedTable { .. }
+        | BackupError::Copy { .. }
+        | BackupError::Restored { .. } => ErrorKind::Damaged,
+        BackupError::OtherVersion { .. } => ErrorKind::Other,
+        BackupError::Store(error) => of_store(error),
+        BackupError::Push(error) => of_engine(error),
+        BackupError::Live(error) => of_live(error),
+        BackupError::Checkpoint(error) => of_checkpoint(error),
     }
 }
 

@@ -36,6 +36,11 @@ pub enum BackupError {
     )]
     NoMarker { root: PathBuf },
     #[error(
+        "the file {} marks no place of backups that this program knows: {problem}",
+        path.display()
+    )]
+    Marker { path: PathBuf, problem: String },
+    #[error(
         "{} holds other files and no forebay-backup.json: name an empty or a new directory or prefix",
         root.display()
     )]

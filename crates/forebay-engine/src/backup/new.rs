@@ -1,7 +1,6 @@
 //! A backup while it is made.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -39,6 +38,14 @@ pub struct NewBackup {
     copied_bytes: u64,
     reused_bytes: u64,
     _lock: Box<dyn Lock>,
+}
+
+/// Bytes of files that are in the backup now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackedUp {
+    Copied(u64),
+    /// An earlier backup has them.
+    There(u64),
 }
 
 /// What a backup consists of.
@@ -100,7 +107,7 @@ impl NewBackup {
         &mut self,
         table: &Table,
         version: u64,
-        advance: &mut dyn FnMut(u64),
+        advance: &mut dyn FnMut(BackedUp),
     ) -> Result<(), BackupError> {
         let path = table.files.manifest(version);
         let bytes = table.disk().read(&path).at("read", &path)?;
@@ -123,7 +130,7 @@ impl NewBackup {
     pub fn add_live(
         &mut self,
         checkpoint: &TableCheckpoint,
-        advance: &mut dyn FnMut(u64),
+        advance: &mut dyn FnMut(BackedUp),
     ) -> Result<(), BackupError> {
         let bytes = checkpoint.manifest.to_bytes();
         let bytes = bytes.map_err(|problem| StoreError::Damaged {
@@ -147,7 +154,7 @@ impl NewBackup {
         (document, named): (TableDocument, BTreeMap<String, u64>),
         (version, records): (Option<u64>, u64),
         source: &dyn RunFiles,
-        advance: &mut dyn FnMut(u64),
+        advance: &mut dyn FnMut(BackedUp),
     ) -> Result<(), BackupError> {
         let (place, table) = (self.place.clone(), document.table.clone());
         let disk = &*place.disk;
@@ -166,12 +173,14 @@ impl NewBackup {
             let path = runs.join(name);
             if known.contains(name) && is_there(disk, &path, len_bytes) {
                 self.reused_bytes += len_bytes;
-                advance(len_bytes);
+                advance(BackedUp::There(len_bytes));
                 continue;
             }
             remove_if_there(disk, &path)?;
             let file = source.open(name).at("open", name.as_ref())?;
-            copy_file(disk, &*file, &path, advance)?;
+            copy_file(disk, &*file, &path, &mut |bytes| {
+                advance(BackedUp::Copied(bytes));
+            })?;
             self.copied_bytes += len_bytes;
             copied.push(path);
         }
@@ -296,22 +305,19 @@ impl BackupPlace {
     ) -> Result<TableDocument, BackupError> {
         let files = TableFiles::new(&self.root, table);
         let path = Self::table_path(&files, backup);
-        let damaged = |problem: &dyn ToString| BackupError::DamagedTable {
+        let damaged = |problem: String| BackupError::DamagedTable {
             path: path.clone(),
             backup: backup.to_owned(),
-            problem: problem.to_string(),
+            problem,
         };
-        let bytes = match self.disk.read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(damaged(&"it is missing"));
-            }
-            bytes => bytes.at("read", &path)?,
-        };
-        let (document, sum) =
-            unseal(&bytes, "forebay_table_backup").map_err(|problem| damaged(&problem))?;
+        let bytes = self.read(&path, &damaged)?;
+        let unsealed = unseal(&bytes, "forebay_table_backup");
+        let (document, sum) = unsealed.map_err(|problem| damaged(problem.to_string()))?;
         match sum == wanted_sum {
             true => Ok(document),
-            false => Err(damaged(&"it is not the one that the backup names")),
+            false => Err(damaged(
+                "it is not the one that the backup names".to_owned(),
+            )),
         }
     }
 

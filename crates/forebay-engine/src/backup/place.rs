@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_io::{Clock, Disk, replace_file};
+use serde::Deserialize;
 
 use super::{Backup, BackupDocument, BackupError, NewBackup, unseal};
 use crate::error::At;
@@ -18,7 +19,14 @@ const PLACE_LOCK: &str = "backup.lock";
 /// What a place may have that is not made yet.
 const OF_CREATION: [&str; 2] = [PLACE_LOCK, ".forebay-backup.json.new"];
 const PLACE_TEXT: &str = "{\"forebay_backup_place\": 1}\n";
+const PLACE_FORMAT: u64 = 1;
 const ENDING: &str = ".json";
+
+/// What the marker says.
+#[derive(Debug, Deserialize)]
+struct Marker {
+    forebay_backup_place: u64,
+}
 
 /// A directory or bucket of backups. Clones are handles to the same place.
 #[derive(Debug, Clone)]
@@ -37,16 +45,38 @@ impl BackupPlace {
     ) -> Result<Self, BackupError> {
         let marker = root.join(PLACE_FILE);
         let root = root.to_path_buf();
-        if disk.exists(&marker).at("look for", &marker)? {
-            return Ok(Self { disk, clock, root });
-        }
         let place = Self { disk, clock, root };
+        if place.disk.exists(&marker).at("look for", &marker)? {
+            place.check_marker(&marker)?;
+            return Ok(place);
+        }
         let has_backups = !place.names()?.is_empty();
         let root = place.root;
         Err(match has_backups {
             true => BackupError::NoMarker { root },
             false => BackupError::NoPlace { root },
         })
+    }
+
+    /// Refuses a place of a later format, and one whose marker is damaged.
+    fn check_marker(&self, path: &Path) -> Result<(), BackupError> {
+        let refused = |problem: String| BackupError::Marker {
+            path: path.to_path_buf(),
+            problem,
+        };
+        let bytes = self.read(path, &refused)?;
+        let marker: Marker = serde_json::from_slice(&bytes).map_err(|error| {
+            refused(format!(
+                "{error}. It should have the content {}",
+                PLACE_TEXT.trim()
+            ))
+        })?;
+        match marker.forebay_backup_place {
+            PLACE_FORMAT => Ok(()),
+            found => Err(refused(format!(
+                "it is of format {found}, this program knows format {PLACE_FORMAT}: use a newer forebay"
+            ))),
+        }
     }
 
     /// The same, made first where the directory is absent or empty.
@@ -66,14 +96,21 @@ impl BackupPlace {
                 // Somebody else may have made it since it was looked for.
                 Ok(_) if disk.exists(&marker).at("look for", &marker)? => {}
                 Ok(_) => {
-                    let root = root.to_path_buf();
-                    return Err(BackupError::NotEmpty { root });
+                    let there = Self::open(disk, clock, root);
+                    return there.map_err(|error| match error {
+                        BackupError::NoPlace { root } => BackupError::NotEmpty { root },
+                        other => other,
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error).at("list", root)?,
             }
             disk.create_dir_all(root).at("create", root)?;
-            replace_file(&*disk, &marker, PLACE_TEXT.as_bytes()).at("write", &marker)?;
+            let written = replace_file(&*disk, &marker, PLACE_TEXT.as_bytes());
+            // Two that make it at once write the same.
+            if !disk.exists(&marker).at("look for", &marker)? {
+                written.at("write", &marker)?;
+            }
         }
         Self::open(disk, clock, root)
     }
@@ -132,15 +169,33 @@ impl BackupPlace {
             path: path.clone(),
             problem,
         };
-        let bytes = match self.disk.read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-                return Err(damaged("it is a directory".to_owned()));
-            }
-            bytes => bytes.at("read", &path)?,
-        };
+        let bytes = self.read(&path, &damaged)?;
         let unsealed = unseal(&bytes, "forebay_backup");
-        let (document, _) = unsealed.map_err(|problem| damaged(problem.to_string()))?;
-        Ok(document)
+        let (document, _): (BackupDocument, _) =
+            unsealed.map_err(|problem| damaged(problem.to_string()))?;
+        match document.name == name {
+            true => Ok(document),
+            false => Err(damaged(format!(
+                "it is the document of backup {}",
+                document.name
+            ))),
+        }
+    }
+
+    /// The bytes of a document; `damaged` makes the error where it is no file, or missing.
+    pub(super) fn read(
+        &self,
+        path: &Path,
+        damaged: &dyn Fn(String) -> BackupError,
+    ) -> Result<Vec<u8>, BackupError> {
+        use io::ErrorKind::{InvalidInput, NotFound};
+        // A pipe would be waited for.
+        let read = self.disk.open(path).and_then(|_| self.disk.read(path));
+        match read {
+            Err(error) if error.kind() == NotFound => Err(damaged("it is missing".to_owned())),
+            Err(error) if error.kind() == InvalidInput => Err(damaged(error.to_string())),
+            read => Ok(read.at("read", path)?),
+        }
     }
 
     /// Begins a backup. One is made in a place at a time.

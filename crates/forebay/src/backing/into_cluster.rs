@@ -49,11 +49,15 @@ fn merge(
     context: &Context,
 ) -> anyhow::Result<TableCheckpoint> {
     let drawing = context.progress();
-    drawing.stage("copying", Some(checkpoint.file_bytes()), Unit::Bytes);
+    drawing.stage(
+        &format!("copying {}", checkpoint.table()),
+        Some(checkpoint.file_bytes()),
+        Unit::Bytes,
+    );
     let (disk, clock, random) = (&context.disk, &context.clock, &context.random);
     let parts = (Arc::clone(disk), Arc::clone(clock), Arc::clone(random));
     checkpoint.copy_to(parts, &scratch.store(), &mut |bytes| drawing.advance(bytes))?;
-    drawing.stage("merging", None, Unit::Rows);
+    drawing.stage(&format!("merging {}", checkpoint.table()), None, Unit::Rows);
     let store = context.open_directory(&scratch.store(), None)?;
     let name = checkpoint.table();
     let open = store.live_table(name, &context.live_budget())?;
@@ -72,7 +76,11 @@ fn add(merged: &TableCheckpoint, context: &Context) -> anyhow::Result<()> {
     let store = context.open_to_merge(&drawing)?;
     let (load, groups) = found.begin(table, (&store, context, &drawing))?;
     let mut runs = Vec::new();
-    drawing.stage("staging", Some(merged.file_bytes()), Unit::Bytes);
+    drawing.stage(
+        &format!("staging {table}"),
+        Some(merged.file_bytes()),
+        Unit::Bytes,
+    );
     for run in merged.runs() {
         let partition = partition_of(&run, &groups, table)?;
         let staged = stage(merged, &run, &load, partition, &mut |bytes| {

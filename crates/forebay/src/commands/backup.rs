@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use forebay_engine::backup::{BackupError, BackupReport, NewBackup};
+use forebay_engine::backup::{BackedUp, BackupError, BackupReport, NewBackup};
 use forebay_engine::live::TableCheckpoint;
 use forebay_engine::{StoreError, TableName};
 use forebay_io::Throttle;
@@ -15,7 +15,7 @@ use super::reading::LOWEST_PRIORITY;
 use super::restore::listed;
 use crate::backing::{cluster_checkpoint, place};
 use crate::context::Context;
-use crate::error_kind::words;
+use crate::error_kind::{ErrorKind, words};
 use crate::exit::Outcome;
 use crate::human;
 
@@ -71,7 +71,14 @@ pub fn run(args: &Backup, context: &Context) -> anyhow::Result<Outcome> {
     let throttle = Throttle::new(args.rate, Arc::clone(&context.clock));
     for (name, copied) in &tables {
         let added = add(&mut backup, name, copied, (&*drawing, &throttle), context);
-        added.with_context(|| format!("table {name}: no backup was made"))?;
+        match added {
+            Err(error) if args.tables.is_empty() && ErrorKind::of(&error) == ErrorKind::Missing => {
+                drawing.message(&format!(
+                    "{name} was dropped meanwhile, and is not in the backup"
+                ));
+            }
+            added => added.with_context(|| format!("table {name}: no backup was made"))?,
+        }
     }
     let report = backup.finish(args.keep, cluster_status(context)?)?;
     drop(drawing);
@@ -139,9 +146,12 @@ fn add(
     context: &Context,
 ) -> anyhow::Result<()> {
     let stage = |bytes| drawing.stage(&format!("copying {name}"), Some(bytes), Unit::Bytes);
-    let mut advance = |bytes| {
-        throttle.take(bytes);
-        drawing.advance(bytes);
+    let mut advance = |bytes| match bytes {
+        BackedUp::Copied(bytes) => {
+            throttle.take(bytes);
+            drawing.advance(bytes);
+        }
+        BackedUp::There(bytes) => drawing.advance(bytes),
     };
     let mut add_live = |table: TableCheckpoint| {
         stage(table.file_bytes());
