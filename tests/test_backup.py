@@ -151,7 +151,8 @@ def test_damage_is_named_by_the_file_of_the_backup(live, tmp_path):
     assert "junk.json of a backup cannot be used: not a regular file" in listed.err
     shutil.rmtree(place / "backups" / "junk.json")
     os.mkfifo(place / "backups" / "junk.json")
-    assert "junk.json of a backup cannot be used" in store.run("restore", "--from", place, "--list").err
+    listed = store.run("restore", "--from", place, "--list")
+    assert "junk.json of a backup cannot be used" in listed.err
     (place / "backups" / "junk.json").unlink()
     # An older backup under the name of a newer one.
     newer = store.json("backup", "kv", "--to", place)["backup"]
@@ -162,7 +163,8 @@ def test_damage_is_named_by_the_file_of_the_backup(live, tmp_path):
     document.symlink_to("nowhere")
     assert store.json("backup", "kv", "--to", place)["damaged"] == [newer]
     marker = place / "forebay-backup.json"
-    for content, problem in [('{"forebay_backup_place": 2}', "use a newer forebay"), ("{", "marks no place")]:
+    later = '{"forebay_backup_place": 2}'
+    for content, problem in [(later, "use a newer forebay"), ("{", "marks no place")]:
         marker.write_text(content)
         assert problem in restored() and problem in store.refuse("backup", "--to", place)
     marker.unlink()
@@ -222,7 +224,8 @@ def test_a_backup_that_is_killed_is_none(live, source, tmp_path):
     other = tmp_path / "elsewhere"
     process = store.start("backup", "kv", "--to", other, "--rate", "200K")
     wait_for((other / "tables" / "kv" / "runs").exists, "it is at work")
-    assert "another backup is being made there" in store.refuse("backup", "log", "--to", other, code=4)
+    refused = store.refuse("backup", "log", "--to", other, code=4)
+    assert "another backup is being made there" in refused
     process.kill()
     process.wait()
 
