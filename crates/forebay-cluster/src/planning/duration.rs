@@ -10,7 +10,7 @@ use crate::model::{LayoutName, Model, MoveBatch};
 /// What a batch takes beside its bytes, measured: requests, heartbeats, commits. Who held a part of
 /// a batch table answers on for [`Timing::on_its_way`](crate::time::Timing::on_its_way).
 const BATCH: Duration = Duration::from_millis(2500);
-const LIVE_BATCH: Duration = Duration::from_secs(1);
+pub(super) const LIVE_BATCH: Duration = Duration::from_secs(1);
 /// Partitions that are cut: the first of a batch, and each further one.
 const FIRST_CUT: Duration = Duration::from_millis(400);
 const CUT: Duration = Duration::from_millis(100);

@@ -35,7 +35,7 @@ const WORTH: f64 = 0.98;
 /// So much more time is to be saved than spent: both are estimates.
 const MARGIN: f64 = 1.25;
 /// What a node takes in a second where no node has copied anything yet.
-const UNKNOWN_PACE: u64 = 64 << 20;
+pub(super) const UNKNOWN_PACE: u64 = 64 << 20;
 
 /// What is to be inserted into one table.
 #[derive(Debug, Clone, Copy)]

@@ -10,6 +10,7 @@ mod balance;
 mod duration;
 mod fits;
 mod insert;
+mod insert_bound;
 mod known_load;
 mod live_lists;
 mod own_lists;

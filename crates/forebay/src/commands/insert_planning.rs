@@ -9,7 +9,7 @@ use clap::Args;
 use forebay_cluster::client::{ClusterPointers, Ended};
 use forebay_cluster::model::{Model, MovePlan, MoveStage, Wish};
 use forebay_cluster::planning::{
-    BATCH_BYTES, BulkInsert, BulkRows, InsertProposal, Summaries, Verdict, propose_insert,
+    BATCH_BYTES, BulkInsert, BulkRows, InsertProposal, Paces, Summaries, Verdict, propose_insert,
 };
 use forebay_cluster::request::Request;
 use forebay_engine::{StoreError, TableName};
@@ -74,23 +74,23 @@ pub struct Search {
     pub time: Duration,
 }
 
+/// How fast nodes copied lately, as they say.
+pub fn known_paces(cluster: &ClusterPointers, context: &Context) -> anyhow::Result<Paces> {
+    let (_, model) = cluster.client().model()?;
+    Ok(paces(&model, &context.node_pages()?))
+}
+
 /// Plans an insert of what was sampled of each table; the model is that which the plan is of.
 pub fn plan_insert(
     cluster: &ClusterPointers,
     sampled: &[(TableName, LoadSample)],
-    args: &PlanningArgs,
+    (args, paces): (&PlanningArgs, &Paces),
     search: Search,
     context: &Context,
 ) -> anyhow::Result<(Model, InsertProposal)> {
     let tables: BTreeSet<TableName> = sampled.iter().map(|(table, _)| table.clone()).collect();
     let (model, survey) = cluster.client().survey_to_plan(&tables)?;
-    let into = sampled.iter().map(|(table, sample)| BulkRows {
-        table,
-        keys: &sample.keys,
-        rows: sample.rows,
-        bytes: sample.bytes,
-    });
-    let into: Vec<BulkRows<'_>> = into.collect();
+    let into = bulk_rows(sampled);
     let bulk = BulkInsert {
         into: &into,
         partition_bytes: args.partition_bytes,
@@ -101,8 +101,29 @@ pub fn plan_insert(
     let over = &mut || context.clock.monotonic().saturating_sub(started) >= search.time;
     let known = (&model, &Summaries::new(), &survey);
     let mut made = propose_insert(known, &bulk, args.batch.unwrap_or(BATCH_BYTES), over)?;
-    made.estimate(&model, &paces(&model, &context.node_pages()?));
+    made.estimate(&model, paces);
     Ok((model, made))
+}
+
+fn bulk_rows(sampled: &[(TableName, LoadSample)]) -> Vec<BulkRows<'_>> {
+    let rows = sampled.iter().map(|(table, sample)| BulkRows {
+        table,
+        keys: &sample.keys,
+        rows: sample.rows,
+        bytes: sample.bytes,
+    });
+    rows.collect()
+}
+
+/// The most that a plan could save, by where the rows go now: known without asking what partitions
+/// hold.
+pub fn best_verdict(
+    cluster: &ClusterPointers,
+    sampled: &[(TableName, LoadSample)],
+    paces: &Paces,
+) -> anyhow::Result<Verdict> {
+    let (_, model) = cluster.client().model()?;
+    Ok(Verdict::at_best(&model, &bulk_rows(sampled), paces))
 }
 
 /// What a plan comes to, in a few words.

@@ -9,7 +9,7 @@ use forebay_cluster::client::{ClientError, ClusterPointers, Ended};
 use forebay_cluster::model::{
     GroupEntry, LoadDraft, LoadStage, LoadedPartition, MovePlan, RolloutOptions, TableLoad,
 };
-use forebay_cluster::planning::PlanningError;
+use forebay_cluster::planning::{Paces, PlanningError};
 use forebay_cluster::request::Request;
 use forebay_engine::live::{LiveOptions, Load, LoadError};
 use forebay_engine::{PartitionId, PartitionRange, RunRef, Store, StoreError, TableName};
@@ -18,7 +18,8 @@ use forebay_plan::insert::Mode;
 
 use super::index_loads::{IndexArg, PooledLoad, pooled};
 use super::insert_planning::{
-    PlanningArgs, Search, carry_out, insert_figures, plan_insert, verdict_words,
+    PlanningArgs, Search, best_verdict, carry_out, insert_figures, known_paces, plan_insert,
+    verdict_words,
 };
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
@@ -272,11 +273,16 @@ impl LoadInCluster {
                 return Ok(());
             }
             LoadPlan::Auto(args, if_worth) => {
+                let paces = known_paces(&self.cluster, context)?;
+                if *if_worth == IfWorth::Only && !self.may_be_worth(sampled, &paces, drawing)? {
+                    return self.wait_for_cuts(sampled, drawing);
+                }
                 let search = Search {
                     mode: Mode::Fast,
                     time: Duration::ZERO,
                 };
-                let (_, made) = plan_insert(&self.cluster, sampled, args, search, context)?;
+                let (_, made) =
+                    plan_insert(&self.cluster, sampled, (args, &paces), search, context)?;
                 let figures = insert_figures(&made);
                 let verdict =
                     verdict_words(&made).map_or(String::new(), |words| format!("; {words}"));
@@ -291,6 +297,23 @@ impl LoadInCluster {
             true => Ok(()),
             false => carry_out(&self.cluster, plan),
         }
+    }
+
+    /// Whether some plan could be worth it, by where the rows go now.
+    fn may_be_worth(
+        &self,
+        sampled: &[(TableName, LoadSample)],
+        paces: &Paces,
+        drawing: &Drawing,
+    ) -> anyhow::Result<bool> {
+        let best = best_verdict(&self.cluster, sampled, paces)?;
+        if !best.is_worth() {
+            drawing.message(&format!(
+                "plan: none, as the rows come to the nodes evenly enough: a plan would save {:.1} s at most",
+                best.saves.as_secs_f64()
+            ));
+        }
+        Ok(best.is_worth())
     }
 
     /// What others have cut is to be cut before runs are built: those of the whole would be none of

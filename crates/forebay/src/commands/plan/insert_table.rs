@@ -18,7 +18,9 @@ use super::drawings;
 use super::insert_args::{Insert, TableArgs};
 use crate::cluster_handle::Drawing;
 use crate::commands::index_loads::{PooledLoad, pooled};
-use crate::commands::insert_planning::{Search, insert_figures, insert_pictures, plan_insert};
+use crate::commands::insert_planning::{
+    Search, insert_figures, insert_pictures, known_paces, plan_insert,
+};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -89,7 +91,8 @@ pub fn run(table: TableName, mut args: Insert, context: &Context) -> anyhow::Res
     context.stop_drawing(drawing);
     let (_, sampled) = &pool[0];
     let search = Search { mode, time };
-    let (_, made) = plan_insert(&cluster, &pool, &planning, search, context)?;
+    let paces = known_paces(&cluster, context)?;
+    let (_, made) = plan_insert(&cluster, &pool, (&planning, &paces), search, context)?;
     if let Some(path) = output {
         let plan = serde_json::to_string_pretty(&made.proposal.plan)?;
         super::write_files(&[(path, plan)])?;

@@ -1,0 +1,108 @@
+//! What a plan for an insert could save at most, before anything is known of what partitions hold.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_engine::{Bound, TableName};
+use forebay_run::hash::KeyHasher;
+
+use super::duration::LIVE_BATCH;
+use super::insert::{BulkRows, UNKNOWN_PACE};
+use super::{Paces, Verdict};
+use crate::ids::NodeId;
+use crate::model::Model;
+
+impl Verdict {
+    /// The best that a plan can do: the nodes take alike what comes, after one move. Where that is
+    /// not worth it, no plan is, and none needs to be made.
+    pub fn at_best(model: &Model, into: &[BulkRows<'_>], paces: &Paces) -> Self {
+        let mut taken: BTreeMap<NodeId, f64> = BTreeMap::new();
+        for rows in into {
+            add(&mut taken, model, rows);
+        }
+        let all: f64 = taken.values().sum();
+        let can_take = |node: &NodeId| !model.work.drained.contains(node);
+        let nodes = model.all_nodes().filter(|node| node.is_up());
+        let nodes = nodes.filter(|node| can_take(&node.id)).count();
+        let most = taken.values().copied().fold(0.0, f64::max);
+        let saved_bytes = (most - all / nodes.max(1) as f64).max(0.0);
+        let slowest = paces.values().min().copied().unwrap_or(UNKNOWN_PACE);
+        Self {
+            saves: Duration::from_secs_f64(saved_bytes / slowest.max(1) as f64),
+            takes: LIVE_BATCH,
+        }
+    }
+}
+
+/// Adds the bytes that each replica's node takes of what comes into a table.
+fn add(taken: &mut BTreeMap<NodeId, f64>, model: &Model, rows: &BulkRows<'_>) {
+    let groups = model.wanted_groups(rows.table);
+    let Some((first, _)) = groups.first() else {
+        return;
+    };
+    let place_of = bound_of(rows.table, &first.bounds.lower);
+    let bytes = rows.bytes as f64 / rows.keys.len().max(1) as f64;
+    for key in rows.keys {
+        let place = place_of(key);
+        let after = groups.partition_point(|(group, _)| group.bounds.lower <= place);
+        let list = groups[after.saturating_sub(1)].1;
+        for node in list {
+            *taken.entry(*node).or_default() += bytes;
+        }
+    }
+}
+
+/// Where a key lies, in a table whose first partition begins here.
+fn bound_of(table: &TableName, first: &Bound) -> impl Fn(&Vec<u8>) -> Bound {
+    let hasher = KeyHasher::new(format!("{table}:").as_bytes());
+    let is_hashed = matches!(first, Bound::Slot(_));
+    move |key| match is_hashed {
+        true => Bound::Slot(hasher.slot(key)),
+        false => Bound::Key(key.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::place::tests::{carts, cluster};
+    use super::*;
+    use crate::ids::NodeId;
+
+    const BYTES: u64 = 1 << 30;
+
+    fn best(nodes: (u32, u32), keys: &[Vec<u8>]) -> Verdict {
+        let (model, _) = cluster(nodes.0, nodes.1, |_| 0);
+        let table = carts();
+        let rows = BulkRows {
+            table: &table,
+            keys,
+            rows: 1000,
+            bytes: BYTES,
+        };
+        let paces = Paces::from([(NodeId(0), 10 << 20)]);
+        Verdict::at_best(&model, &[rows], &paces)
+    }
+
+    #[test]
+    fn no_plan_is_worth_it_where_rows_come_evenly() {
+        let keys: Vec<Vec<u8>> = (0..20_000)
+            .map(|number| format!("{number}").into_bytes())
+            .collect();
+        let even = best((4, 4), &keys);
+        assert!(even.saves < Duration::from_secs(3), "{even:?}");
+        // Of three copies each of four nodes takes three quarters.
+        let with_empty_nodes = best((4, 8), &keys);
+        let saved = Duration::from_secs_f64(BYTES as f64 * (0.75 - 0.375) / f64::from(10 << 20));
+        assert!(with_empty_nodes.saves.abs_diff(saved) < Duration::from_secs(3));
+        assert!(with_empty_nodes.is_worth());
+    }
+
+    #[test]
+    fn rows_of_one_key_go_to_its_nodes() {
+        let one = best((4, 4), &[b"key".to_vec()]);
+        // Three nodes take all of it, and four could take three quarters each.
+        let saved = Duration::from_secs_f64(BYTES as f64 / 4.0 / f64::from(10 << 20));
+        assert!(one.saves.abs_diff(saved) < Duration::from_millis(1));
+        assert_eq!(best((4, 4), &[]).saves, Duration::ZERO);
+    }
+}
