@@ -1,5 +1,5 @@
-"""`make bench-cluster`: what a cluster costs and how fast it swaps. Parts: flip, bytes, forward, direct, moving, redis, live,
-catchup; and scale, which compiles an example and is run only when it is named.
+"""`make bench-cluster`: what a cluster costs and how fast it swaps. Parts: flip, bytes, forward, direct, moving, pushing,
+redis, live, catchup; and scale, which compiles an example and is run only when it is named.
 
 FOREBAY names the forebay binary; `make bench-cluster` sets it. `--parts flip,bytes` measures only these, and reports all
 that this commit has: each part says how many rounds it had.
@@ -21,6 +21,7 @@ def main() -> None:
     import cluster_flip
     import cluster_live
     import cluster_moving
+    import cluster_pushing
     import cluster_reads
     import cluster_redis
     import cluster_scale
@@ -32,6 +33,7 @@ def main() -> None:
         "forward": cluster_reads.measure_forward,
         "direct": cluster_reads.measure_direct,
         "moving": cluster_moving.measure,
+        "pushing": cluster_pushing.measure,
         "redis": cluster_redis.measure,
         "live": cluster_live.measure,
         "catchup": cluster_catchup.measure,

@@ -31,7 +31,7 @@ def arguments(description: str, rounds: int = 3, more=None) -> argparse.Namespac
     parser.add_argument("--parts", default="", help="bench-server: only these of redis, swaps, pushes, big (a report of its own); "
                         "bench-live: measure only these of upserts, counting, server, pauses (a report of its own), or paired (with --before); "
                         "bench-distributed: only these of s3, captures, table1, spark; "
-                        "bench-cluster: only these of flip, bytes, forward, direct, moving, redis, scale; "
+                        "bench-cluster: only these of flip, bytes, forward, direct, moving, pushing, redis, scale; "
                         "bench-insert: only these of size, rows, empty, skew, nodes, replicas, latency, moving, simulated; "
                         "bench-place: only these of throughput, latency, shift; bench-cores: only these of push, get, set")
     parser.add_argument("--records", type=int, default=0, help="bench-live: so many upserts, and a tenth of it increments; "
