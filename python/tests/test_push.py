@@ -1,12 +1,14 @@
 """Pushes from everything that speaks Arrow, and from files."""
 
 import inspect
+import os
 import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -92,6 +94,18 @@ def test_an_error_in_the_data_stops_the_push_and_keeps_its_words(path):
         assert store.tables() == []
 
 
+def test_a_push_leaves_the_caller_its_priority(birds, path, tmp_path):
+    parquet = tmp_path / "birds.parquet"
+    pq.write_table(birds, parquet)
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    for data in (parquet, birds):
+        forebay.push(data, "birds", key=KEY, store=path)
+        assert os.getpriority(os.PRIO_PROCESS, 0) == before
+        assert {thread.read_text() for thread in Path("/proc/self/task").glob("*/comm")}.isdisjoint(
+            {"forebay-turns\n", "forebay-behind\n"}
+        )
+
+
 @pytest.mark.parametrize(
     ("command", "function", "apart"),
     [
@@ -105,7 +119,7 @@ def test_options_are_those_of_the_command_line(command, function, apart):
     line = [sys.executable, "-m", "forebay", command, "--help"]
     text = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     flags = set(re.findall(r"^ +(?:-\w, )?--([a-z][a-z-]*)", text, re.M))
-    # The priority is that of the caller's process.
+    # Files are read at the lowest priority, data in memory at the caller's.
     flags -= {"help", "json", "quiet", "nice", "create"}
     if command != "load":
         # A load alone asks nodes.

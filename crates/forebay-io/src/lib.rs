@@ -43,7 +43,7 @@ pub use os_net::OsNet;
 pub use quotas::{memory_quota, processor_quota};
 pub use random::{Random, SystemRandom};
 pub use threads::{
-    check_threads, crew, give_way_to_others, side_by_side, start_answering, start_behind,
-    start_thread, start_within,
+    behind, check_threads, crew, side_by_side, start_answering, start_behind, start_thread,
+    start_within,
 };
 pub use throttle::Throttle;

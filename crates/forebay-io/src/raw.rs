@@ -305,20 +305,29 @@ pub fn start_write_back(file: &File) {
 /// changes). Its nice value stays.
 #[cfg(target_os = "linux")]
 pub fn shorten_turns(longest: std::time::Duration) {
-    let size = size_of::<libc::sched_attr>() as libc::c_uint;
-    // SAFETY: all fields are numbers.
-    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
-    // SAFETY: the system writes at most `size` bytes, which are there.
-    let known = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
-    if known != 0 || attributes.sched_policy != libc::SCHED_OTHER as u32 {
+    let Some(mut attributes) = scheduling() else {
+        return;
+    };
+    if attributes.sched_policy != libc::SCHED_OTHER as u32 {
         return;
     }
-    attributes.size = size;
     attributes.sched_runtime = longest.as_nanos() as u64;
     // SAFETY: the system reads the attributes, whose size they say.
     unsafe {
         libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
     }
+}
+
+/// How the calling thread is scheduled, where the system says.
+#[cfg(target_os = "linux")]
+fn scheduling() -> Option<libc::sched_attr> {
+    let size = size_of::<libc::sched_attr>() as libc::c_uint;
+    // SAFETY: all fields are numbers.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: the system writes at most `size` bytes, which are there.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+    attributes.size = size;
+    (result == 0).then_some(attributes)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -453,6 +462,23 @@ mod tests {
         assert!(free_bytes(dir.path()).is_ok());
         assert!(free_bytes(&dir.path().join("nothing")).is_err());
         assert!(free_bytes(Path::new("a\0b")).is_err());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "asks the system")]
+    fn shorter_turns_leave_the_nice_value_alone() {
+        let seen = std::thread::spawn(|| {
+            rustix::process::nice(3).unwrap();
+            let before = scheduling().unwrap();
+            shorten_turns(std::time::Duration::from_micros(200));
+            (before, scheduling().unwrap())
+        });
+        let (before, after) = seen.join().unwrap();
+        assert_eq!(before.sched_nice, after.sched_nice);
+        assert_eq!(before.sched_policy, after.sched_policy);
+        // Systems that know turns have those that were asked for.
+        assert!(before.sched_runtime == 0 || after.sched_runtime == 200_000);
     }
 
     #[test]

@@ -5,6 +5,9 @@
 //! not get.
 
 use std::io;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle, scope, sleep};
 use std::time::Duration;
 
@@ -48,37 +51,57 @@ pub fn start_behind<R: Send + 'static>(
     })
 }
 
-/// How long a process that gives way to others keeps a processor that they wait for.
+/// How long work that gives way keeps a processor that others wait for.
 const BEHIND_TURN: Duration = Duration::from_micros(500);
 
-/// Has this process give way to others, by the nice value of this thread and of those that it
-/// starts from now on. To be called once, when the process has no other threads; 0 changes nothing.
+/// Does `work` on a thread that gives way to others, as do those that it starts, by its nice value;
+/// 0 is as this thread. The thread that waits for it keeps its own.
 ///
 /// A system that interrupts no thread for another one between the ticks of its clock lets even the
-/// lowest priority keep a processor for 4 ms. So a thread for each processor wakes often, and lets
-/// the system choose again who has it: that takes less than 1% of a processor.
-pub fn give_way_to_others(nice: u8) {
-    #[cfg(target_os = "linux")]
-    if nice > 0 {
-        interrupt_often();
+/// lowest priority keep a processor for 4 ms. So a thread for each processor wakes often meanwhile,
+/// and lets the system choose again who has it: that takes less than 1% of a processor.
+pub fn behind<R: Send>(nice: u8, work: impl FnOnce() -> R + Send) -> R {
+    if nice == 0 {
+        return work();
     }
-    lower_priority(nice);
+    let work = Mutex::new(Some(work));
+    let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let is_over = AtomicBool::new(false);
+    scope(|scope| {
+        interrupt_often(scope, &is_over);
+        let started = start_within(scope, "forebay-behind", || {
+            lower_priority(nice);
+            take().map(|work| work())
+        });
+        let ended = started.map(|thread| thread.join());
+        is_over.store(true, Ordering::Relaxed);
+        match ended {
+            Ok(Ok(Some(done))) => done,
+            Ok(Err(panic)) => resume_unwind(panic),
+            // The system starts no thread.
+            Ok(Ok(None)) | Err(_) => take().expect("nobody else takes it")(),
+        }
+    })
 }
 
+#[cfg(not(target_os = "linux"))]
+fn interrupt_often(_: &Scope<'_, '_>, _: &AtomicBool) {}
+
 #[cfg(target_os = "linux")]
-fn interrupt_often() {
+fn interrupt_often<'scope>(scope: &'scope Scope<'scope, '_>, is_over: &'scope AtomicBool) {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let Ok(processors) = sched_getaffinity(None) else {
         return;
     };
     for processor in (0..CpuSet::MAX_CPU).filter(|number| processors.is_set(*number)) {
-        let started = start_answering("forebay-turns", move || {
+        let started = start_within(scope, "forebay-turns", move || {
             let mut own = CpuSet::new();
             own.set(processor);
             if sched_setaffinity(None, &own).is_err() {
                 return;
             }
-            loop {
+            raw::shorten_turns(ANSWERING_TURN);
+            while !is_over.load(Ordering::Relaxed) {
                 sleep(BEHIND_TURN);
             }
         });
@@ -152,14 +175,12 @@ pub fn check_threads() -> io::Result<()> {
 }
 
 fn ended<R>(thread: ScopedJoinHandle<'_, R>) -> R {
-    thread
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 
@@ -178,5 +199,20 @@ mod tests {
         }
         assert_eq!(side_by_side(&[1, 2, 3], |number| number * 2), [2, 4, 6]);
         assert!(check_threads().is_ok());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "asks the system")]
+    fn work_behind_lowers_its_own_priority_only() {
+        use rustix::process::nice;
+        let own = nice(0).unwrap();
+        let within = |value| behind(value, || (nice(0).unwrap(), crew(1, || nice(0).unwrap())));
+        assert_eq!(within(0), (own, vec![own]));
+        let lower = (own + 7).min(19);
+        assert_eq!(within(7), (lower, vec![lower]));
+        assert_eq!(nice(0).unwrap(), own);
+        let panic = std::panic::catch_unwind(|| behind(7, || panic!("it broke")));
+        assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"it broke"));
     }
 }

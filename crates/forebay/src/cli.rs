@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::commands::reading::LOWEST_PRIORITY;
 use crate::commands::{
     backup, checkpoint, cluster, compact, completions, create, describe, diff, doctor, drop,
     events, export, get, load, man, plan, pull, push, restore, rollback, scan, serve, swap, tables,
@@ -89,6 +90,21 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> 
 
 /// Runs one command.
 pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
+    forebay_io::behind(nice_of(&command), || carry_out(command, context))
+}
+
+/// How far a command gives way to others, as a nice value: those do that nobody waits for as for a
+/// reader's answer.
+fn nice_of(command: &Command) -> u8 {
+    match command {
+        Command::Push(args) => args.work.nice,
+        Command::Load(args) => args.work.nice,
+        Command::Compact(_) | Command::Backup(_) => LOWEST_PRIORITY,
+        _ => 0,
+    }
+}
+
+fn carry_out(command: Command, context: &Context) -> anyhow::Result<Outcome> {
     match command {
         Command::Push(args) => push::run(args, context),
         Command::Pull(args) => pull::run(&args, context),

@@ -11,7 +11,6 @@ use forebay_io::Throttle;
 use forebay_load::progress::{Progress, Unit};
 use serde_json::{Value, json};
 
-use super::reading::LOWEST_PRIORITY;
 use super::restore::listed;
 use crate::backing::{cluster_checkpoint, place};
 use crate::context::Context;
@@ -60,7 +59,6 @@ enum Copied {
 }
 
 pub fn run(args: &Backup, context: &Context) -> anyhow::Result<Outcome> {
-    forebay_io::give_way_to_others(LOWEST_PRIORITY);
     let tables = chosen(args, context)?;
     if tables.is_empty() {
         bail!("the store has no table that serves anything: there is nothing to back up");

@@ -9,7 +9,6 @@ use forebay_engine::live::LiveError;
 use forebay_load::progress::Unit;
 use serde_json::json;
 
-use super::reading::LOWEST_PRIORITY;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::target::Target;
@@ -38,7 +37,6 @@ pub struct Compact {
 }
 
 pub fn run(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
-    forebay_io::give_way_to_others(LOWEST_PRIORITY);
     if context.open_store()?.is_live(&args.target.table)? {
         return compact_live(args, context);
     }

@@ -137,7 +137,6 @@ pub struct Load {
 }
 
 pub fn run(args: Load, context: &Context) -> anyhow::Result<Outcome> {
-    forebay_io::give_way_to_others(args.work.nice);
     let chosen = args.chosen(context)?;
     let request = args.request(context)?;
     carry_out(&request, &chosen, context)

@@ -219,7 +219,6 @@ pub struct Push {
 }
 
 pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
-    forebay_io::give_way_to_others(args.work.nice);
     let (dry_run, creating) = (args.dry_run, args.creating.creating());
     let wish = args.wish(context)?;
     let request = args.request(context)?;
