@@ -3,8 +3,9 @@
 //! After each piece the processor is offered to others ([`give_way`]): a system that interrupts no
 //! thread between the ticks of its clock would let them wait for up to 4 ms.
 //!
-//! Where a process may use only a part of the processors that is not enough. A quota (`cpu.max` of a control group, which containers have) is used up by whoever works first,
-//! whatever its priority; then all threads of the process stand still until the system's next
+//! Where a process may use only a part of the processors that is not enough. A quota (`cpu.max` of
+//! a control group, which containers have) is used up by whoever works first, whatever its
+//! priority; then all threads of the process stand still until the system's next
 //! period. So a merge that takes 20 ms of a processor at once holds up every command that comes
 //! meanwhile, even where the process uses half of what it may on the whole. Then [`limit_behind`]
 //! says what each thread may use, and pieces are paid for with pauses.

@@ -10,8 +10,7 @@
 //! | `options`, `manifest`, `content`, `stored` | what a table is made with and consists of   |
 //! | `open`, `drop`   | its way                                                             |
 //! | `memtable`, `mini`, `cursor`, `record` | the buffer that takes writes, sorted runs in memory |
-//! | `part`       | a partition: its buffer, and the lists of what lies below                |
-//! | `run`            | a run of a partition, of whose file it may see a part                   |
+//! | `part`, `run` | a partition: its buffer, and the lists of what lies below; a run, of whose file it may see a part |
 //! | `parts`, `holding`, `split` | the partitions that are here; giving one up, taking one in, cutting one in two |
 //! | `access`         | getting at a partition that may be given up meanwhile                   |
 //! | `write`, `transact`, `batch`, `commit`, `log` | the way of a write                      |
@@ -22,7 +21,7 @@
 //! | `memory_compaction`, `freeze`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
 //! | `pause`, `ingest`, `load` | holding up the writes to some partitions; adding runs that were built elsewhere, by another process too       |
 //! | `checkpoint`     | a moment of a table as a store of its own, for other processes too  |
-//! | `budget`, `turns`, `pace`, `sweep`, `room` | memory, keeping writers within it, room to write it |
+//! | `budget`, `turns`, `pace`, `sweep`, `room`, `promised_files` | memory, keeping writers within it, room and files to write it |
 //!
 //! ```
 //! use forebay_engine::TableName;

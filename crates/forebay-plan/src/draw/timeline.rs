@@ -164,7 +164,8 @@ fn diamond(out: &mut String, x: f64, y: f64, title: &str) {
     );
 }
 
-/// Round moments, and those that count: when the steps end, the inserts, and those without the plan.
+/// Round moments, and those that count: the ends of the steps, of the inserts, and of those without
+/// the plan.
 fn axis(out: &mut String, timeline: &Timeline, top: f64, bottom: f64) {
     let (steps, end, last) = (timeline.steps_end, timeline.end(), timeline.last());
     line(out, (MARGIN, bottom), (WIDTH - MARGIN, bottom), INK, "");

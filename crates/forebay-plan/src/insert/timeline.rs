@@ -4,6 +4,7 @@ use super::pieces::Pieces;
 use super::region::Region;
 use super::request::Request;
 use crate::draw::{Activity, TimeBar, TimeUnit, Timeline};
+use crate::plan::StepTime;
 use crate::{Action, Node, PartitionMap, Plan};
 
 /// In seconds where all bandwidths are given, else in units of cost: one takes as long on every
@@ -15,18 +16,7 @@ pub fn timeline(
     map: &PartitionMap,
     pieces: &Pieces,
 ) -> Option<Timeline> {
-    let given = plan
-        .step_times(&map.nodes)
-        .zip(region.insert_rates(request));
-    let (unit, times, rates) = match given {
-        Some((times, rates)) => (TimeUnit::Seconds, times, rates),
-        None => {
-            let times = plan.step_times(&nodes_by_cost(request, region))?;
-            let price = request.record_price();
-            let rates = region.machines.iter().map(|spec| spec.capacity / price);
-            (TimeUnit::One("unit of cost"), times, rates.collect())
-        }
-    };
+    let (unit, times, rates) = times_and_rates(request, region, plan, map)?;
     let mut bars = Vec::new();
     for (step, time) in plan.steps.iter().zip(&times) {
         let mut add = |node: u32, work: Activity| {
@@ -59,9 +49,10 @@ pub fn timeline(
         }
     }
     let steps_end = times.iter().map(|time| time.end).fold(0.0, f64::max);
-    let mut without = 0.0f64;
-    for (node, (price, rate)) in plan.price.nodes.iter().zip(rates).enumerate() {
-        without = without.max(price.insert_before / rate);
+    let inserting = || plan.price.nodes.iter().zip(&rates);
+    let without = inserting().map(|(price, rate)| price.insert_before / rate);
+    let without = without.fold(0.0, f64::max);
+    for (node, (price, rate)) in inserting().enumerate() {
         let end = steps_end + price.insert_after / rate;
         if end > steps_end {
             bars.push(TimeBar {
@@ -79,6 +70,25 @@ pub fn timeline(
         without: Some(without).filter(|time| time.is_finite()),
     };
     Some(timeline).filter(|timeline| timeline.end() > 0.0 && timeline.end().is_finite())
+}
+
+/// When each step is done, and what each machine inserts in one of the unit.
+fn times_and_rates(
+    request: &Request,
+    region: &Region,
+    plan: &Plan,
+    map: &PartitionMap,
+) -> Option<(TimeUnit, Vec<StepTime>, Vec<f64>)> {
+    let given = plan
+        .step_times(&map.nodes)
+        .zip(region.insert_rates(request));
+    if let Some((times, rates)) = given {
+        return Some((TimeUnit::Seconds, times, rates));
+    }
+    let times = plan.step_times(&nodes_by_cost(request, region))?;
+    let price = request.record_price();
+    let rates = region.machines.iter().map(|spec| spec.capacity / price);
+    Some((TimeUnit::One("unit of cost"), times, rates.collect()))
 }
 
 /// Machines whose bandwidth is what a move costs.
