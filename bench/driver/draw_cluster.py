@@ -1,5 +1,7 @@
 """The drawing of `make bench-cluster`."""
 
+import json
+
 import cluster_flip
 import cluster_live
 import cluster_moving
@@ -9,7 +11,7 @@ from draw import OURS, REFERENCE, THEIRS, bars, plt, save
 
 
 def cluster(body: dict, base) -> None:
-    drawings = {"flip": flip, "forward": forward, "moving": moving, "redis": redis, "live": live}
+    drawings = {"flip": flip, "forward": forward, "moving": moving, "pushing": pushing, "redis": redis, "live": live}
     there = [part for part in drawings if body.get(part)]
     columns = min(len(there), 2) or 1
     lines = max((len(there) + 1) // 2, 1)
@@ -62,19 +64,34 @@ def forward(axes, found: dict) -> None:
 
 def moving(axes, body: dict) -> None:
     rate, found = next(iter(body["rates"].items()))
-    kinds = [kind for kind in cluster_moving.LABELS if any(span["kind"] == kind for span in found["spans"])]
+    kinds = {kind: [span for span in found["spans"] if span["kind"] == kind] for kind in cluster_moving.LABELS}
+    waits(axes, {kind: spans for kind, spans in kinds.items() if spans}, f"Reads at a fixed rate while ... (--pull-rate {rate})")
+
+
+def pushing(axes, body: dict) -> None:
+    groups = {}
+    for key, found in body["found"].items():
+        kind, way = json.loads(key)
+        for what in ("idle", "push"):
+            label = f"{kind},\npush {way}".replace("`", "") if what == "push" else f"{kind}, idle"
+            groups.setdefault(label, [span for span in found["spans"] if span["kind"] == what])
+    waits(axes, groups, "Reads at a fixed rate while a table is pushed")
+
+
+def waits(axes, groups: dict, title: str) -> None:
+    """Bars of the p50, p99 and p99.9 of spans, medians, a group of bars a label."""
     fields = (("p50_us", "p50", "#c9d6cf"), ("p99_us", "p99", OURS), ("p999_us", "p99.9", THEIRS))
     for shift, (field, label, colour) in zip((0.27, 0, -0.27), fields):
-        values = [middle(span[field] for span in found["spans"] if span["kind"] == kind) / 1e3 for kind in kinds]
-        places = [-number + shift for number in range(len(kinds))]
+        values = [middle(span[field] for span in spans) / 1e3 for spans in groups.values()]
+        places = [-number + shift for number in range(len(groups))]
         axes.barh(places, values, height=0.25, color=colour, label=label)
         for place, value in zip(places, values):
             axes.text(value, place, f" {value:.2f}", va="center", fontsize=8)
-    axes.set_yticks([-number for number in range(len(kinds))], kinds)
+    axes.set_yticks([-number for number in range(len(groups))], groups)
     axes.set_xscale("log")
     axes.margins(x=0.15)
     axes.set_xlabel("ms, less is better")
-    axes.set_title(f"Reads at a fixed rate while ... (--pull-rate {rate})", loc="left")
+    axes.set_title(title, loc="left")
     axes.legend(frameon=False, fontsize="small")
 
 
