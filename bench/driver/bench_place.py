@@ -1,5 +1,6 @@
 """`make bench-place`: the placement paper's workloads, asked by real clients of a cluster of six nodes with a bounded share of a core, under the
-placement that the cluster makes by itself and under those of `forebay plan place`; then the load shifts. Parts: throughput (always), latency, shift.
+placement that the cluster makes by itself and under those of `forebay plan place`; then the load shifts. Parts: throughput, latency and shift (both with
+throughput); and kept, by itself: the load shifts, and the cluster keeps itself balanced.
 
 FOREBAY names the forebay binary; `make bench-place` sets it. `--workloads gamma,normal` measures only these, and reports all that this commit has with
 the same options. `--seconds` is how long each measure takes, `--mode batch` places a batch table.
@@ -32,6 +33,8 @@ def main() -> None:
     import place_tell
     from place_workloads import WORDS
 
+    if options.parts == "kept":
+        return kept(options)
     parts = {"throughput", *common.picked(options.parts, "part", ("throughput", "latency", "shift"))}
     wanted = common.picked(options.workloads, "workload", WORDS)
     options.records = (options.records or ROWS) // (10 if options.trial else 1)
@@ -57,6 +60,28 @@ def main() -> None:
     report.body["place"] = {**named, "runs": runs}
     place_tell.tell(report, report.body["place"])
     report.write(lambda base: draw_place.place(report.body["place"], base))
+
+
+def kept(options) -> None:
+    import draw_place
+    import place_kept
+    from place_workloads import SHIFTS
+
+    report = Report("place", "Placement by load", options)
+    report.name = "place-kept"
+    report.body["command"] += ' BENCH_ARGS="--parts kept"'
+    report.warn_of_load()
+    options.records = (options.records or ROWS) // (10 if options.trial else 1)
+    DATA.mkdir(exist_ok=True)
+    named = {name: getattr(options, name) for name in ("mode", "replicas", "partitions", "core", "records", "seconds")}
+    runs = []
+    for workload in common.picked(options.workloads, "workload", SHIFTS):
+        try:
+            runs.append(place_kept.kept(options, workload))
+        except Exception as why:  # noqa: BLE001 - the others go on
+            report.failed(workload, why)
+    place_kept.tell(report, named, runs)
+    report.write(lambda base: draw_place.kept(runs, base))
 
 
 if __name__ == "__main__":

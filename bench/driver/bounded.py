@@ -46,11 +46,11 @@ class Bounded:
 
 
 @contextlib.contextmanager
-def bounded_cluster(count: int, core: float, pull_rate: str, prepare=None):
+def bounded_cluster(count: int, core: float, pull_rate: str, prepare=None, more: tuple = ()):
     """Nodes of one zone, over a store in a directory, each with so much of a core, from when the cluster is up and `prepare(cluster)` has ended."""
     bounded = Bounded(core)
     try:
-        with cluster_places.directory_cluster(count, 1, True, ("--pull-rate", pull_rate, "--threads", "1")) as made:
+        with cluster_places.directory_cluster(count, 1, True, ("--pull-rate", pull_rate, "--threads", "1", *more)) as made:
             if prepare:
                 prepare(made)
             for node in made.nodes:

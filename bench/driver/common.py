@@ -33,7 +33,7 @@ def arguments(description: str, rounds: int = 3, more=None) -> argparse.Namespac
                         "bench-distributed: only these of s3, captures, table1, spark; "
                         "bench-cluster: only these of flip, bytes, forward, direct, moving, pushing, redis, scale; "
                         "bench-insert: only these of size, rows, empty, skew, nodes, replicas, latency, moving, simulated; "
-                        "bench-place: only these of throughput, latency, shift; bench-cores: only these of push, get, set")
+                        "bench-place: only these of throughput, latency, shift, or kept alone; bench-cores: only these of push, get, set")
     parser.add_argument("--records", type=int, default=0, help="bench-live: so many upserts, and a tenth of it increments; "
                         "bench-insert, bench-place, bench-cores: so many rows")
     parser.add_argument("--fresh", action="store_true", help="bench-live, bench-distributed, bench-cluster, bench-insert, bench-place: measure again "

@@ -23,6 +23,19 @@ def place(found: dict, base) -> None:
     save(figure, base)
 
 
+def kept(runs: list, base) -> None:
+    """Throughput after the shift, in parts of that before."""
+    figure, axes = plt.subplots(figsize=(8, 4.2))
+    for run in runs:
+        times, rates = zip(*run["timeline"])
+        label = f"{LABELS[run['workload']]} {SHIFTS[run['workload']]}"
+        axes.plot(times, [rate / run["before"] for rate in rates], color=SHADES[run["workload"]], label=label)
+    axes.axhline(0.9, color=REFERENCE, linestyle="--", linewidth=1)
+    axes.set_ylim(bottom=0)
+    legend(axes, "A load shifts on a cluster that keeps itself balanced (line: 0.9)", "s after the shift", "GETs a second / before the shift")
+    save(figure, base)
+
+
 def by_placement(axes, all_of: dict, of, digits: int = 0, factor: float = 1) -> None:
     """A group for each workload, a bar for each placement."""
     names = place_tell.all_placements(all_of)

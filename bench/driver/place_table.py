@@ -84,13 +84,13 @@ def plan_of(told: dict) -> dict:
 
 
 @contextlib.contextmanager
-def placed_table(options):
-    """A table in a new cluster. Nodes are bounded once it is filled."""
+def placed_table(options, more: tuple = ()):
+    """A table in a new cluster, whose nodes have `more` options. They are bounded once it is filled."""
     found = []
 
     def fill(made):
         found.append(PlacedTable(made, options))
         found[0].fill()
 
-    with bounded_cluster(NODES, options.core, PULL_RATE, fill):
+    with bounded_cluster(NODES, options.core, PULL_RATE, fill, more):
         yield found[0]
