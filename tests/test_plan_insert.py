@@ -64,7 +64,7 @@ def test_plans_are_drawn(store, tmp_path, machines):
     request = {**instance(machines, 20 * machines), "name": "night <feed>"}
     path, drawing = written(tmp_path / "in.json", request), tmp_path / "plan.svg"
     shown = store.run("plan", "insert", "--input", path, "--draw", drawing).out
-    assert shown.startswith("night <feed>\n") and "no plan comes below" in shown
+    assert shown.startswith("night <feed>\n") and "no plan with these pieces comes below" in shown
     assert max(len(line) for line in shown.splitlines()) < 200
     root = ElementTree.fromstring(drawing.read_text())
     assert root.get("width") == "1200"

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_cluster::catalog::CatalogError;
 use forebay_cluster::client::{ClusterPointers, UnderWay, Watcher};
-use forebay_cluster::model::{LoadStage, Phase, Rebalance, Rollout, TableLoad, Wish};
+use forebay_cluster::model::{LoadStage, MoveStage, Phase, Rebalance, Rollout, TableLoad, Wish};
 use forebay_cluster::status::{PlanStatus, Status};
 use forebay_engine::StoreError;
 use forebay_load::progress::{Progress, Unit};
@@ -58,6 +58,8 @@ struct ToldSteps {
     preparing: Option<(String, u64, u64)>,
     /// A plan, by the request for it, and its bytes that are copied.
     moved: Option<(String, u64)>,
+    /// The plan that has moved all, by the request for it.
+    moved_all: Option<String>,
     /// How many partitions it cuts, and how many of them were told of, while it cuts.
     cut: Option<(u64, u64)>,
     /// A load, by the request for it, its stage, and its bytes that were told of.
@@ -125,15 +127,27 @@ impl ToldSteps {
     }
 
     fn rebalance(&mut self, plan: &Rebalance, drawing: &Drawing) {
+        let request = plan.request.to_string();
+        // Its last part, when holders before answer on, goes beside what comes next.
+        if self.moved_all.as_ref() == Some(&request) {
+            return;
+        }
         if self.moved.is_none() {
             let what = match plan.wish {
                 Wish::Insert { .. } => "cutting and moving partitions",
                 _ => "moving",
             };
             drawing.stage(what, Some(plan.copied_bytes), Unit::Bytes);
-            self.moved = Some((plan.request.to_string(), 0));
+            self.moved = Some((request.clone(), 0));
         }
-        self.moved_so_far(plan.done_bytes, drawing);
+        let bytes = match plan.has_moved() && plan.stage != MoveStage::Stopped {
+            true => plan.copied_bytes,
+            false => plan.done_bytes,
+        };
+        self.moved_so_far(bytes, drawing);
+        if plan.has_moved() {
+            (self.moved, self.moved_all) = (None, Some(request));
+        }
     }
 
     fn load(&mut self, load: &TableLoad, drawing: &Drawing) {

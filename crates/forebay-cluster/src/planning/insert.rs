@@ -4,7 +4,7 @@
 //! Every replica of a partition takes in what is loaded, so each counts as one that is inserted
 //! into, on a node of its own.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use forebay_engine::live::PartitionSize;
@@ -116,8 +116,8 @@ pub fn propose_insert(
     over: &mut dyn FnMut() -> bool,
 ) -> Result<InsertProposal, PlanningError> {
     let pool = InsertPool::of(model, survey, bulk)?;
-    let mut insert = pool.plan(bulk.mode, over)?;
-    let batches = pool.batches(model, &mut insert)?;
+    let insert = pool.plan(bulk.mode, over)?;
+    let batches = pool.batches(model, &insert)?;
     let mut known = surveyed(model, survey, &batches);
     known.extend(summaries.clone());
     let priced = price(model, &known, batches, Some(most_batch_bytes));
@@ -259,25 +259,18 @@ impl<'m, 'b> InsertPool<'m, 'b> {
             record_bytes: mean_bytes(bytes, records),
             move_price: self.bulk.move_price,
             handover_price: rows as f64 / self.machines.len().max(1) as f64 * HANDOVER_SHARE,
+            joins: true,
             ..Request::of_tables(machines, specs.collect())
         }
     }
 
-    /// The cuts first, then for each part that moves a batch. Cuts that no move needs go from the
-    /// plan.
-    fn batches(
-        &self,
-        model: &Model,
-        insert: &mut InsertPlan,
-    ) -> Result<Vec<MoveBatch>, PlanningError> {
-        let parts = joined(self.pieces(insert));
+    /// The splits first, then for each part that moves a batch.
+    fn batches(&self, model: &Model, insert: &InsertPlan) -> Result<Vec<MoveBatch>, PlanningError> {
+        let mut parts = self.pieces(insert);
+        parts.sort_by(|a, b| (a.of, &a.bounds.lower).cmp(&(b.of, &b.bounds.lower)));
         let splits = self.splits(&parts)?;
         let changes = parts.into_iter().map(|part| self.change(model, part));
         let changes: Vec<ListChange> = changes.flatten().collect();
-        let kept: BTreeSet<&Bound> = splits.iter().map(|split| &split.at).collect();
-        let is_kept = |at: &Key| bound_of(at).is_some_and(|at| kept.contains(&at));
-        let splits_of_plan = &mut insert.splits;
-        splits_of_plan.retain(|split| split.at.as_ref().is_some_and(is_kept));
         let mut batches = Vec::new();
         if !splits.is_empty() {
             batches.push(MoveBatch {
@@ -480,20 +473,6 @@ impl<'m, 'b> KnownTable<'m, 'b> {
         let first = (!marks.is_empty()).then_some(&group.bounds.lower);
         first.into_iter().chain(marks).map(key_of).collect()
     }
-}
-
-/// Neighbours that come to lie alike are one part, in the order of the tables.
-fn joined(mut pieces: Vec<PlacedPiece<'_>>) -> Vec<PlacedPiece<'_>> {
-    pieces.sort_by(|a, b| (a.of, &a.bounds.lower).cmp(&(b.of, &b.bounds.lower)));
-    let mut parts: Vec<PlacedPiece<'_>> = Vec::new();
-    for piece in pieces {
-        let like = |part: &&mut PlacedPiece<'_>| (part.of, part.new) == (piece.of, piece.new);
-        match parts.last_mut().filter(like) {
-            Some(part) => part.bounds.upper = piece.bounds.upper,
-            None => parts.push(piece),
-        }
-    }
-    parts
 }
 
 /// Of a record.

@@ -5,7 +5,11 @@
 //! hold several nodes each, so that the drawing keeps its size.
 
 use super::canvas::{BOLD, INK, MARGIN, WIDTH, label};
+use super::text::wrapped;
 use super::{Picture, flows, overview, panels, timeline};
+
+/// The letters of a line across the drawing, bold ones.
+const LETTERS: usize = 135;
 
 /// Draws the picture.
 pub fn svg(picture: &Picture) -> String {
@@ -16,8 +20,10 @@ pub fn svg(picture: &Picture) -> String {
     let verdict = Some((BOLD, &picture.verdict)).filter(|(_, words)| !words.is_empty());
     let lines = picture.lines.iter().map(|line| ("", line));
     for (weight, text) in verdict.into_iter().chain(lines) {
-        label(&mut body, (MARGIN, top), "start", weight, text);
-        top += 20.0;
+        for line in wrapped(text, LETTERS) {
+            label(&mut body, (MARGIN, top), "start", weight, &line);
+            top += 20.0;
+        }
     }
     top += 18.0;
     overview::costs(&mut body, picture, top);

@@ -93,7 +93,7 @@ fn headings(out: &mut String, picture: &Picture, (heading, wide): (&str, usize),
 }
 
 /// A title in lines of so many letters, words whole where they fit.
-fn wrapped(title: &str, letters: usize) -> Vec<String> {
+pub(super) fn wrapped(title: &str, letters: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in title.split(' ') {
         for part in word.chars().collect::<Vec<char>>().chunks(letters.max(1)) {

@@ -6,6 +6,7 @@ mod construct;
 mod fluid;
 mod holders;
 mod homes;
+mod join;
 mod keeping;
 mod least_loaded;
 mod limits;

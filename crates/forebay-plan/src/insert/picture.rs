@@ -165,8 +165,8 @@ impl InsertPlan {
                 short(moved)
             ),
             format!(
-                "cost {} (moving {} + inserting {}), {saved} no moves at {}; no plan comes \
-                 below {}, so this one is at most {above:.2}% above the best",
+                "cost {} (moving {} + inserting {}), {saved} no moves at {}; no plan \
+                 with these pieces comes below {}, so this one is at most {above:.2}% above the best",
                 short(*cost),
                 short(region.plan.price.moving),
                 short(region.plan.price.insert),

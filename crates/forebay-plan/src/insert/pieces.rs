@@ -359,7 +359,7 @@ fn split_by_samples(
 }
 
 /// Adds the pieces that are cut off one after the other, each from the right end of what is left.
-fn add_pieces(out: &mut Pieces, index: usize, rights: Vec<(Option<Key>, Piece)>) {
+pub(super) fn add_pieces(out: &mut Pieces, index: usize, rights: Vec<(Option<Key>, Piece)>) {
     let mut rest: f64 = rights.iter().map(|(_, piece)| piece.existing).sum();
     let mut cut_from = index as u32;
     out.split_of.resize(out.pieces.len(), None);

@@ -1,6 +1,7 @@
 //! The bulk insert planner: from a request to splits, destinations and the plan that makes them so.
 
 use super::carried::{holders, map, moves, node_prices, steps};
+use super::join::join;
 use super::outcome::{InsertPlan, PieceReport, RegionPlan, Split};
 use super::pieces::{Piece, Pieces, pieces};
 use super::problem::Problem;
@@ -20,7 +21,7 @@ pub fn plan(
     request.check()?;
     let pieces = fine_enough(request)?;
     let regions = Region::all(request, &pieces)?;
-    let mut plans = Vec::with_capacity(regions.len());
+    let mut solutions = Vec::with_capacity(regions.len());
     for region in &regions {
         let problem = region.problem(request, &pieces);
         check_total(&problem)?;
@@ -34,10 +35,21 @@ pub fn plan(
         }
         let solution = solve(&problem, mode, request.seed, over);
         if let Some(unmet) = solution.unmet {
-            return Err(region.refusal(request, plans.len(), unmet));
+            return Err(region.refusal(request, solutions.len(), unmet));
         }
-        plans.push(region_plan(request, region, &pieces, &problem, solution));
+        solutions.push(solution);
     }
+    let (pieces, regions) = match request.joins && !pieces.steps.is_empty() {
+        true => joined(request, pieces, regions, &mut solutions)?,
+        false => (pieces, regions),
+    };
+    let solved = regions.iter().zip(solutions);
+    let mut plans: Vec<RegionPlan> = solved
+        .map(|(region, solution)| {
+            let problem = region.problem(request, &pieces);
+            region_plan(request, region, &pieces, &problem, solution)
+        })
+        .collect();
     let own = plans.remove(0);
     Ok(InsertPlan {
         name: request.name.clone(),
@@ -53,6 +65,29 @@ pub fn plan(
         own,
         regions: plans,
     })
+}
+
+/// The same plans with the splits only that their moves need. A partition that moves as one is
+/// handed over once, so they cost no more.
+fn joined<'a>(
+    request: &'a Request,
+    pieces: Pieces,
+    regions: Vec<Region<'a>>,
+    solutions: &mut [Solution],
+) -> Result<(Pieces, Vec<Region<'a>>), InputError> {
+    let dests = solutions.iter().map(|solution| solution.dest.clone());
+    let (joined, dests) = join(&pieces, &regions, &dests.collect());
+    let regions = Region::all(request, &joined)?;
+    for ((region, solution), dest) in regions.iter().zip(solutions).zip(dests) {
+        let cost = region.problem(request, &joined).cost(&dest);
+        debug_assert!(
+            cost <= solution.cost * (1.0 + 1e-9),
+            "joining made a plan dearer"
+        );
+        solution.lower_bound = solution.lower_bound.min(cost);
+        (solution.cost, solution.dest) = (cost, dest);
+    }
+    Ok((joined, regions))
 }
 
 /// Hot ranges are cut finer as long as the plan stays above its bound by more than this, up to so

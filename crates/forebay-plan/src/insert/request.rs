@@ -59,6 +59,10 @@ pub struct Request {
     pub max_moved_bytes: Option<f64>,
     #[serde(default)]
     pub seed: u64,
+    /// The limit is of what moves by itself: neighbouring pieces of a partition that lie alike in
+    /// the end are one again, however large. For tables with keys.
+    #[serde(skip)]
+    pub joins: bool,
 }
 
 impl Default for Request {
@@ -83,6 +87,7 @@ impl Default for Request {
             storage_bytes: None,
             max_moved_bytes: None,
             seed: 0,
+            joins: false,
         }
     }
 }

@@ -88,7 +88,11 @@ fn times_and_rates(
     let times = plan.step_times(&nodes_by_cost(request, region))?;
     let price = request.record_price();
     let rates = region.machines.iter().map(|spec| spec.capacity / price);
-    Some((TimeUnit::One("unit of cost"), times, rates.collect()))
+    let unit = match request.handover_price > 0.0 {
+        true => "record; the fixed price of a move is not in it",
+        false => "unit of cost",
+    };
+    Some((TimeUnit::One(unit), times, rates.collect()))
 }
 
 /// Machines whose bandwidth is what a move costs.

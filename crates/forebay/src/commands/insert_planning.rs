@@ -145,19 +145,21 @@ pub fn insert_figures(made: &InsertProposal) -> String {
 /// The drawings of a plan, with the verdict above.
 pub fn insert_pictures(made: &InsertProposal) -> Vec<Picture> {
     let mut pictures = made.insert.pictures();
-    if let (Some(own), Some(words)) = (pictures.first_mut(), verdict_words(made)) {
+    if let (Some(own), Some(words)) = (pictures.first_mut(), verdict_words(made, true)) {
         own.verdict = words;
     }
     pictures
 }
 
-/// Whether a plan is worth it, and what clients notice of it; `None`: there is nothing to be done.
-pub fn verdict_words(made: &InsertProposal) -> Option<String> {
+/// Whether a plan is worth it, and what clients notice of it; `if_worth`: it is left out where it is
+/// not. `None`: there is nothing to be done.
+pub fn verdict_words(made: &InsertProposal, if_worth: bool) -> Option<String> {
     let Verdict { saves, takes } = made.verdict;
     let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
     let is_worth = match made.verdict.is_worth() {
         true => "worth it",
-        false => "not worth it: load --plan auto leaves it out",
+        false if if_worth => "not worth it: load --plan auto leaves it out",
+        false => "carried out although it is not worth it (--plan always)",
     };
     let plan = &made.proposal.plan;
     let waits = match plan.cuts() {

@@ -284,8 +284,8 @@ impl LoadInCluster {
                 let (_, made) =
                     plan_insert(&self.cluster, sampled, (args, &paces), search, context)?;
                 let figures = insert_figures(&made);
-                let verdict =
-                    verdict_words(&made).map_or(String::new(), |words| format!("; {words}"));
+                let verdict = verdict_words(&made, *if_worth == IfWorth::Only);
+                let verdict = verdict.map_or(String::new(), |words| format!("; {words}"));
                 drawing.message(&format!("plan: {figures}{verdict}"));
                 match made.verdict.is_worth() || *if_worth == IfWorth::OrNot {
                     true => made.proposal.plan,
@@ -309,7 +309,7 @@ impl LoadInCluster {
         let best = best_verdict(&self.cluster, sampled, paces)?;
         if !best.is_worth() {
             drawing.message(&format!(
-                "plan: none, as the rows come to the nodes evenly enough: a plan would save {:.1} s at most",
+                "plan: none, as none could save enough: at best the load would take {:.1} s less",
                 best.saves.as_secs_f64()
             ));
         }

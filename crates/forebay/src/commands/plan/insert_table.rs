@@ -46,6 +46,8 @@ struct ToldInsert<'a> {
     takes_s: f64,
     saves_s: f64,
     is_worth: bool,
+    /// Their names, by the planner's numbers.
+    nodes: &'a [Option<String>],
     #[serde(flatten)]
     insert: &'a Value,
 }
@@ -122,6 +124,7 @@ fn print(
         takes_s: made.verdict.takes.as_secs_f64(),
         saves_s: made.verdict.saves.as_secs_f64(),
         is_worth: made.verdict.is_worth(),
+        nodes: &made.insert.own.machine_names,
         insert: &serde_json::to_value(&made.insert)?,
     };
     context.print(&told, || {
