@@ -233,3 +233,55 @@ fn bytes_are_keys_beside_strings() {
     let json = serde_json::to_string(&out).expect("JSON");
     assert!(json.contains(r#"{"key_hex":""#), "{json}");
 }
+
+#[test]
+fn pieces_that_come_to_lie_alike_are_one_where_that_is_asked_for() {
+    for (seed, replicas) in [(1, 1), (2, 1), (3, 3)] {
+        let mut random = Random::new(seed);
+        let home = |at: u32| Holders::Each((0..replicas).map(|place| (at + place) % 5).collect());
+        let table = TableSpec {
+            boundaries: numbers((1..10).map(|at| at * 1000)),
+            home: (0..10).map(home).collect(),
+            existing: Some(vec![500.0; 10]),
+            existing_samples: numbers((0..150).map(|at| at * 66)),
+            // Most of it comes into the fourth partition.
+            new_samples: numbers((0..2000).map(|_| 3000 + random.below(1100) as u64)),
+            new_records: Some(20_000.0),
+            ..TableSpec::default()
+        };
+        let request = |joins| Request {
+            pi: Some(1000.0),
+            handover_price: 20.0,
+            joins,
+            ..Request::of_tables(vec![MachineSpec::default(); 5], vec![table.clone()])
+        };
+        let made = |joins| plan(&request(joins), Mode::Fast, &mut || false).expect("a plan");
+        let (fine, joined) = (made(false), made(true));
+        assert!(joined.splits.len() < fine.splits.len(), "seed {seed}");
+        assert!(joined.own.cost <= fine.own.cost && joined.oversize.is_empty());
+        assert_eq!(joined.partitions.len(), 10 + joined.splits.len());
+        joined.own.plan.validate(&joined.own.map).expect("a plan");
+        let end = joined
+            .own
+            .plan
+            .simulate(joined.own.map.clone())
+            .expect("steps");
+        assert!(!joined.own.moves.is_empty() && end.partitions.len() == joined.partitions.len());
+        let sum = |made: &InsertPlan| -> (f64, f64) {
+            let pieces = made.partitions.iter();
+            pieces.fold((0.0, 0.0), |sum, piece| (sum.0 + piece.e, sum.1 + piece.n))
+        };
+        let ((e, n), (of_fine, new_of_fine)) = (sum(&joined), sum(&fine));
+        assert!((e - of_fine).abs() < 1e-6 && (n - new_of_fine).abs() < 1e-6);
+        // Neighbours of one partition lie apart.
+        let mut pieces: Vec<_> = joined.partitions.iter().collect();
+        pieces.sort_by(|a, b| (a.of, &a.low).cmp(&(b.of, &b.low)));
+        for pair in pieces.windows(2).filter(|pair| pair[0].of == pair[1].of) {
+            let dest = |at: usize| &joined.own.dest[pair[at].id as usize];
+            assert!(
+                dest(0) != dest(1) && pair[0].high == pair[1].low,
+                "seed {seed}"
+            );
+        }
+    }
+}
