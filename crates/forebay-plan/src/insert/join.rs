@@ -1,5 +1,5 @@
-//! Neighbouring pieces of one partition that come to lie alike, put together again: what is left are
-//! the splits that a move needs.
+//! Neighbouring pieces of one partition that come to lie alike, put together again: what is left
+//! are the splits that a move needs.
 
 use super::carried::holders;
 use super::holders::Holders;

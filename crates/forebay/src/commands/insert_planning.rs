@@ -151,8 +151,8 @@ pub fn insert_pictures(made: &InsertProposal) -> Vec<Picture> {
     pictures
 }
 
-/// Whether a plan is worth it, and what clients notice of it; `if_worth`: it is left out where it is
-/// not. `None`: there is nothing to be done.
+/// Whether a plan is worth it, and what clients notice of it; `if_worth`: it is left out where it
+/// is not. `None`: there is nothing to be done.
 pub fn verdict_words(made: &InsertProposal, if_worth: bool) -> Option<String> {
     let Verdict { saves, takes } = made.verdict;
     let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
