@@ -119,7 +119,7 @@ def test_options_are_those_of_the_command_line(command, function, apart):
     line = [sys.executable, "-m", "forebay", command, "--help"]
     text = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     flags = set(re.findall(r"^ +(?:-\w, )?--([a-z][a-z-]*)", text, re.M))
-    # Files are read at the lowest priority, data in memory at the caller's.
+    # The priority is that of the caller's process.
     flags -= {"help", "json", "quiet", "nice", "create"}
     if command != "load":
         # A load alone asks nodes.
@@ -317,18 +317,24 @@ def test_other_threads_go_on_during_a_push(path):
 
 
 SLOW = """
-    import sys, pyarrow as pa, forebay
+    import sys, pyarrow as pa, pyarrow.parquet, forebay
     def progress(p):
         print("going", flush=True)
     rows = pa.table({{"id": pa.array(range(3_000_000))}})
-    forebay.push(rows, "t", key="{{id}}", store={path!r}, rate="2M", progress=progress)
+    file = {file!r}
+    pa.parquet.write_table(rows, file)
+    forebay.push({source}, "t", key="{{id}}", store={path!r}, rate="2M", progress=progress)
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_push_that_is_interrupted_or_killed_leaves_nothing(birds, path, how):
+@pytest.mark.parametrize(
+    ("how", "source"),
+    [(signal.SIGINT, "rows"), (signal.SIGINT, "file"), (signal.SIGKILL, "rows")],
+)
+def test_a_push_that_is_interrupted_or_killed_leaves_nothing(birds, path, tmp_path, how, source):
     forebay.push(birds, "t", key="{id}", value="name", store=path)
-    code = textwrap.dedent(SLOW.format(path=path))
+    code = SLOW.format(path=path, source=source, file=str(tmp_path / "rows.parquet"))
+    code = textwrap.dedent(code)
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -88,9 +88,9 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> 
     Cli::try_parse_from(words)
 }
 
-/// Runs one command.
-pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
-    forebay_io::behind(nice_of(&command), || carry_out(command, context))
+/// [`run`] for a process of its own, where commands that nobody waits for give way to others.
+pub fn run_apart(command: Command, context: &Context) -> anyhow::Result<Outcome> {
+    forebay_io::behind(nice_of(&command), || run(command, context))
 }
 
 /// How far a command gives way to others, as a nice value: those do that nobody waits for as for a
@@ -104,7 +104,8 @@ fn nice_of(command: &Command) -> u8 {
     }
 }
 
-fn carry_out(command: Command, context: &Context) -> anyhow::Result<Outcome> {
+/// Runs a command on this thread, with its priority.
+pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
     match command {
         Command::Push(args) => push::run(args, context),
         Command::Pull(args) => pull::run(&args, context),

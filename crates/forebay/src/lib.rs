@@ -147,7 +147,7 @@ pub mod command_line {
         forebay_io::raw::ignore_file_size_signal();
         let context = Context::new(&cli.global);
         context.log_in(&cli.login);
-        let done = crate::cli::run(cli.command, &context);
+        let done = crate::cli::run_apart(cli.command, &context);
         let done = done.map_err(|error| context.of_cluster(error));
         crate::exit::report(context.output, done)
     }
