@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub const RANGE_BYTES: u64 = 4 << 20;
 const RANGES_AT_ONCE: usize = 4;
 /// How long an origin has for a range while there is another one to ask.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks at whether the file is still wanted.
+const LOOK: Duration = Duration::from_millis(100);
 /// Between two notes of what has come.
 const RANGES_A_NOTE: usize = 4;
 
@@ -109,6 +112,19 @@ impl VersionFetcher<'_> {
         finished.map(|()| senders).map_err(on_disk)
     }
 
+    /// Waits until the rate lets so many bytes pass, or the file is no longer wanted.
+    async fn wait_for_turn(&self, bytes: u64) -> Result<(), PullError> {
+        let mut turn = pin!(self.throttle.take(bytes));
+        loop {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return Err(PullError::Superseded);
+            }
+            if within(self.clock, LOOK, turn.as_mut()).await.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
     async fn range(
         &self,
         name: &str,
@@ -117,7 +133,7 @@ impl VersionFetcher<'_> {
         failed: &Mutex<BTreeSet<usize>>,
     ) -> Result<(u64, usize, Bytes), PullError> {
         let (start, length) = place(index, len_bytes);
-        self.throttle.take(length).await;
+        self.wait_for_turn(length).await?;
         let mut problem = io::Error::other("nobody was named who has it");
         for (at, origin) in self.origins.iter().enumerate() {
             if self.cancelled.load(Ordering::Relaxed) {
