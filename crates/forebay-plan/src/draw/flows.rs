@@ -206,7 +206,7 @@ impl<'p> Matrix<'p> {
     }
 }
 
-/// A name that takes no more than so many letters: its end tells it from its neighbours.
+/// A name that takes no more than so many letters: its end is where it differs from its neighbours.
 fn shortened(name: &str, letters: usize) -> String {
     let count = name.chars().count();
     match count.checked_sub(letters.max(2)) {
