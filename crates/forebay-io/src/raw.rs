@@ -302,9 +302,9 @@ pub fn start_write_back(file: &File) {
 
 /// Has the calling thread, and those that it starts, work for so long at most while others wait for
 /// its processor; in return it comes sooner to its next turn (Linux 6.12; elsewhere nothing
-/// changes). Its nice value stays.
+/// changes). Zero is what the system gives by itself. The nice value stays.
 #[cfg(target_os = "linux")]
-pub fn shorten_turns(longest: std::time::Duration) {
+pub fn limit_turns(longest: std::time::Duration) {
     let Some(mut attributes) = scheduling() else {
         return;
     };
@@ -331,7 +331,7 @@ fn scheduling() -> Option<libc::sched_attr> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn shorten_turns(_longest: std::time::Duration) {}
+pub fn limit_turns(_longest: std::time::Duration) {}
 
 /// Asks the system to forget the file's cached pages. A hint.
 pub fn drop_file_cache(file: &File) {
@@ -471,7 +471,7 @@ mod tests {
         let seen = std::thread::spawn(|| {
             rustix::process::nice(3).unwrap();
             let before = scheduling().unwrap();
-            shorten_turns(std::time::Duration::from_micros(200));
+            limit_turns(std::time::Duration::from_micros(200));
             (before, scheduling().unwrap())
         });
         let (before, after) = seen.join().unwrap();
@@ -479,6 +479,26 @@ mod tests {
         assert_eq!(before.sched_policy, after.sched_policy);
         // Systems that know turns have those that were asked for.
         assert!(before.sched_runtime == 0 || after.sched_runtime == 200_000);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "asks the system")]
+    fn work_behind_does_not_inherit_the_turns_of_threads_that_answer() {
+        use crate::{start_answering, start_behind};
+        let own = scheduling().unwrap().sched_runtime;
+        let seen = start_answering("answers", || {
+            let behind = start_behind("behind", || scheduling().unwrap().sched_runtime);
+            (
+                scheduling().unwrap().sched_runtime,
+                behind.unwrap().join().unwrap(),
+            )
+        });
+        let (answering, behind) = seen.unwrap().join().unwrap();
+        assert!(
+            own == 0 || (answering < own && behind == own),
+            "{own} {answering} {behind}"
+        );
     }
 
     #[test]

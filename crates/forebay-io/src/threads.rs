@@ -31,7 +31,7 @@ pub fn start_answering<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> io::Result<JoinHandle<R>> {
     start_thread(name, move || {
-        raw::shorten_turns(ANSWERING_TURN);
+        raw::limit_turns(ANSWERING_TURN);
         work()
     })
 }
@@ -46,6 +46,8 @@ pub fn start_behind<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> io::Result<JoinHandle<R>> {
     start_thread(name, move || {
+        // Whoever starts it may be a thread that answers.
+        raw::limit_turns(Duration::ZERO);
         lower_priority(BEHIND);
         work()
     })
@@ -100,7 +102,7 @@ fn interrupt_often<'scope>(scope: &'scope Scope<'scope, '_>, is_over: &'scope At
             if sched_setaffinity(None, &own).is_err() {
                 return;
             }
-            raw::shorten_turns(ANSWERING_TURN);
+            raw::limit_turns(ANSWERING_TURN);
             while !is_over.load(Ordering::Relaxed) {
                 sleep(BEHIND_TURN);
             }

@@ -189,9 +189,12 @@ impl BackupPlace {
         damaged: &dyn Fn(String) -> BackupError,
     ) -> Result<Vec<u8>, BackupError> {
         use io::ErrorKind::{InvalidInput, NotFound};
-        // A pipe would be waited for.
-        let read = self.disk.open(path).and_then(|_| self.disk.read(path));
-        match read {
+        // A directory may have a pipe there, which would be waited for.
+        let is_file = match self.disk.keeps_blocks() {
+            true => self.disk.open(path).map(drop),
+            false => Ok(()),
+        };
+        match is_file.and_then(|()| self.disk.read(path)) {
             Err(error) if error.kind() == NotFound => Err(damaged("it is missing".to_owned())),
             Err(error) if error.kind() == InvalidInput => Err(damaged(error.to_string())),
             read => Ok(read.at("read", path)?),

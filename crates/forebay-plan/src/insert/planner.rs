@@ -21,7 +21,7 @@ pub fn plan(
     request.check()?;
     let pieces = fine_enough(request)?;
     let regions = Region::all(request, &pieces)?;
-    let mut solutions = Vec::with_capacity(regions.len());
+    let mut solved = Vec::with_capacity(regions.len());
     for region in &regions {
         let problem = region.problem(request, &pieces);
         check_total(&problem)?;
@@ -35,18 +35,17 @@ pub fn plan(
         }
         let solution = solve(&problem, mode, request.seed, over);
         if let Some(unmet) = solution.unmet {
-            return Err(region.refusal(request, solutions.len(), unmet));
+            return Err(region.refusal(request, solved.len(), unmet));
         }
-        solutions.push(solution);
+        solved.push((problem, solution));
     }
     let (pieces, regions) = match request.joins && !pieces.steps.is_empty() {
-        true => joined(request, pieces, regions, &mut solutions)?,
+        true => joined(request, pieces, regions, &mut solved)?,
         false => (pieces, regions),
     };
-    let solved = regions.iter().zip(solutions);
+    let solved = regions.iter().zip(solved);
     let mut plans: Vec<RegionPlan> = solved
-        .map(|(region, solution)| {
-            let problem = region.problem(request, &pieces);
+        .map(|(region, (problem, solution))| {
             region_plan(request, region, &pieces, &problem, solution)
         })
         .collect();
@@ -73,13 +72,14 @@ fn joined<'a>(
     request: &'a Request,
     pieces: Pieces,
     regions: Vec<Region<'a>>,
-    solutions: &mut [Solution],
+    solved: &mut [(Problem, Solution)],
 ) -> Result<(Pieces, Vec<Region<'a>>), InputError> {
-    let dests = solutions.iter().map(|solution| solution.dest.clone());
+    let dests = solved.iter().map(|(_, solution)| solution.dest.clone());
     let (joined, dests) = join(&pieces, &regions, &dests.collect());
     let regions = Region::all(request, &joined)?;
-    for ((region, solution), dest) in regions.iter().zip(solutions).zip(dests) {
-        let cost = region.problem(request, &joined).cost(&dest);
+    for ((region, (problem, solution)), dest) in regions.iter().zip(solved).zip(dests) {
+        *problem = region.problem(request, &joined);
+        let cost = problem.cost(&dest);
         debug_assert!(
             cost <= solution.cost * (1.0 + 1e-9),
             "joining made a plan dearer"
