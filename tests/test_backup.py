@@ -172,6 +172,49 @@ def test_damage_is_named_by_the_file_of_the_backup(live, tmp_path):
         assert "has backups, but no file forebay-backup.json" in error
 
 
+def test_what_cannot_be_removed_is_said_and_keeps_nothing_else(live, tmp_path):
+    store, place = live.store, tmp_path / "backups"
+    first = store.json("backup", "kv", "log", "people", "--to", place)["backup"]
+    # In the way of one table's documents, and a plain file among the tables.
+    blocked = place / "tables" / "kv" / "backups" / f"{first}.backup"
+    blocked.unlink()
+    blocked.mkdir()
+    (place / "tables" / "aaa").write_text("stray")
+    made = store.json("backup", "kv", "log", "people", "--to", place, "--keep", "1")
+    assert made["removed"] == [first]
+    assert any(str(blocked) in text for text in made["unremoved"]), made
+    for table in ("log", "people"):
+        left = [path.name for path in (place / "tables" / table / "backups").iterdir()]
+        assert left == [f"{made['backup']}.backup"]
+    said = store.run("backup", "kv", "--to", place, "--keep", "1").err
+    assert "could not be removed" in said and str(blocked) in said
+
+
+def test_nothing_is_restored_where_a_document_is_missing(live, tmp_path):
+    store, place = live.store, tmp_path / "backups"
+    live.client().set("kv:key", 1)
+    name = store.json("backup", "kv", "log", "people", "--to", place)["backup"]
+    (place / "tables" / "log" / "backups" / f"{name}.backup").unlink()
+    other = Store(tmp_path / "other")
+    error = other.refuse("restore", "--from", place)
+    assert "nothing was restored" in error and "it is missing" in error
+    assert f"forebay restore kv people --from {place} --backup {name}" in error
+    other.run("restore", "kv", "people", "--from", place)
+    run = next((place / "tables" / "kv" / "runs").glob("*.run"))
+    run.unlink()
+    for args in [["kv"], ["kv", "--check"]]:
+        error = Store(tmp_path / "third").refuse("restore", *args, "--from", place)
+        assert str(run) in error and "Remove that file" in error, error
+
+
+def test_a_pipe_for_the_time_of_the_last_backup_hangs_nobody(live):
+    os.mkfifo(live.store.path / "backups.json")
+    assert live.store.json("tables")
+    url = f"http://127.0.0.1:{live.http}/metrics"
+    with urllib.request.urlopen(url, timeout=30) as page:
+        assert page.status == 200
+
+
 def test_only_a_status_that_is_checked_ends_with_3(store, tmp_path):
     store.refuse("restore", "--from", tmp_path, "--check", "--bogus", code=2)
     store.refuse("restore", "--from", tmp_path, "--check", "--list", code=2)

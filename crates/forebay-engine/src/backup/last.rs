@@ -38,7 +38,12 @@ impl Store {
     /// The last backup of each table that was ever backed up.
     pub fn last_backups(&self) -> Result<BTreeMap<TableName, LastBackup>, StoreError> {
         let path = self.root().join(FILE);
-        let bytes = match self.disk().read(&path) {
+        // A pipe would be waited for.
+        let read = self
+            .disk()
+            .open(&path)
+            .and_then(|_| self.disk().read(&path));
+        let bytes = match read {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             bytes => bytes.at("read", &path)?,
         };

@@ -8,7 +8,6 @@ use forebay_io::{Disk, Lock, give_way, replace_file};
 use forebay_run::Order;
 use forebay_run::verify::read_back;
 use serde_json::Value;
-use tracing::warn;
 
 use super::place::{BackupPlace, Documents};
 use super::{
@@ -48,6 +47,20 @@ pub enum BackedUp {
     There(u64),
 }
 
+/// What was removed of a place, and what could not be.
+#[derive(Debug, Default)]
+struct Pruned {
+    removed: Vec<String>,
+    problems: Vec<BackupError>,
+}
+
+impl Pruned {
+    /// The result, or none, and its problem noted.
+    fn known<T>(&mut self, result: Result<T, BackupError>) -> Option<T> {
+        result.map_err(|problem| self.problems.push(problem)).ok()
+    }
+}
+
 /// What a backup consists of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BackupReport {
@@ -58,6 +71,8 @@ pub struct BackupReport {
     pub reused_bytes: u64,
     /// Older backups that were removed.
     pub removed: Vec<String>,
+    /// Why files stay that no backup needs, with their paths.
+    pub unremoved: Vec<String>,
     /// Backups whose documents cannot be read. While there are some, no file is removed.
     pub damaged: Vec<String>,
 }
@@ -70,10 +85,9 @@ impl NewBackup {
     ) -> Result<Self, BackupError> {
         let Documents { documents, damaged } = place.documents()?;
         // What a backup left that failed may take the room that this one needs.
-        if damaged.is_empty()
-            && let Err(error) = place.prune(&documents, None)
-        {
-            warn!(%error, "what a backup that died left could not be removed");
+        if damaged.is_empty() {
+            // What stays is said at the end.
+            place.prune(&documents, None);
         }
         let names = place.names()?;
         // Names rise, whatever the clock does. Of a file that is no backup only the name counts.
@@ -215,20 +229,14 @@ impl NewBackup {
         self.earlier.push(self.document.clone());
         let pruned = match self.damaged.is_empty() {
             true => place.prune(&self.earlier, keep),
-            false => Ok(Vec::new()),
-        };
-        let removed = match pruned {
-            Ok(removed) => removed,
-            Err(error) => {
-                warn!(%error, "older backups, or what a backup that died left, could not be removed");
-                Vec::new()
-            }
+            false => Pruned::default(),
         };
         Ok(BackupReport {
             document: self.document,
             copied_bytes: self.copied_bytes,
             reused_bytes: self.reused_bytes,
-            removed,
+            removed: pruned.removed,
+            unremoved: pruned.problems.iter().map(ToString::to_string).collect(),
             damaged: self.damaged,
         })
     }
@@ -352,45 +360,56 @@ impl BackupPlace {
     }
 
     /// Removes those of these backups that no table needs to have `keep` of them, and what no
-    /// backup names. REQUIRES: the lock, and that there are no others.
-    fn prune(
-        &self,
-        backups: &[BackupDocument],
-        keep: Option<usize>,
-    ) -> Result<Vec<String>, BackupError> {
-        let (kept, past) = kept_of(backups, keep.unwrap_or(usize::MAX));
-        let removed: Vec<String> = past.iter().map(|backup| backup.name.clone()).collect();
-        for name in &removed {
-            remove_if_there(&*self.disk, &self.document_path(name))?;
+    /// backup names. What cannot be removed keeps nothing else. REQUIRES: the lock, and that there
+    /// are no others.
+    fn prune(&self, backups: &[BackupDocument], keep: Option<usize>) -> Pruned {
+        let (mut kept, past) = kept_of(backups, keep.unwrap_or(usize::MAX));
+        let mut pruned = Pruned::default();
+        for backup in past {
+            match remove_if_there(&*self.disk, &self.document_path(&backup.name)) {
+                Ok(()) => pruned.removed.push(backup.name.clone()),
+                // Its files stay with it.
+                Err(error) => {
+                    pruned.problems.push(error.into());
+                    kept.push(backup);
+                }
+            }
         }
+        let dir = self.backups_dir();
         // Before the first backup there is no such directory.
-        if !removed.is_empty() {
-            let dir = self.backups_dir();
-            self.disk.sync_dir(&dir).at("sync", &dir)?;
+        if !pruned.removed.is_empty()
+            && let Err(error) = self.disk.sync_dir(&dir).at("sync", &dir)
+        {
+            // Files go after their documents.
+            pruned.problems.push(error.into());
+            return pruned;
         }
-        for table in self.tables()? {
-            self.prune_table(&table, &kept)?;
+        let tables = pruned.known(self.tables()).unwrap_or_default();
+        for table in tables {
+            self.prune_table(&table, &kept, &mut pruned);
         }
-        Ok(removed)
+        pruned
     }
 
-    fn prune_table(&self, table: &TableName, kept: &[&BackupDocument]) -> Result<(), BackupError> {
+    fn prune_table(&self, table: &TableName, kept: &[&BackupDocument], pruned: &mut Pruned) {
         let files = TableFiles::new(&self.root, table);
         let names = kept.iter().map(|backup| format!("{}{ENDING}", backup.name));
         let names: BTreeSet<String> = names.collect();
         let documents = files.dir.join("backups");
-        for name in self.list(&documents)? {
-            if name.ends_with(ENDING) && !names.contains(&name) {
-                remove_if_there(&*self.disk, &documents.join(&name))?;
-            }
-        }
+        let past = pruned.known(self.list(&documents)).unwrap_or_default();
+        let past = past.into_iter();
+        let past = past.filter(|name| name.ends_with(ENDING) && !names.contains(name));
+        let past: Vec<PathBuf> = past.map(|name| documents.join(name)).collect();
         let named = named_by(kept.iter().copied(), table);
-        for name in self.list(&files.runs())? {
-            let path = files.runs().join(&name);
-            if run_of(&path).is_some() && !named.contains(&name) {
-                remove_if_there(&*self.disk, &path)?;
-            }
+        let runs = pruned.known(self.list(&files.runs())).unwrap_or_default();
+        let runs = runs.into_iter().filter(|name| !named.contains(name));
+        let runs = runs.map(|name| files.runs().join(name));
+        for path in past
+            .into_iter()
+            .chain(runs.filter(|path| run_of(path).is_some()))
+        {
+            let removed = remove_if_there(&*self.disk, &path);
+            pruned.known(removed.map_err(BackupError::from));
         }
-        Ok(())
     }
 }

@@ -42,7 +42,16 @@ impl Backup {
         let summaries = self.run_summaries(name, &document)?;
         for (file, len_bytes) in &self.summary(name)?.files {
             let path = runs.join(file);
-            let opened = disk.open(&path).at("open", &path)?;
+            let damaged = |source| BackupError::DamagedRun {
+                table: name.clone(),
+                source,
+            };
+            let opened = disk.open(&path).map_err(|error| {
+                damaged(RunError::damaged(
+                    &path,
+                    format!("it cannot be opened: {error}"),
+                ))
+            })?;
             let read = match path.extension().is_some_and(|end| end == "run") {
                 true => read_back(disk, &path, document.order, &mut |_| ()).map(Some),
                 false => Ok(None),
@@ -58,10 +67,7 @@ impl Backup {
                 true => Ok(()),
                 false => Err(RunError::damaged(&path, "it has another length")),
             });
-            read.map_err(|source| BackupError::DamagedRun {
-                table: name.clone(),
-                source,
-            })?;
+            read.map_err(damaged)?;
             advance(*len_bytes);
         }
         Ok(())
@@ -147,6 +153,11 @@ impl Backup {
                 _ => LiveError::Options { table, problem }.into(),
             }
         })
+    }
+
+    /// An error where what the backup says of a table cannot be read.
+    pub fn check_document(&self, name: &TableName) -> Result<(), BackupError> {
+        self.table(name).map(drop)
     }
 
     /// An error where the table is none of the backup's.

@@ -26,8 +26,8 @@ use crate::human;
 /// to it wait for some milliseconds. Of what an earlier backup in that place has, nothing is copied
 /// again. Each file is read back before the backup is there.
 ///
-/// With --json one object {backup, to, tables, copied_bytes, reused_bytes, removed, damaged},
-/// where tables lists {table, mode, version, records, bytes}.
+/// With --json one object {backup, to, tables, copied_bytes, reused_bytes, removed, unremoved,
+/// damaged}, where tables lists {table, mode, version, records, bytes}.
 #[derive(Debug, Args)]
 pub struct Backup {
     /// The tables [default: all that serve something]
@@ -200,12 +200,18 @@ fn print(report: &BackupReport, to: &str, context: &Context) -> anyhow::Result<O
         "copied_bytes": report.copied_bytes,
         "reused_bytes": report.reused_bytes,
         "removed": report.removed,
+        "unremoved": report.unremoved,
         "damaged": report.damaged,
     });
     if !report.damaged.is_empty() {
         context.output.tell(&format!(
             "backups that cannot be read: {}. No file is removed while they are there: remove backups/NAME.json of each",
             report.damaged.join(", ")
+        ));
+    }
+    for problem in &report.unremoved {
+        context.output.tell(&format!(
+            "what no backup needs any more could not be removed: {problem}"
         ));
     }
     context.print_done(Outcome::Done, &object, || {

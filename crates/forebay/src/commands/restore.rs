@@ -87,11 +87,12 @@ pub fn run(args: &Restore, context: &Context) -> anyhow::Result<Outcome> {
 /// Why a table was not restored: where its copy could not be read back, the file of the backup that
 /// is damaged, if there is one.
 fn damage_behind(error: anyhow::Error, backup: &Backup, table: &TableName) -> anyhow::Error {
-    let is_unreadable = error.chain().any(|cause| cause.is::<RunError>())
-        || matches!(
-            error.downcast_ref::<BackupError>(),
-            Some(BackupError::Restored { .. })
-        );
+    use std::io::ErrorKind::{InvalidInput, NotFound};
+    let is_lost = |error: &std::io::Error| matches!(error.kind(), InvalidInput | NotFound);
+    let is_unreadable = error
+        .chain()
+        .any(|cause| cause.is::<RunError>() || cause.downcast_ref().is_some_and(is_lost))
+        || matches!(error.downcast_ref(), Some(BackupError::Restored { .. }));
     if !is_unreadable {
         return error;
     }
@@ -112,13 +113,34 @@ fn chosen(args: &Restore, backup: &Backup) -> anyhow::Result<BTreeMap<TableName,
     Ok(all)
 }
 
-/// Refuses before anything is copied what could not be restored because of what is there.
+/// Refuses before anything is copied what could not be restored: documents of the backup that
+/// cannot be read, and what is there already.
 fn refuse_what_is_there(
     args: &Restore,
     backup: &Backup,
     tables: &BTreeMap<TableName, TableSummary>,
     context: &Context,
 ) -> anyhow::Result<()> {
+    for name in tables.keys() {
+        let checked = backup.check_document(name);
+        checked.with_context(|| {
+            let others: Vec<&str> = tables
+                .keys()
+                .map(TableName::as_str)
+                .filter(|other| *other != name.as_str())
+                .collect();
+            let rest = match others.is_empty() {
+                true => String::new(),
+                false => format!(
+                    "; without this table: forebay restore {} --from {} --backup {}",
+                    others.join(" "),
+                    args.from,
+                    backup.document().name
+                ),
+            };
+            format!("nothing was restored{rest}")
+        })?;
+    }
     let store = match context.open_store() {
         Err(error) if is_no_store(&error) => return Ok(()),
         store => store?,
