@@ -440,5 +440,9 @@ def test_a_node_that_comes_back_in_another_zone_is_told_of_and_moved_around(hold
     node.start()
     made.wait_up()
     assert any("two copies in one zone" in note for note in made.status()["notes"])
+    shown = made.store.run("cluster", "rebalance", code=2)
+    assert "--yes carries this plan out" in shown.err, shown.err
     made.store.run("cluster", "rebalance", "--yes")
     assert not any("zone" in note for note in made.status()["notes"])
+    shown = made.store.run("cluster", "rebalance")
+    assert "there is nothing to do" in shown.err, shown.err

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::reading::LOWEST_PRIORITY;
 use crate::commands::{
@@ -85,7 +85,18 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> 
         let text = "the argument '--store <URL>' cannot be used multiple times";
         return Err(Cli::command().error(ErrorKind::ArgumentConflict, text));
     }
-    Cli::try_parse_from(words)
+    let mut command = taking_numbers(Cli::command());
+    let matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Lets keys and values be negative numbers: no option is one.
+fn taking_numbers(command: clap::Command) -> clap::Command {
+    let numbers = |arg: clap::Arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(numbers).mut_subcommands(taking_numbers)
 }
 
 /// [`run`] for a process of its own, where commands that nobody waits for give way to others.
@@ -142,9 +153,25 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
 mod tests {
     use super::*;
 
+    fn parsed(line: &str) -> Result<Cli, clap::Error> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn keys_and_values_may_be_negative_numbers() {
+        for line in [
+            "forebay get t -1",
+            "forebay cluster split t --at -1",
+            "forebay scan t --prefix -2.5",
+        ] {
+            assert!(parsed(line).is_ok(), "{line}: {:?}", parsed(line));
+        }
+        let error = parsed("forebay plan insert --input a.json --seconds -1").unwrap_err();
+        assert!(error.to_string().contains("invalid value '-1'"), "{error}");
+    }
+
     #[test]
     fn the_store_is_named_once() {
-        let parsed = |line: &str| parse(line.split(' ').map(OsString::from));
         assert!(parsed("forebay --store a tables").is_ok());
         assert!(parsed("forebay --store a tables --store=b").is_err());
     }
@@ -225,8 +252,7 @@ mod tests {
     #[test]
     fn the_commands_of_the_manual_parse() {
         for line in LINES {
-            let words = line.split_whitespace();
-            if let Err(error) = Cli::try_parse_from(words) {
+            if let Err(error) = parsed(line) {
                 panic!("{line}: {error}");
             }
         }
@@ -282,10 +308,7 @@ mod tests {
             "forebay plan workload --distribution gamma",
             "forebay plan insert --input a.json --mode polish --seconds -1",
         ] {
-            assert!(
-                Cli::try_parse_from(line.split_whitespace()).is_err(),
-                "{line}"
-            );
+            assert!(parsed(line).is_err(), "{line}");
         }
     }
 }

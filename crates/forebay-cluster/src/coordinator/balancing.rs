@@ -4,7 +4,8 @@
 //! It is a plan as operators make them, and shown as one; each decision is told in words. One that
 //! an operator asks for comes first: what is under way ends for it. Nothing is begun before the
 //! hottest node has had half more than the mean for several looks in a row, nor soon after another
-//! plan: what a plan changes shows in the means only after a while.
+//! plan: what a plan changes shows in the means only after a while. What is copied is bounded by
+//! bytes an hour, so a plan that copies is followed by no longer pause than one that does not.
 
 use std::time::Duration;
 
@@ -20,10 +21,13 @@ const LOOKS: u32 = 3;
 const HOT: f64 = 1.5;
 /// Nodes that have less to do at the mean, in keys read a minute, are left alone.
 const LEAST_LOAD: f64 = 3000.0;
-/// After a plan of any kind, and after one that could not be made, nothing is begun for so long;
-/// after one that copied nothing for this time, doubled for each plan of here in the last hour.
-const PAUSE: Duration = Duration::from_secs(10 * 60);
-const LEAST_PAUSE: Duration = Duration::from_secs(60);
+/// Nothing is begun for so long after a plan, and after one that could not be made: the means have
+/// two thirds of what it changes by then. A load that shifts takes two or three plans, as the first
+/// one sees a mean of before and after.
+const PAUSE: Duration = Duration::from_secs(30);
+/// From so many plans of here within an hour on the pause is doubled with each.
+const PLANS_AN_HOUR: u32 = 3;
+const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
 /// Replicas that a plan copies at most.
 const MOST_COPIES: usize = 20;
 const HOUR_MS: u64 = 3600 * 1000;
@@ -68,8 +72,8 @@ impl Step<'_> {
         let Some(most_bytes_an_hour) = settings.keep_balanced else {
             return;
         };
-        if let Some(moving) = self.model.work.moving() {
-            let pause = self.pause_after(moving);
+        if self.model.work.moving().is_some() {
+            let pause = self.pause();
             // What was planned meanwhile is about what was.
             (self.balancing.asked, self.balancing.made) = (None, None);
             self.balancing.waits = None;
@@ -83,25 +87,21 @@ impl Step<'_> {
         let now = self.now.monotonic;
         self.tell_last_plan();
         self.balancing.waits = self.why_quiet();
-        let is_quiet = self.balancing.waits.is_some();
         let has_looked = self.balancing.looked;
         let has_looked = has_looked.is_some_and(|looked| self.now.since(looked) < LOOKS_EACH);
-        if has_looked || is_quiet || self.balancing.asked.is_some() {
+        if has_looked || self.balancing.asked.is_some() {
             return;
         }
         self.balancing.looked = Some(now);
         self.look_at_load(most_bytes_an_hour);
     }
 
-    /// How long nothing is begun after this plan: what it changes shows in the means after a
-    /// minute, and what must be changed again and again had better be left.
-    fn pause_after(&self, plan: &Rebalance) -> Duration {
-        if plan.copied_bytes > 0 {
-            return PAUSE;
-        }
-        let others = self.own_lately().filter(|own| own.request != plan.request);
-        let doubled = others.take(8).count() as u32;
-        PAUSE.min(LEAST_PAUSE * 2_u32.pow(doubled))
+    /// How long nothing is begun after a plan: what must be changed again and again had better be
+    /// left.
+    fn pause(&self) -> Duration {
+        let own = self.own_lately().take(PLANS_AN_HOUR as usize + 8).count() as u32;
+        let doubled = own.saturating_sub(PLANS_AN_HOUR);
+        LONGEST_PAUSE.min(PAUSE * 2_u32.pow(doubled))
     }
 
     /// Plans of here that began within the last hour.
@@ -113,18 +113,15 @@ impl Step<'_> {
 
     /// Why nothing is begun now, if so.
     fn why_quiet(&self) -> Option<String> {
-        let minutes = |left: Duration| left.as_secs().div_ceil(60);
         let until = self.balancing.quiet_until;
         if let Some(until) = until.filter(|until| self.now.monotonic < *until) {
-            let left = minutes(until - self.now.monotonic);
-            return Some(format!(
-                "nothing is begun for {left} min, as after each plan"
-            ));
+            let left = (until - self.now.monotonic).as_secs();
+            return Some(format!("nothing is begun for {left} s, as after each plan"));
         }
         let left = self.follows_another()?;
         Some(format!(
-            "nothing is begun for {} min: this coordinator is new, and a plan was begun within the last hour",
-            minutes(left)
+            "nothing is begun for {} s: this coordinator is new, and a plan was begun within the last hour",
+            left.as_secs()
         ))
     }
 
@@ -134,7 +131,7 @@ impl Step<'_> {
         let since_ms = self.now.unix_ms.saturating_sub(HOUR_MS);
         let last = self.model.work.rebalances.last();
         let here = self.now.since(self.took_over);
-        let left = PAUSE.checked_sub(here)?;
+        let left = self.pause().checked_sub(here)?;
         let took_over_ms = self.now.unix_ms.saturating_sub(here.as_millis() as u64);
         let before = since_ms..took_over_ms;
         let is_recent = last.is_some_and(|plan| before.contains(&plan.begun_unix_ms));
@@ -181,7 +178,7 @@ impl Step<'_> {
             return;
         };
         self.balancing.hot_looks += 1;
-        if self.balancing.hot_looks < LOOKS {
+        if self.balancing.hot_looks < LOOKS || self.balancing.waits.is_some() {
             return;
         }
         self.balancing.told = Some(peak.words(&self.model));
@@ -209,7 +206,7 @@ impl Step<'_> {
         let seen = self.balancing.told.take().unwrap_or_default();
         self.balancing.asked = None;
         self.balancing.hot_looks = 0;
-        self.balancing.quiet_until = Some(self.now.monotonic + PAUSE);
+        self.balancing.quiet_until = Some(self.now.monotonic + self.pause());
         let begun = made.and_then(|made| {
             self.check_plan(&made.plan)?;
             let id = RequestId(format!("{REQUEST}{}", self.revision));

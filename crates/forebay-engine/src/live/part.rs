@@ -167,6 +167,12 @@ impl LivePart {
         !self.memtable.is_empty() || view.all_minis().next().is_some()
     }
 
+    /// What of it is not in runs yet.
+    pub fn memory_bytes(&self) -> usize {
+        let minis = self.view.all_minis().map(|mini| mini.memory_bytes());
+        self.memtable.memory_bytes() + minis.sum::<usize>()
+    }
+
     /// All of it is in runs, and the budget counts nothing for it: another may take its place.
     pub fn check_in_runs(&self) {
         debug_assert!(

@@ -1,7 +1,8 @@
 //! Cutting a partition in two.
 //!
-//! 1. Memory is flushed, then once more with the partition's writes held up: it is in its runs, and
-//!    the log has nothing of it that would be read back.
+//! 1. Memory is flushed, where it is not small, then once more with the partition's writes held up:
+//!    it is in its runs, and the log has nothing of it that would be read back. Who is going to
+//!    split has the first flush begun before ([`LiveTable::begin_flush`]).
 //! 2. One replacement of the manifest puts two partitions in its place. Both name its runs, as far
 //!    as they have records for them, with their own bounds where the file has others' as well.
 //! 3. With all partitions locked, keys are led to the two from then on. Who was led to the one
@@ -27,6 +28,10 @@ use crate::live::run::LiveRun;
 use crate::live::shared::LiveShared;
 use crate::name::RunId;
 use crate::partition::{Bounds, PartitionId, PartitionRange};
+
+/// What memory has at most for its first flush to be left out: the second one takes so much within
+/// some milliseconds.
+const SMALL_BYTES: usize = 1 << 20;
 
 /// Where an entry cuts a partition in two, and what the new one begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +69,25 @@ impl LiveTable {
             true => self.shared().split_by(id, entry, cut).map(|()| true),
             false => self.pass(id, entry).map(|()| false),
         }
+    }
+
+    /// Begins to write what is in memory of a partition of a replicated table to runs, so that its
+    /// split holds up writes for what comes in meanwhile alone. Waits for nothing; returns the
+    /// number to ask [`LiveTable::is_flushed`] for.
+    pub fn begin_flush(&self, id: PartitionId) -> Result<u64, LiveError> {
+        let shared = self.shared();
+        let place = shared.parts.find(id);
+        let place = place.ok_or_else(|| shared.no_partition(id))?;
+        Ok(shared.freeze_moved(Some(&[place]), 1))
+    }
+
+    /// Whether that is written, or cannot be written now.
+    pub fn is_flushed(&self, number: u64) -> bool {
+        let progress = self.shared().progress.lock();
+        progress.flushed >= number
+            || progress.flushes.problem.is_some()
+            || progress.failed.is_some()
+            || progress.closing
     }
 
     /// Whether a place lies within a partition, so that it can be cut there.
@@ -118,7 +142,9 @@ impl LiveShared {
         // Before anything is written for it.
         self.halves_of(&self.structure.lock(), cut)?;
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
-        self.flush_of(&[place])?;
+        if self.parts.at(place).lock().memory_bytes() > SMALL_BYTES {
+            self.flush_of(&[place])?;
+        }
         let _no_merges = self.hold_merges();
         let paused = Pause::new(self, vec![place]);
         paused.flush()?;

@@ -19,6 +19,7 @@ use super::settling::Settling;
 use super::shelf::CopyShelf;
 use super::sizes::SizesSeen;
 use super::staged_files::StagedFiles;
+use super::steering::FlushBeforeSplit;
 use super::waker::Waker;
 use super::{OpenLiveTables, ReplicaParts};
 use crate::live::ReplicaOrder;
@@ -68,6 +69,8 @@ pub struct ReplicaCommons {
     /// Orders of partitions that are to get a load, or of whose tables others have ended.
     pub ordered_loads: Mutex<BTreeMap<GroupId, ReplicaOrder>>,
     pub proposed: Mutex<BTreeMap<GroupId, ProposedLoad>>,
+    /// By the group of the half that the split makes.
+    pub flushes: Mutex<BTreeMap<GroupId, FlushBeforeSplit>>,
     /// The node is being stopped: others are to lead its groups.
     pub hands_over: AtomicBool,
     /// Wakes who brings runs of loads.
@@ -102,6 +105,7 @@ impl ReplicaCommons {
             staged: Arc::clone(&parts.staged),
             ordered_loads: Mutex::default(),
             proposed: Mutex::default(),
+            flushes: Mutex::default(),
             hands_over: AtomicBool::new(false),
             loads_ordered: Waker::default(),
             settling: Settling::new(Arc::clone(cache.clock())),

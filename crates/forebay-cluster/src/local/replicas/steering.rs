@@ -1,50 +1,93 @@
 //! Having the groups that are led here become what the catalog wants.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use forebay_engine::live::LiveTable;
 use forebay_host::GroupStanding;
-use forebay_replica::{SplitEntry, SteeringStep, next_step};
+use forebay_replica::{GroupId, SplitEntry, SteeringStep, next_step};
 
 use super::commons::ReplicaCommons;
 use crate::live::ReplicaOrder;
 
+/// What leaders proposed may have been dropped: they look again so soon.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// A flush before a split may be over soon.
+const LOOK_SOON: Duration = Duration::from_millis(20);
+/// A split that waited for its flush so long is proposed without.
+const LONGEST_FLUSH: Duration = Duration::from_secs(10);
+
+/// What is written to runs before a partition is split.
+#[derive(Debug)]
+pub struct FlushBeforeSplit {
+    /// See [`LiveTable::begin_flush`].
+    number: u64,
+    begun: Duration,
+}
+
 impl ReplicaCommons {
-    /// One step of each group; whether there was one to be made. REQUIRES: the catalog is certain
-    /// to want this.
-    pub fn steer(&self, orders: &[ReplicaOrder]) -> bool {
+    /// One step of each group; how soon to look for the next one, if there is any. REQUIRES: the
+    /// catalog is certain to want this.
+    pub fn steer(&self, orders: &[ReplicaOrder]) -> Option<Duration> {
+        let splits: HashSet<GroupId> = orders.iter().filter_map(half_of).collect();
+        self.flushes.lock().retain(|half, _| splits.contains(half));
         // Who hands its groups over neither takes one nor changes one.
         if self.hands_over.load(Ordering::Relaxed) {
-            return false;
+            return None;
         }
-        let mut is_steering = false;
-        for order in orders.iter().filter(|order| !order.is_new) {
-            let group = self.host.standing(order.group);
-            let Some(group) = group.filter(|group| group.me == order.peer) else {
-                continue;
-            };
-            let (members, standing) = (&group.members, &group.standing);
-            let cut = order.cut.as_ref().filter(|cut| cut.is_for(members));
-            let wanted = match group.ails {
-                true => Cow::Owned(order.wanted.led_by_others(order.peer)),
-                false => Cow::Borrowed(&order.wanted),
-            };
-            is_steering |= members.is_joint() || !members.learners.is_empty();
-            if let Some(cut) = cut.filter(|_| !self.is_cut(order)) {
-                self.host.split(order.group, SplitEntry::clone(cut));
-                is_steering = true;
-                continue;
+        let orders = orders.iter().filter(|order| !order.is_new);
+        orders.filter_map(|order| self.steer_group(order)).min()
+    }
+
+    fn steer_group(&self, order: &ReplicaOrder) -> Option<Duration> {
+        let split = order.cut.as_ref().filter(|_| !self.is_cut(order));
+        // Those that follow flush, too: both halves need a majority that has applied the split.
+        let is_flushed = split.is_none_or(|split| self.is_flushed(order, split));
+        let group = self.host.standing(order.group);
+        let group = group.filter(|group| group.me == order.peer)?;
+        let (members, standing) = (&group.members, &group.standing);
+        if let Some(split) = split.filter(|split| split.is_for(members)) {
+            if !is_flushed {
+                return Some(LOOK_SOON);
             }
-            let step = next_step(order.peer, &wanted, members, standing);
-            is_steering |= step.is_some();
-            match step {
-                Some(SteeringStep::Change(changes)) => self.host.wish(order.group, changes),
-                Some(SteeringStep::HandOver(to)) => self.host.transfer(order.group, to),
-                None => {}
-            }
+            self.host.split(order.group, SplitEntry::clone(split));
+            return Some(LOOK_AGAIN);
         }
-        is_steering
+        let wanted = match group.ails {
+            true => Cow::Owned(order.wanted.led_by_others(order.peer)),
+            false => Cow::Borrowed(&order.wanted),
+        };
+        let step = next_step(order.peer, &wanted, members, standing);
+        let is_changing = members.is_joint() || !members.learners.is_empty();
+        let is_steering = is_changing || step.is_some();
+        match step {
+            Some(SteeringStep::Change(changes)) => self.host.wish(order.group, changes),
+            Some(SteeringStep::HandOver(to)) => self.host.transfer(order.group, to),
+            None => {}
+        }
+        is_steering.then_some(LOOK_AGAIN)
+    }
+
+    /// Whether that of a partition is in runs which was in memory when its split was planned.
+    fn is_flushed(&self, order: &ReplicaOrder, split: &SplitEntry) -> bool {
+        let tables = self.tables.load();
+        let Some(table) = tables.get(&order.table) else {
+            return true;
+        };
+        let now = self.clock.monotonic();
+        let mut flushes = self.flushes.lock();
+        let flush = match flushes.entry(split.group) {
+            Entry::Occupied(flush) => flush.into_mut(),
+            Entry::Vacant(place) => match table.begin_flush(order.partition) {
+                Ok(number) => place.insert(FlushBeforeSplit { number, begun: now }),
+                // The split itself says what is wrong.
+                Err(_) => return true,
+            },
+        };
+        table.is_flushed(flush.number) || now.saturating_sub(flush.begun) >= LONGEST_FLUSH
     }
 
     /// Whether a partition here ends where it is to be cut, or before.
@@ -65,4 +108,9 @@ impl ReplicaCommons {
         let led = groups.filter_map(|group| Some((group, heir(&self.host.standing(group)?)?)));
         led.map(|(group, to)| self.host.transfer(group, to)).count()
     }
+}
+
+/// The group of the half that a split makes.
+fn half_of(order: &ReplicaOrder) -> Option<GroupId> {
+    order.cut.as_ref().map(|split| split.group)
 }

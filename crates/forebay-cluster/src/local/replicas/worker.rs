@@ -14,12 +14,10 @@ use super::commons::ReplicaCommons;
 use super::keeping::ReplicaKeeper;
 use crate::live::ReplicaOrders;
 
-/// Between two looks where nothing happens; and where a leader here has its group become what it is
-/// to be: what it proposed may have been dropped.
+/// Between two looks where nothing happens.
 const LOOK: Duration = Duration::from_secs(1);
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// So often in a row; what is not done by then waits for others.
-const LOOKS_AGAIN: u32 = 50;
+/// For so long they come sooner where something is begun; what is not done by then waits for others.
+const SOON_FOR: Duration = Duration::from_secs(5);
 /// Where leaders here may not propose yet what was ordered: they may in a moment.
 const LOOK_SOON: Duration = Duration::from_millis(20);
 /// What happens within so long is looked at together; and looks take a fifth of the time at most.
@@ -51,10 +49,10 @@ struct Working {
     watch: Watching,
     orders: Option<Box<ReplicaOrders>>,
     is_done: bool,
-    /// How many looks in a row began something, or found it begun, or not allowed yet: its next
-    /// step is to be looked for soon.
-    steering_looks: u32,
-    may_steer: bool,
+    /// How soon the next step of what is begun, or not allowed yet, is to be looked for; and since
+    /// when there has been one.
+    next_look: Option<Duration>,
+    soon_since: Option<Duration>,
 }
 
 impl ReplicaWorker {
@@ -71,8 +69,8 @@ impl ReplicaWorker {
             watch: Arc::clone(&watch),
             orders: None,
             is_done: true,
-            steering_looks: 0,
-            may_steer: false,
+            next_look: None,
+            soon_since: None,
         };
         let thread = start_thread("forebay-replicas", move || working.run(&inbox, &*clock))?;
         Ok(Self {
@@ -125,11 +123,7 @@ impl ReplicaWorker {
 impl Working {
     fn run(&mut self, inbox: &Inbox<WorkerNews>, clock: &dyn Clock) {
         loop {
-            let pause = match self.steering_looks {
-                1..LOOKS_AGAIN if !self.may_steer => LOOK_SOON,
-                1..LOOKS_AGAIN => LOOK_AGAIN,
-                _ => LOOK,
-            };
+            let pause = self.next_look.unwrap_or(LOOK);
             let mut news = inbox.receive(clock, pause);
             if matches!(news, Received::Ended) {
                 return;
@@ -171,18 +165,19 @@ impl Working {
         commons.tidy_loads();
         commons.notice_missed();
         let watch = self.watch.lock().clone();
-        self.may_steer = watch.as_ref().is_some_and(|watch| watch.may_steer());
-        let is_steering = match self.may_steer && !orders.is_from_memory {
+        let may_steer = watch.as_ref().is_some_and(|watch| watch.may_steer());
+        let next_look = match may_steer {
+            _ if orders.is_from_memory => None,
             true => {
                 commons.add_loads(&orders.replicas);
                 commons.steer(&orders.replicas)
             }
-            false => !orders.is_from_memory,
+            false => Some(LOOK_SOON),
         };
-        self.steering_looks = match is_steering {
-            true => self.steering_looks.saturating_add(1),
-            false => 0,
-        };
+        let now = commons.clock.monotonic();
+        self.soon_since = next_look.and(self.soon_since.or(Some(now)));
+        let is_late = (self.soon_since).is_some_and(|since| now.saturating_sub(since) >= SOON_FOR);
+        self.next_look = next_look.filter(|_| !is_late);
         let reports = commons.reports();
         commons.settling.look(&commons.host, orders, &reports);
         if let Some(watch) = watch {

@@ -73,6 +73,14 @@ impl Made {
         Ok(Self { model, proposal })
     }
 
+    /// Whether all is as it is to be. Who drains or adds nodes changes what later plans do with
+    /// them.
+    pub fn has_nothing_to_do(&self) -> bool {
+        let plan = &self.proposal.plan;
+        let is_of_nodes = matches!(plan.wish, Wish::Drain(_) | Wish::Add(_));
+        plan.batches.is_empty() && !is_of_nodes
+    }
+
     pub fn what(&self) -> String {
         shown_wish(&self.proposal.plan.wish, &self.model)
     }

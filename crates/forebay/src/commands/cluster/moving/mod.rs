@@ -129,6 +129,10 @@ fn show_or_carry_out(
         context.stop_drawing(drawing);
         let object = json!({"plan": made.object(), "ended": Value::Null, "reason": Value::Null, "seconds": Value::Null});
         context.print(&object, || made.text())?;
+        if made.has_nothing_to_do() {
+            context.output.tell("there is nothing to do");
+            return Ok(Outcome::Done);
+        }
         wrong!("nothing was changed: --yes carries this plan out");
     }
     if let Some(note) = made.note() {
