@@ -19,6 +19,7 @@ use tracing::warn;
 
 use crate::core::{HostCore, HostCounts};
 use crate::crew::Crew;
+use crate::early_votes::EarlyVotes;
 use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadDone, ReadLeave, WriteDone};
 use crate::log_writer::TableLog;
 use crate::outbox::{Outbox, deliver};
@@ -58,6 +59,7 @@ pub struct NewReplica {
 struct HostShared {
     core: Arc<HostCore>,
     groups: ArcSwap<HashMap<GroupId, Arc<HostedGroup>>>,
+    early_votes: EarlyVotes,
     is_closed: AtomicBool,
 }
 
@@ -120,6 +122,7 @@ impl ReplicaHost {
         let shared = Arc::new(HostShared {
             core: Arc::clone(&core),
             groups: ArcSwap::default(),
+            early_votes: EarlyVotes::default(),
             is_closed: AtomicBool::new(false),
         });
         let host = Self {
@@ -168,6 +171,11 @@ impl ReplicaHost {
         let group = Arc::new(group);
         self.remove(group.group());
         self.change(|groups| drop(groups.insert(group.group(), Arc::clone(&group))));
+        self.shared.core.outbox.together(|| {
+            // Who is to lead first stands at once.
+            group.tick();
+            self.hear_early(&group);
+        });
         Ok(())
     }
 
@@ -219,10 +227,31 @@ impl ReplicaHost {
             let group = groups.get(&message.group);
             let hears =
                 |group: &&Arc<HostedGroup>| group.me() == message.to() && !group.is_halted();
-            if let Some(group) = group.filter(hears) {
-                group.tell(Event::Message(message));
+            match group {
+                Some(group) if hears(&group) => group.tell(Event::Message(message)),
+                Some(_) => {}
+                None => self.hear_before(message),
             }
         }
+    }
+
+    /// Takes a message of a group that is not here, or came a moment ago.
+    fn hear_before(&self, message: PeerMessage) {
+        let group = message.group;
+        let now = self.shared.core.clock.monotonic();
+        self.shared.early_votes.keep(now, message);
+        if let Some(group) = self.get(group) {
+            self.hear_early(&group);
+        }
+    }
+
+    /// Passes on to a group what it was asked before it was here.
+    fn hear_early(&self, group: &Arc<HostedGroup>) {
+        let now = self.shared.core.clock.monotonic();
+        let early = (self.shared.early_votes).take(now, group.group(), group.me());
+        early
+            .into_iter()
+            .for_each(|message| group.tell(Event::Message(message)));
     }
 
     /// Proposes operations, in this order; each is answered for itself. What is refused with

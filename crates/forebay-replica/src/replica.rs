@@ -178,6 +178,10 @@ impl Replica {
         let first = start.applied.membership.voters.first();
         // Of those that begin together one need not wait for another to lead.
         replica.stands_first = start.is_fresh() && first == Some(&start.me);
+        // Nor need it wait for a tick.
+        if replica.stands_first {
+            replica.last_tick = now.monotonic.saturating_sub(TICK);
+        }
         replica.draw_election();
         Ok(replica)
     }

@@ -1,8 +1,9 @@
 //! Cutting a partition in two.
 //!
-//! 1. Memory is flushed, where it is not small, then once more with the partition's writes held up:
-//!    it is in its runs, and the log has nothing of it that would be read back. Who is going to
-//!    split has the first flush begun before ([`LiveTable::begin_flush`]).
+//! 1. Memory is flushed, then once more with the partition's writes held up: it is in its runs, and
+//!    the log has nothing of it that would be read back. Who is going to split a partition of a
+//!    replicated table has the first flush done before ([`LiveTable::begin_flush`]): where little
+//!    is in memory, the second one is the only one.
 //! 2. One replacement of the manifest puts two partitions in its place. Both name its runs, as far
 //!    as they have records for them, with their own bounds where the file has others' as well.
 //! 3. With all partitions locked, keys are led to the two from then on. Who was led to the one
@@ -142,7 +143,9 @@ impl LiveShared {
         // Before anything is written for it.
         self.halves_of(&self.structure.lock(), cut)?;
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
-        if self.parts.at(place).lock().memory_bytes() > SMALL_BYTES {
+        let is_replicated = self.options.replication.is_some();
+        let memory_bytes = || self.parts.at(place).lock().memory_bytes();
+        if !is_replicated || memory_bytes() > SMALL_BYTES {
             self.flush_of(&[place])?;
         }
         let _no_merges = self.hold_merges();
