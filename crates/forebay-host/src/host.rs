@@ -19,7 +19,7 @@ use tracing::warn;
 
 use crate::core::{HostCore, HostCounts};
 use crate::crew::Crew;
-use crate::early_votes::EarlyVotes;
+use crate::early::EarlyMessages;
 use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadDone, ReadLeave, WriteDone};
 use crate::log_writer::TableLog;
 use crate::outbox::{Outbox, deliver};
@@ -59,7 +59,7 @@ pub struct NewReplica {
 struct HostShared {
     core: Arc<HostCore>,
     groups: ArcSwap<HashMap<GroupId, Arc<HostedGroup>>>,
-    early_votes: EarlyVotes,
+    early: EarlyMessages,
     is_closed: AtomicBool,
 }
 
@@ -122,7 +122,7 @@ impl ReplicaHost {
         let shared = Arc::new(HostShared {
             core: Arc::clone(&core),
             groups: ArcSwap::default(),
-            early_votes: EarlyVotes::default(),
+            early: EarlyMessages::default(),
             is_closed: AtomicBool::new(false),
         });
         let host = Self {
@@ -239,19 +239,18 @@ impl ReplicaHost {
     fn hear_before(&self, message: PeerMessage) {
         let group = message.group;
         let now = self.shared.core.clock.monotonic();
-        self.shared.early_votes.keep(now, message);
+        self.shared.early.keep(now, message);
         if let Some(group) = self.get(group) {
             self.hear_early(&group);
         }
     }
 
-    /// Passes on to a group what it was asked before it was here.
+    /// Passes on to a group what was said to it before it was here.
     fn hear_early(&self, group: &Arc<HostedGroup>) {
         let now = self.shared.core.clock.monotonic();
-        let early = (self.shared.early_votes).take(now, group.group(), group.me());
-        early
-            .into_iter()
-            .for_each(|message| group.tell(Event::Message(message)));
+        let early = self.shared.early.take(now, group.group(), group.me());
+        let messages = early.into_iter().map(Event::Message);
+        messages.for_each(|message| group.tell(message));
     }
 
     /// Proposes operations, in this order; each is answered for itself. What is refused with

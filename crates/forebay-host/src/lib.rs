@@ -15,7 +15,7 @@
 //! | `log_writer` | one write for what the groups of a table want to survive |
 //! | `crew` | threads that apply, and put copies in place |
 //! | `outbox` | messages on their way out, by node |
-//! | `early_votes` | what was asked in groups that are not here yet |
+//! | `early` | what is said to replicas that are not here yet |
 //! | `hold` | groups that stand still for a checkpoint |
 //! | `heir` | a replica that begins another group, alone |
 //! | `halves` | partitions that are cut in two |
@@ -30,7 +30,7 @@
 mod carry;
 mod core;
 mod crew;
-mod early_votes;
+mod early;
 mod group;
 mod halves;
 mod heir;

@@ -59,15 +59,6 @@ impl PeerMessage {
         PeerId(self.raft.to)
     }
 
-    /// Whether a candidate asks for a vote, or whether it would get one.
-    pub fn asks_for_vote(&self) -> bool {
-        let kind = self.raft.get_msg_type();
-        matches!(
-            kind,
-            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
-        )
-    }
-
     /// About how long it is, in bytes.
     pub fn size(&self) -> usize {
         let entries = self.raft.get_entries().iter();

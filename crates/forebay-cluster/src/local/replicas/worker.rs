@@ -20,9 +20,11 @@ const LOOK: Duration = Duration::from_secs(1);
 const SOON_FOR: Duration = Duration::from_secs(5);
 /// Where leaders here may not propose yet what was ordered: they may in a moment.
 const LOOK_SOON: Duration = Duration::from_millis(20);
-/// What happens within so long is looked at together; and looks take a fifth of the time at most.
+/// What happens within so long is looked at together; and looks take a fifth of the time at most,
+/// or half of it while something is begun.
 const TOGETHER: Duration = Duration::from_millis(5);
 const PAUSE_A_LOOK: u32 = 4;
+const PAUSE_A_SOON_LOOK: u32 = 1;
 
 #[derive(Debug)]
 enum WorkerNews {
@@ -144,7 +146,11 @@ impl Working {
             self.commons.notice_damage();
             self.look();
             let took = clock.monotonic().saturating_sub(begun);
-            clock.sleep((took * PAUSE_A_LOOK).clamp(TOGETHER, LOOK));
+            let pause = match self.next_look {
+                Some(_) => PAUSE_A_SOON_LOOK,
+                None => PAUSE_A_LOOK,
+            };
+            clock.sleep((took * pause).clamp(TOGETHER, LOOK));
         }
     }
 

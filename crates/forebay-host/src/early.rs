@@ -1,8 +1,8 @@
-//! Votes that are asked for in groups that are not here yet.
+//! Messages to replicas that are not here yet.
 //!
-//! Where a partition is split, the replica of one node may stand for election before another node
-//! has applied the split. What it asks is kept until the group is there: it would ask again a tick
-//! later. A message may always be late, so this changes nothing else.
+//! Where a partition is split, the replica of one node may stand for election, and lead, before
+//! another node has applied the split. What it says last is kept until the group is there: it would
+//! say it again some ticks later. A message may always be late, so this changes nothing else.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use std::time::Duration;
 use forebay_replica::{GroupId, PeerId, PeerMessage};
 use parking_lot::Mutex;
 
-/// So many are kept, for so long.
+/// So many are kept, none that is longer, for so long.
 const MOST: usize = 256;
+const LONGEST_BYTES: usize = 16 << 10;
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// See the module's text. Oldest first, with the time at which each came.
 #[derive(Debug, Default)]
-pub struct EarlyVotes(Mutex<VecDeque<(Duration, PeerMessage)>>);
+pub struct EarlyMessages(Mutex<VecDeque<(Duration, PeerMessage)>>);
 
-impl EarlyVotes {
-    /// Keeps a message of a group that is not here, if it asks for a vote: of each candidate the
-    /// last one.
+impl EarlyMessages {
+    /// Keeps a message to a replica that is not here, in place of the one before of the same peer.
     pub fn keep(&self, now: Duration, message: PeerMessage) {
-        if !message.asks_for_vote() {
-            return;
-        }
         let place = |of: &PeerMessage| (of.group, of.to(), of.from());
         let mut kept = self.0.lock();
         kept.retain(|(at, other)| is_fresh(now, *at) && place(other) != place(&message));
+        if message.size() > LONGEST_BYTES {
+            return;
+        }
         if kept.len() == MOST {
             kept.pop_front();
         }
         kept.push_back((now, message));
     }
 
-    /// What was asked of a peer that is here now.
+    /// What was said to a replica that is here now.
     pub fn take(&self, now: Duration, group: GroupId, peer: PeerId) -> Vec<PeerMessage> {
         let mut kept = self.0.lock();
         let mut taken = Vec::new();
@@ -61,8 +61,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// What the first of three founders asks the others.
-    fn questions(group: GroupId) -> Vec<PeerMessage> {
+    /// What the first of three founders says to the others.
+    fn messages(group: GroupId) -> Vec<PeerMessage> {
         let voters = [PeerId(1), PeerId(2), PeerId(3)];
         let now = Now {
             monotonic: SECOND,
@@ -78,15 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_asked_later_what_it_was_asked_before_it_was_there() {
-        let early = EarlyVotes::default();
+    fn a_replica_hears_later_what_was_said_before_it_was_there() {
+        let early = EarlyMessages::default();
         let (one, other) = (GroupId(7), GroupId(8));
-        for message in [questions(one), questions(one), questions(other)].concat() {
-            assert!(message.asks_for_vote(), "the first founder stands at once");
+        for message in [messages(one), messages(one), messages(other)].concat() {
             early.keep(SECOND, message);
         }
         let taken = early.take(SECOND, one, PeerId(2));
-        assert_eq!(taken, &questions(one)[..1], "once, and of this peer alone");
+        assert_eq!(taken, &messages(one)[..1], "once, and of this peer alone");
         assert!(early.take(SECOND, one, PeerId(2)).is_empty());
         assert_eq!(early.take(SECOND, one, PeerId(3)).len(), 1);
         assert!(
