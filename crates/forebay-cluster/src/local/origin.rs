@@ -17,6 +17,8 @@ use crate::ids::HostPort;
 use crate::link::Peers;
 
 const PAUSE: Duration = Duration::from_millis(100);
+/// What a node is asked for at once.
+const PIECE_BYTES: u64 = 512 << 10;
 /// For one part of a file.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -38,6 +40,10 @@ impl fmt::Debug for PeerOrigin {
 impl Origin for PeerOrigin {
     fn name(&self) -> String {
         format!("node {}", self.peer)
+    }
+
+    fn piece_bytes(&self) -> u64 {
+        PIECE_BYTES
     }
 
     fn get(&self, name: &str) -> io::Result<Bytes> {

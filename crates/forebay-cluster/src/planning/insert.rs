@@ -34,8 +34,9 @@ const HANDOVER_SHARE: f64 = 0.02;
 const WORTH: f64 = 0.98;
 /// So much more time is to be saved than spent: both are estimates.
 const MARGIN: f64 = 1.25;
-/// What a node takes in a second where no node has copied anything yet.
-pub(super) const UNKNOWN_PACE: u64 = 64 << 20;
+/// What a node takes in a second where no node has copied anything yet. Rather too low: a plan that
+/// is not needed costs seconds, and one that is missing may cost hours.
+pub(super) const UNKNOWN_PACE: u64 = 16 << 20;
 
 /// What is to be inserted into one table.
 #[derive(Debug, Clone, Copy)]

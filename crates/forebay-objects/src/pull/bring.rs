@@ -27,7 +27,7 @@ use crate::objects::start_runtime;
 /// How often runs that turn out damaged are brought, the first time counted.
 const TRIES: usize = 4;
 /// What is read here before the throttle is asked.
-const READ_BYTES: u64 = 1 << 20;
+const READ_BYTES: u64 = 128 << 10;
 
 /// Brings versions into a local store, several side by side, at one rate together. What serves is
 /// not changed by that.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,9 +26,10 @@ use super::PullError;
 use super::origin::{Origin, PIECE_BYTES};
 use super::throttle::PullThrottle;
 
+/// What is asked for again after a pull was cut short: so much of a file, or nothing of it.
 pub const RANGE_BYTES: u64 = 4 << 20;
 const RANGES_AT_ONCE: usize = 4;
-/// How long an origin has for a range while there is another one to ask.
+/// How long an origin has for a piece while there is another one to ask.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks at whether the file is still wanted.
 const LOOK: Duration = Duration::from_millis(100);
@@ -87,20 +89,19 @@ impl VersionFetcher<'_> {
             .collect();
         let outcome = self.runtime.block_on(async {
             let mut ranges = stream::iter(wanted)
-                .map(|index| self.range(name, file.len_bytes, index, &failed))
+                .map(|index| self.range(name, file, index, &*out, &failed))
                 .buffer_unordered(RANGES_AT_ONCE);
             let mut unnoted = 0;
             while let Some(came) = ranges.next().await {
-                let (index, sender, bytes) = came?;
+                let (index, sender) = came?;
                 senders.insert(sender);
-                write_range(&*out, &bytes, index * RANGE_BYTES).map_err(on_disk)?;
                 note.have.insert(index);
                 unnoted += 1;
                 if unnoted == RANGES_A_NOTE {
                     self.write_note(&note_path, &note).map_err(on_disk)?;
                     unnoted = 0;
                 }
-                (self.advance)(bytes.len() as u64);
+                (self.advance)(place(index, file.len_bytes).1);
             }
             Ok(())
         });
@@ -125,49 +126,72 @@ impl VersionFetcher<'_> {
         }
     }
 
+    /// Brings a range, and returns it with the place of the origin that sent it.
     async fn range(
         &self,
         name: &str,
-        len_bytes: u64,
+        file: &VersionFile,
         index: u64,
+        out: &dyn LogFile,
         failed: &Mutex<BTreeSet<usize>>,
-    ) -> Result<(u64, usize, Bytes), PullError> {
-        let (start, length) = place(index, len_bytes);
-        self.wait_for_turn(length).await?;
+    ) -> Result<(u64, usize), PullError> {
+        let (start, length) = place(index, file.len_bytes);
+        let range = start..start + length;
         let mut problem = io::Error::other("nobody was named who has it");
         for (at, origin) in self.origins.iter().enumerate() {
-            if self.cancelled.load(Ordering::Relaxed) {
-                return Err(PullError::Superseded);
-            }
             let is_last = at + 1 == self.origins.len();
             if !is_last && failed.lock().contains(&at) {
                 continue;
             }
-            let asked = origin.fetch(name, start..start + length);
-            let sent = match is_last {
-                true => asked.await,
-                false => within(self.clock, PATIENCE, asked)
-                    .await
-                    .unwrap_or_else(|| {
-                        let text = format!("no answer within {} s", PATIENCE.as_secs());
-                        Err(io::Error::new(io::ErrorKind::TimedOut, text))
-                    }),
+            let patience = (!is_last).then_some(PATIENCE);
+            let from = (&**origin, name, patience);
+            let Err(brought) = self.bring(from, file, range.clone(), out).await? else {
+                return Ok((index, at));
             };
-            match sent.and_then(|bytes| whole(bytes, length)) {
-                Ok(bytes) => return Ok((index, at, bytes)),
-                Err(error) => {
-                    if !is_last && failed.lock().insert(at) {
-                        let origin = origin.name();
-                        warn!(file = name, origin, %error, "passed over");
-                    }
-                    problem = error;
-                }
+            if !is_last && failed.lock().insert(at) {
+                let origin = origin.name();
+                warn!(file = name, origin, error = %brought, "passed over");
             }
+            problem = brought;
         }
         Err(PullError::Request {
             name: name.to_owned(),
             source: problem,
         })
+    }
+
+    /// Brings a range from one origin, a piece whenever the rate lets one pass. The inner error is
+    /// the origin's.
+    async fn bring(
+        &self,
+        (origin, name, patience): (&dyn Origin, &str, Option<Duration>),
+        file: &VersionFile,
+        range: Range<u64>,
+        out: &dyn LogFile,
+    ) -> Result<io::Result<()>, PullError> {
+        let mut at = range.start;
+        while at < range.end {
+            let piece = at..range.end.min(at + origin.piece_bytes());
+            let length = piece.end - piece.start;
+            self.wait_for_turn(length).await?;
+            let asked = origin.fetch(name, piece.clone());
+            let sent = match patience {
+                None => asked.await,
+                Some(patience) => within(self.clock, patience, asked)
+                    .await
+                    .unwrap_or_else(|| Err(no_answer(patience))),
+            };
+            let bytes = match sent.and_then(|bytes| whole(bytes, length)) {
+                Ok(bytes) => bytes,
+                Err(error) => return Ok(Err(error)),
+            };
+            write_piece(out, &bytes, at).map_err(|source| PullError::Disk {
+                name: file.name.clone(),
+                source,
+            })?;
+            at = piece.end;
+        }
+        Ok(Ok(()))
     }
 
     fn finish(
@@ -200,7 +224,7 @@ impl VersionFetcher<'_> {
     }
 }
 
-fn write_range(out: &dyn LogFile, bytes: &[u8], offset: u64) -> io::Result<()> {
+fn write_piece(out: &dyn LogFile, bytes: &[u8], offset: u64) -> io::Result<()> {
     for (number, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
         out.write_all_at(piece, offset + (number * PIECE_BYTES) as u64)?;
         give_way();
@@ -222,6 +246,11 @@ fn read_note(disk: &dyn Disk, path: &Path, len_bytes: u64) -> Note {
         range_bytes: RANGE_BYTES,
         have: BTreeSet::new(),
     })
+}
+
+fn no_answer(within: Duration) -> io::Error {
+    let text = format!("no answer within {} s", within.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
 fn whole(bytes: Bytes, length: u64) -> io::Result<Bytes> {

@@ -16,8 +16,9 @@ use crate::address::Address;
 use crate::backend::Patience;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
+use crate::pull::fetch::RANGE_BYTES;
 
-/// What is read or written of a range before others are given way.
+/// What is read or written at once on a disk of here.
 pub const PIECE_BYTES: usize = 128 << 10;
 
 /// A place that has files of a store, by their names in it (`tables/T/runs/ID.run`). What comes
@@ -31,6 +32,12 @@ pub trait Origin: fmt::Debug + Send + Sync {
 
     /// The names right below a directory, sorted.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
+
+    /// How much is asked for at once: what is near in small pieces, as one that is large keeps a
+    /// processor for milliseconds, what is far in large ones, as each costs a request.
+    fn piece_bytes(&self) -> u64 {
+        RANGE_BYTES
+    }
 
     /// All bytes of a range of a file, or an error. Called in a task of a tokio runtime that has
     /// timers and sockets.
@@ -84,6 +91,10 @@ impl Origin for DirectoryOrigin {
         self.root.display().to_string()
     }
 
+    fn piece_bytes(&self) -> u64 {
+        PIECE_BYTES as u64
+    }
+
     fn get(&self, name: &str) -> io::Result<Bytes> {
         self.disk.read(&self.root.join(name)).map(Bytes::from)
     }
@@ -97,10 +108,8 @@ impl Origin for DirectoryOrigin {
         let read = tokio::task::spawn_blocking(move || {
             let file = disk.open(&path)?;
             let mut bytes = vec![0; (range.end - range.start) as usize];
-            for (number, piece) in bytes.chunks_mut(PIECE_BYTES).enumerate() {
-                file.read_exact_at(piece, range.start + (number * PIECE_BYTES) as u64)?;
-                give_way();
-            }
+            file.read_exact_at(&mut bytes, range.start)?;
+            give_way();
             Ok(Bytes::from(bytes))
         });
         async { read.await.map_err(io::Error::other)? }.boxed()
