@@ -14,8 +14,12 @@ use super::super::topology::primary_at;
 use super::spot::LiveSpot;
 use crate::port::Port;
 
-/// Before it is asked again who leads.
+/// Before it is asked again who leads: at first soon, as another one mostly leads at once, then
+/// doubled with each try.
+const FIRST_LEAD_PAUSE: Duration = Duration::from_millis(2);
 const LEAD_PAUSE: Duration = Duration::from_millis(20);
+/// Tries after which a pause is no longer doubled.
+const MOST_DOUBLED: usize = 4;
 
 /// Where a command on a partition is to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +38,8 @@ pub enum Lead {
 }
 
 impl Asker<'_> {
-    /// Where a command goes: to who leads, as far as is known, and with each attempt to another
-    /// node that has the partition. One may lead by now, and who led before not know it.
+    /// Where a command goes: to who leads, as far as is known, and with each other attempt to
+    /// another node that has the partition. One may lead by now, and who led before not know it.
     pub fn lead(&self, spot: &LiveSpot, may_move: bool, attempt: usize) -> Lead {
         let map = self.cluster.map();
         let replicas = self.cluster.member().replicas();
@@ -55,23 +59,20 @@ impl Asker<'_> {
                 false => Lead::Unknown(words.to_owned()),
             };
         }
-        let mut others = match known {
-            Some(leader) if attempt == 0 => vec![leader],
-            Some(leader) => {
-                let others = self.who_may_lead(spot, &map).into_iter();
-                let others = others.filter(|id| *id != leader);
-                [leader].into_iter().chain(others).collect()
-            }
-            None => self.who_may_lead(spot, &map),
-        };
+        let mut others = self.who_may_lead(spot, &map);
+        if let Some(leader) = known {
+            others.retain(|id| *id != leader);
+            others.insert(0, leader);
+        }
+        let mut at = turn(attempt, known.is_some(), others.len());
         if self.leads_away(spot, attempt > 0) {
             // The partition may have a majority among the few; they are asked once.
             others.retain(|node| self.cluster.reaches(self.now(), *node));
             if attempt >= others.len() {
                 return Lead::CutOff(cut_off(&map));
             }
+            at = attempt;
         }
-        let at = attempt % others.len().max(1);
         let Some(node) = others.get(at).and_then(|id| map.node(*id)) else {
             return Lead::Unknown("no other node has a replica of the partition".to_owned());
         };
@@ -142,16 +143,28 @@ impl Asker<'_> {
         Unanswered::Told(self.work.shared.not_here(words))
     }
 
-    /// Waits a little; `false`: too little time is left for another try.
-    pub async fn waits_for_lead(&self) -> bool {
+    /// Waits a little after so many tries before this one; `false`: too little time is left for
+    /// another.
+    pub async fn waits_for_lead(&self, attempt: usize) -> bool {
         let clock = Arc::clone(self.work.shared.store.clock());
-        clock.wait(LEAD_PAUSE.min(self.left())).await;
+        let doubled = FIRST_LEAD_PAUSE * 2_u32.pow(attempt.min(MOST_DOUBLED) as u32);
+        clock.wait(doubled.min(LEAD_PAUSE).min(self.left())).await;
         self.left() >= LEAD_PAUSE
     }
 
     /// The map as it is now.
     pub fn map_now(&self) -> Arc<ClusterMap> {
         self.cluster.map()
+    }
+}
+
+/// Which of so many nodes an attempt asks. Where the first is known to lead it is every other time:
+/// it comes to do so soon, or another one does already.
+fn turn(attempt: usize, leads_first: bool, nodes: usize) -> usize {
+    match leads_first && nodes > 1 {
+        true if attempt.is_multiple_of(2) => 0,
+        true => 1 + attempt / 2 % (nodes - 1),
+        false => attempt % nodes.max(1),
     }
 }
 
@@ -162,4 +175,21 @@ fn cut_off(map: &ClusterMap) -> String {
         "CLUSTERDOWN nothing was written: node {name} reaches no majority of the cluster's nodes, and \
          nobody who leads the key's partition: ask another node"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_known_to_lead_is_asked_every_other_time_and_all_others_in_turn() {
+        let turns = |leads_first, nodes| -> Vec<usize> {
+            let turns = (0..6).map(|attempt| turn(attempt, leads_first, nodes));
+            turns.collect()
+        };
+        assert_eq!(turns(true, 3), [0, 1, 0, 2, 0, 1]);
+        assert_eq!(turns(true, 1), [0; 6]);
+        assert_eq!(turns(false, 3), [0, 1, 2, 0, 1, 2]);
+        assert_eq!(turns(false, 0), [0; 6]);
+    }
 }

@@ -63,7 +63,7 @@ impl PartRead<'_> {
                 let words = "the partitions of the table have just changed";
                 return Err(Unanswered::OtherMap(words.to_owned()));
             }
-            if (is_damage && self.has_one_replica()) || !asker.waits_for_lead().await {
+            if (is_damage && self.has_one_replica()) || !asker.waits_for_lead(attempt).await {
                 return Err(match is_damage {
                     true => Unanswered::Damaged(why),
                     false => Unanswered::Told(format!("TRYAGAIN {}", reason(&why))),

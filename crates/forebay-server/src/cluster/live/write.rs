@@ -132,7 +132,7 @@ impl PartWrite<'_> {
             if again.is_empty() {
                 break;
             }
-            if is_last || !self.asker.waits_for_lead().await {
+            if is_last || !self.asker.waits_for_lead(attempt).await {
                 for (at, why) in again {
                     answers[at] = Some(Err(self.given_up(why, is_last)));
                 }
