@@ -11,7 +11,7 @@ use crate::ids::NodeId;
 use crate::model::{GroupEntry, Model, MoveBatch, SplitChange};
 
 /// How many partitions are cut at once, at least, and of each node that is up: what is cut off
-/// answers no writes for about a second.
+/// answers no writes for some hundredths of a second.
 const AT_ONCE: usize = 4;
 const AT_ONCE_A_NODE: usize = 2;
 /// Without progress for so long the plan ends.

@@ -27,7 +27,19 @@ use crate::partition::PartitionId;
 impl LiveShared {
     /// Whether some runs are to be merged.
     pub fn is_merge_due(&self) -> bool {
-        self.next_merge(&self.structure.lock()).is_some()
+        !self.are_merges_put_off() && self.next_merge(&self.structure.lock()).is_some()
+    }
+
+    /// Has no merge begin in the background for so long. One that is under way hurries.
+    pub fn put_off_merges(&self, within: Duration) {
+        let until = self.clock().monotonic() + within;
+        let until_us = until.as_micros() as u64;
+        (self.counts.merges_put_off_until_us).fetch_max(until_us, Ordering::Relaxed);
+    }
+
+    fn are_merges_put_off(&self) -> bool {
+        let until_us = self.counts.merges_put_off_until_us.load(Ordering::Relaxed);
+        until_us > 0 && self.clock().monotonic() < Duration::from_micros(until_us)
     }
 
     /// The cheapest merge that is due, and in which partition.
@@ -270,7 +282,10 @@ impl LiveShared {
 
     fn merges_hurry(&self) -> bool {
         let is_awaited = self.counts.merges_awaited.load(Ordering::Relaxed) > 0;
-        is_awaited || self.budget().merge_turns().are_awaited() || self.is_behind_with_merges()
+        is_awaited
+            || self.are_merges_put_off()
+            || self.budget().merge_turns().are_awaited()
+            || self.is_behind_with_merges()
     }
 
     /// Holds a merge to its bandwidth and behind others, and ends it when the table is being

@@ -161,6 +161,8 @@ pub(crate) struct Counts {
     pub merges: AtomicU64,
     /// How many wait for merges to end.
     pub merges_awaited: AtomicUsize,
+    /// By the table's clock; 0: never.
+    pub merges_put_off_until_us: AtomicU64,
     pub delayed_us: AtomicU64,
     /// Pauses that writers are to take.
     pub owed_ns: AtomicU64,

@@ -2,8 +2,8 @@
 //!
 //! 1. Memory is flushed, then once more with the partition's writes held up: it is in its runs, and
 //!    the log has nothing of it that would be read back. Who is going to split a partition of a
-//!    replicated table has the first flush done before ([`LiveTable::begin_flush`]): where little
-//!    is in memory, the second one is the only one.
+//!    replicated table has the first flush done before ([`LiveTable::prepare_split`]): where
+//!    little is in memory, the second one is the only one. No merge is under way then.
 //! 2. One replacement of the manifest puts two partitions in its place. Both name its runs, as far
 //!    as they have records for them, with their own bounds where the file has others' as well.
 //! 3. With all partitions locked, keys are led to the two from then on. Who was led to the one
@@ -15,6 +15,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_run::RunError;
 
@@ -33,6 +34,8 @@ use crate::partition::{Bounds, PartitionId, PartitionRange};
 /// What memory has at most for its first flush to be left out: the second one takes so much within
 /// some milliseconds.
 const SMALL_BYTES: usize = 1 << 20;
+/// No merge begins for so long after somebody asked whether a partition is ready.
+const PUT_OFF: Duration = Duration::from_secs(1);
 
 /// Where an entry cuts a partition in two, and what the new one begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,21 +77,27 @@ impl LiveTable {
 
     /// Begins to write what is in memory of a partition of a replicated table to runs, so that its
     /// split holds up writes for what comes in meanwhile alone. Waits for nothing; returns the
-    /// number to ask [`LiveTable::is_flushed`] for.
-    pub fn begin_flush(&self, id: PartitionId) -> Result<u64, LiveError> {
+    /// number to ask [`LiveTable::is_ready_to_split`] for.
+    pub fn prepare_split(&self, id: PartitionId) -> Result<u64, LiveError> {
         let shared = self.shared();
         let place = shared.parts.find(id);
         let place = place.ok_or_else(|| shared.no_partition(id))?;
+        shared.put_off_merges(PUT_OFF);
         Ok(shared.freeze_moved(Some(&[place]), 1))
     }
 
-    /// Whether that is written, or cannot be written now.
-    pub fn is_flushed(&self, number: u64) -> bool {
-        let progress = self.shared().progress.lock();
-        progress.flushed >= number
+    /// Whether that is written, or cannot be written now, and no merge is under way. None begins
+    /// for a second.
+    pub fn is_ready_to_split(&self, number: u64) -> bool {
+        let shared = self.shared();
+        shared.put_off_merges(PUT_OFF);
+        let progress = shared.progress.lock();
+        let is_written = progress.flushed >= number
             || progress.flushes.problem.is_some()
             || progress.failed.is_some()
-            || progress.closing
+            || progress.closing;
+        drop(progress);
+        is_written && !shared.compacting.is_locked()
     }
 
     /// Whether a place lies within a partition, so that it can be cut there.

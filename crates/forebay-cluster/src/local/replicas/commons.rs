@@ -19,7 +19,7 @@ use super::settling::Settling;
 use super::shelf::CopyShelf;
 use super::sizes::SizesSeen;
 use super::staged_files::StagedFiles;
-use super::steering::FlushBeforeSplit;
+use super::steering::PreparedSplit;
 use super::waker::Waker;
 use super::{OpenLiveTables, ReplicaParts};
 use crate::live::ReplicaOrder;
@@ -70,7 +70,7 @@ pub struct ReplicaCommons {
     pub ordered_loads: Mutex<BTreeMap<GroupId, ReplicaOrder>>,
     pub proposed: Mutex<BTreeMap<GroupId, ProposedLoad>>,
     /// By the group of the half that the split makes.
-    pub flushes: Mutex<BTreeMap<GroupId, FlushBeforeSplit>>,
+    pub prepared: Mutex<BTreeMap<GroupId, PreparedSplit>>,
     /// The node is being stopped: others are to lead its groups.
     pub hands_over: AtomicBool,
     /// Wakes who brings runs of loads.
@@ -105,7 +105,7 @@ impl ReplicaCommons {
             staged: Arc::clone(&parts.staged),
             ordered_loads: Mutex::default(),
             proposed: Mutex::default(),
-            flushes: Mutex::default(),
+            prepared: Mutex::default(),
             hands_over: AtomicBool::new(false),
             loads_ordered: Waker::default(),
             settling: Settling::new(Arc::clone(cache.clock())),

@@ -15,15 +15,15 @@ use crate::live::ReplicaOrder;
 
 /// What leaders proposed may have been dropped: they look again so soon.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// A flush before a split may be over soon.
+/// What a split waits for may be over soon.
 const LOOK_SOON: Duration = Duration::from_millis(20);
-/// A split that waited for its flush so long is proposed without.
-const LONGEST_FLUSH: Duration = Duration::from_secs(10);
+/// A split that waited so long is proposed as it is.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// What is written to runs before a partition is split.
+/// A partition that is made ready to be split.
 #[derive(Debug)]
-pub struct FlushBeforeSplit {
-    /// See [`LiveTable::begin_flush`].
+pub struct PreparedSplit {
+    /// See [`LiveTable::prepare_split`].
     number: u64,
     begun: Duration,
 }
@@ -33,7 +33,7 @@ impl ReplicaCommons {
     /// catalog is certain to want this.
     pub fn steer(&self, orders: &[ReplicaOrder]) -> Option<Duration> {
         let splits: HashSet<GroupId> = orders.iter().filter_map(half_of).collect();
-        self.flushes.lock().retain(|half, _| splits.contains(half));
+        self.prepared.lock().retain(|half, _| splits.contains(half));
         // Who hands its groups over neither takes one nor changes one.
         if self.hands_over.load(Ordering::Relaxed) {
             return None;
@@ -44,13 +44,13 @@ impl ReplicaCommons {
 
     fn steer_group(&self, order: &ReplicaOrder) -> Option<Duration> {
         let split = order.cut.as_ref().filter(|_| !self.is_cut(order));
-        // Those that follow flush, too: both halves need a majority that has applied the split.
-        let is_flushed = split.is_none_or(|split| self.is_flushed(order, split));
+        // Those that follow are, too: both halves need a majority that has applied the split.
+        let is_ready = split.is_none_or(|split| self.is_ready(order, split));
         let group = self.host.standing(order.group);
         let group = group.filter(|group| group.me == order.peer)?;
         let (members, standing) = (&group.members, &group.standing);
         if let Some(split) = split.filter(|split| split.is_for(members)) {
-            if !is_flushed {
+            if !is_ready {
                 return Some(LOOK_SOON);
             }
             self.host.split(order.group, SplitEntry::clone(split));
@@ -71,23 +71,26 @@ impl ReplicaCommons {
         is_steering.then_some(LOOK_AGAIN)
     }
 
-    /// Whether that of a partition is in runs which was in memory when its split was planned.
-    fn is_flushed(&self, order: &ReplicaOrder, split: &SplitEntry) -> bool {
+    /// Whether the split of a partition would not wait long: what was in memory is in runs, and no
+    /// merge is under way.
+    fn is_ready(&self, order: &ReplicaOrder, split: &SplitEntry) -> bool {
         let tables = self.tables.load();
         let Some(table) = tables.get(&order.table) else {
             return true;
         };
         let now = self.clock.monotonic();
-        let mut flushes = self.flushes.lock();
-        let flush = match flushes.entry(split.group) {
-            Entry::Occupied(flush) => flush.into_mut(),
-            Entry::Vacant(place) => match table.begin_flush(order.partition) {
-                Ok(number) => place.insert(FlushBeforeSplit { number, begun: now }),
+        let mut prepared = self.prepared.lock();
+        let prepared = match prepared.entry(split.group) {
+            Entry::Occupied(prepared) => prepared.into_mut(),
+            Entry::Vacant(place) => match table.prepare_split(order.partition) {
+                Ok(number) => place.insert(PreparedSplit { number, begun: now }),
                 // The split itself says what is wrong.
                 Err(_) => return true,
             },
         };
-        table.is_flushed(flush.number) || now.saturating_sub(flush.begun) >= LONGEST_FLUSH
+        // Who asks puts merges off.
+        let is_late = now.saturating_sub(prepared.begun) >= LONGEST_WAIT;
+        is_late || table.is_ready_to_split(prepared.number)
     }
 
     /// Whether a partition here ends where it is to be cut, or before.
