@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 
 use super::bring::{Bringer, Prepared};
-use super::fetch::RANGE_BYTES;
+use super::origin::RANGE_BYTES;
 use super::origin::{DirectoryOrigin, Origin, Origins};
 use super::{PullError, PullRate};
 use crate::objects::start_runtime;

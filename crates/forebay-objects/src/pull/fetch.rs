@@ -23,11 +23,9 @@ use tokio::runtime::Runtime;
 use tracing::warn;
 
 use super::PullError;
-use super::origin::{Origin, PIECE_BYTES};
+use super::origin::{Origin, PIECE_BYTES, RANGE_BYTES};
 use super::throttle::PullThrottle;
 
-/// What is asked for again after a pull was cut short: so much of a file, or nothing of it.
-pub const RANGE_BYTES: u64 = 4 << 20;
 const RANGES_AT_ONCE: usize = 4;
 /// How long an origin has for a piece while there is another one to ask.
 const PATIENCE: Duration = Duration::from_secs(20);

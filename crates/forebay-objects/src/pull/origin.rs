@@ -16,8 +16,9 @@ use crate::address::Address;
 use crate::backend::Patience;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
-use crate::pull::fetch::RANGE_BYTES;
 
+/// What of a file is brought together, or asked for again after a pull was cut short.
+pub const RANGE_BYTES: u64 = 4 << 20;
 /// What is read or written at once on a disk of here.
 pub const PIECE_BYTES: usize = 128 << 10;
 

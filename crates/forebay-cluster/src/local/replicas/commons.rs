@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use forebay_engine::live::LiveTable;
 use forebay_engine::{Bounds, PartitionId, TableName};
@@ -19,7 +20,6 @@ use super::settling::Settling;
 use super::shelf::CopyShelf;
 use super::sizes::SizesSeen;
 use super::staged_files::StagedFiles;
-use super::steering::PreparedSplit;
 use super::waker::Waker;
 use super::{OpenLiveTables, ReplicaParts};
 use crate::live::ReplicaOrder;
@@ -51,6 +51,14 @@ pub struct RunningReplica {
     pub bounds: Arc<Mutex<Bounds>>,
     /// What is still brought for it is not wanted any more.
     pub is_over: Arc<AtomicBool>,
+}
+
+/// A partition that is made ready to be split.
+#[derive(Debug)]
+pub struct PreparedSplit {
+    /// See [`LiveTable::prepare_split`].
+    pub number: u64,
+    pub begun: Duration,
 }
 
 /// See the module's text.

@@ -10,7 +10,7 @@ use forebay_engine::live::LiveTable;
 use forebay_host::GroupStanding;
 use forebay_replica::{GroupId, SplitEntry, SteeringStep, next_step};
 
-use super::commons::ReplicaCommons;
+use super::commons::{PreparedSplit, ReplicaCommons};
 use crate::live::ReplicaOrder;
 
 /// What leaders proposed may have been dropped: they look again so soon.
@@ -19,14 +19,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const LOOK_SOON: Duration = Duration::from_millis(20);
 /// A split that waited so long is proposed as it is.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-
-/// A partition that is made ready to be split.
-#[derive(Debug)]
-pub struct PreparedSplit {
-    /// See [`LiveTable::prepare_split`].
-    number: u64,
-    begun: Duration,
-}
 
 impl ReplicaCommons {
     /// One step of each group; how soon to look for the next one, if there is any. REQUIRES: the

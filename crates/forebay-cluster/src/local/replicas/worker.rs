@@ -16,7 +16,8 @@ use crate::live::ReplicaOrders;
 
 /// Between two looks where nothing happens.
 const LOOK: Duration = Duration::from_secs(1);
-/// For so long they come sooner where something is begun; what is not done by then waits for others.
+/// For so long they come sooner where something is begun; what is not done by then waits for
+/// others.
 const SOON_FOR: Duration = Duration::from_secs(5);
 /// Where leaders here may not propose yet what was ordered: they may in a moment.
 const LOOK_SOON: Duration = Duration::from_millis(20);
