@@ -3,16 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_engine::live::{
-    AppliedPlace, DecidedCut, DecidedEntry, LiveDraft, LiveError, LiveTable, Replication,
+    AppliedPlace, Budget, DecidedCut, DecidedEntry, LiveDraft, LiveError, LiveTable, Replication,
 };
 use forebay_engine::{Bound, PartitionId, Store};
-use forebay_io::sim::{Dice, SimDisk};
+use forebay_io::sim::{Dice, HandClock, SimDisk};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
-use crate::common::{name, store_on};
+use crate::common::{name, random, root, store_on};
 use crate::live::faults::at_every_call;
 use crate::live::life::{budget, collect, open_on};
 use crate::live::replicas::bring;
@@ -126,6 +127,37 @@ fn go_on(table: &LiveTable) -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 fn all(table: &LiveTable) -> BTreeMap<Vec<u8>, Vec<u8>> {
     collect(table.entries())
+}
+
+/// No threads: what happens in the background is a step here.
+#[test]
+fn a_split_that_was_prepared_finds_all_in_runs_and_no_merge() {
+    let clock = Arc::new(HandClock::at(1_000_000));
+    let disk = Arc::new(SimDisk::new());
+    let store = Store::open_or_create(disk, Arc::clone(&clock) as _, random(1), root()).unwrap();
+    let budget = Budget::by_hand(16 << 20);
+    let table = store.create_live(&name("t"), draft(Order::Ordered), &budget);
+    let table = table.unwrap();
+    // Runs that a merge is due of, and something in memory.
+    let mut last = 0;
+    while !table.stats().is_merge_due {
+        last += 1;
+        apply_before(&table, last).unwrap();
+        table.flush().unwrap();
+    }
+    apply_before(&table, last + 1).unwrap();
+    assert!(table.stats().memory_records > 0);
+    let number = table.prepare_split(LEFT).unwrap();
+    assert!(!table.is_ready_to_split(number), "it is not written yet");
+    assert!(table.step().unwrap());
+    assert!(table.is_ready_to_split(number));
+    let stats = table.stats();
+    assert_eq!((stats.memory_records, stats.merges), (0, 0));
+    assert!(!table.step().unwrap(), "no merge begins now");
+    let cut = cut_at(Order::Ordered);
+    assert!(table.split_by(LEFT, &entry(last + 2, 0), &cut).unwrap());
+    clock.advance(Duration::from_secs(2));
+    assert!(table.step().unwrap(), "a second later it does");
 }
 
 #[test]
