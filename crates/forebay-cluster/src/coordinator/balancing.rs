@@ -3,7 +3,7 @@
 //!
 //! It is a plan as operators make them, and shown as one; each decision is told in words. One that
 //! an operator asks for comes first: what is under way ends for it. Nothing is begun before the
-//! hottest node has had half more than the mean for several looks in a row, nor soon after another
+//! hottest node has had a quarter more than the mean for several looks in a row, nor soon after another
 //! plan: what a plan changes shows in the means only after a while. What is copied is bounded by
 //! bytes an hour, so a plan that copies is followed by no longer pause than one that does not.
 
@@ -18,16 +18,17 @@ use crate::planning::{BalanceBounds, BalanceProposal, LoadPeak};
 const LOOKS_EACH: Duration = Duration::from_secs(10);
 /// So many looks in a row must show it.
 const LOOKS: u32 = 3;
-const HOT: f64 = 1.5;
+const HOT: f64 = 1.25;
 /// Nodes that have less to do at the mean, in keys read a minute, are left alone.
 const LEAST_LOAD: f64 = 3000.0;
-/// Nothing is begun for so long after a plan, and after one that could not be made: the means have
-/// two thirds of what it changes by then. A load that shifts takes two or three plans, as the first
+/// Nothing is begun for so long after a plan: the means have two thirds of what it changes by then. A load that shifts takes two or three plans, as the first
 /// one sees a mean of before and after.
 const PAUSE: Duration = Duration::from_secs(30);
 /// From so many plans of here within an hour on the pause is doubled with each.
 const PLANS_AN_HOUR: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
+/// The same where none was worth it: it takes the coordinator's time to find that.
+const PAUSE_WITHOUT: Duration = Duration::from_secs(60);
 /// Replicas that a plan copies at most.
 const MOST_COPIES: usize = 20;
 const HOUR_MS: u64 = 3600 * 1000;
@@ -206,13 +207,17 @@ impl Step<'_> {
         let seen = self.balancing.told.take().unwrap_or_default();
         self.balancing.asked = None;
         self.balancing.hot_looks = 0;
-        self.balancing.quiet_until = Some(self.now.monotonic + self.pause());
         let begun = made.and_then(|made| {
             self.check_plan(&made.plan)?;
             let id = RequestId(format!("{REQUEST}{}", self.revision));
             self.begin_moving(&id, made.plan);
             Ok(made.words)
         });
+        let pause = match begun {
+            Ok(_) => self.pause(),
+            Err(_) => PAUSE_WITHOUT,
+        };
+        self.balancing.quiet_until = Some(self.now.monotonic + pause);
         self.balancing.told = Some(match begun {
             Ok(words) => words,
             Err(why) => format!("{seen}; nothing was changed: {why}"),

