@@ -21,8 +21,8 @@ const LOOKS: u32 = 3;
 const HOT: f64 = 1.25;
 /// Nodes that have less to do at the mean, in keys read a minute, are left alone.
 const LEAST_LOAD: f64 = 3000.0;
-/// Nothing is begun for so long after a plan: the means have two thirds of what it changes by then. A load that shifts takes two or three plans, as the first
-/// one sees a mean of before and after.
+/// Nothing is begun for so long after a plan: the means have two thirds of what it changes by then.
+/// A load that shifts takes two or three plans, as the first one sees a mean of before and after.
 const PAUSE: Duration = Duration::from_secs(30);
 /// From so many plans of here within an hour on the pause is doubled with each.
 const PLANS_AN_HOUR: u32 = 3;
