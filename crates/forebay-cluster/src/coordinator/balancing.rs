@@ -3,9 +3,10 @@
 //!
 //! It is a plan as operators make them, and shown as one; each decision is told in words. One that
 //! an operator asks for comes first: what is under way ends for it. Nothing is begun before the
-//! hottest node has had a quarter more than the mean for several looks in a row, nor soon after another
-//! plan: what a plan changes shows in the means only after a while. What is copied is bounded by
-//! bytes an hour, so a plan that copies is followed by no longer pause than one that does not.
+//! hottest node has had a quarter more than the mean for several looks in a row, nor soon after
+//! another plan: what a plan changes shows in the means only after a while. What is copied is
+//! bounded by bytes an hour, so a plan that copies is followed by no longer pause than one that
+//! does not.
 
 use std::time::Duration;
 
