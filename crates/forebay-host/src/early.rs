@@ -15,7 +15,8 @@ const MOST: usize = 256;
 const LONGEST_BYTES: usize = 16 << 10;
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
-/// See the module's text. Oldest first, with the time at which each came.
+/// The last messages to replicas that are not here, the oldest first, with the time at which each
+/// came.
 #[derive(Debug, Default)]
 pub struct EarlyMessages(Mutex<VecDeque<(Duration, PeerMessage)>>);
 

@@ -28,8 +28,9 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// From so many plans of here within an hour on the pause is doubled with each.
 const PLANS_AN_HOUR: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
-/// The same where none was worth it: it takes the coordinator's time to find that.
-const PAUSE_WITHOUT: Duration = Duration::from_secs(60);
+/// Nothing is begun for so long where no plan was worth it: to find that takes the coordinator's
+/// time.
+const PAUSE_WITHOUT_PLAN: Duration = Duration::from_secs(60);
 /// Replicas that a plan copies at most.
 const MOST_COPIES: usize = 20;
 const HOUR_MS: u64 = 3600 * 1000;
@@ -216,7 +217,7 @@ impl Step<'_> {
         });
         let pause = match begun {
             Ok(_) => self.pause(),
-            Err(_) => PAUSE_WITHOUT,
+            Err(_) => PAUSE_WITHOUT_PLAN,
         };
         self.balancing.quiet_until = Some(self.now.monotonic + pause);
         self.balancing.told = Some(match begun {

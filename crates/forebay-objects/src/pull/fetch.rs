@@ -124,7 +124,7 @@ impl VersionFetcher<'_> {
         }
     }
 
-    /// Brings a range, and returns it with the place of the origin that sent it.
+    /// Fetches a range, and returns it with the place of the origin that sent it.
     async fn range(
         &self,
         name: &str,
@@ -143,14 +143,14 @@ impl VersionFetcher<'_> {
             }
             let patience = (!is_last).then_some(PATIENCE);
             let from = (&**origin, name, patience);
-            let Err(brought) = self.bring(from, file, range.clone(), out).await? else {
+            let Err(error) = self.fetch_range(from, file, range.clone(), out).await? else {
                 return Ok((index, at));
             };
             if !is_last && failed.lock().insert(at) {
                 let origin = origin.name();
-                warn!(file = name, origin, error = %brought, "passed over");
+                warn!(file = name, origin, %error, "passed over");
             }
-            problem = brought;
+            problem = error;
         }
         Err(PullError::Request {
             name: name.to_owned(),
@@ -158,9 +158,9 @@ impl VersionFetcher<'_> {
         })
     }
 
-    /// Brings a range from one origin, a piece whenever the rate lets one pass. The inner error is
+    /// Fetches a range from one origin, a piece whenever the rate lets one pass. The inner error is
     /// the origin's.
-    async fn bring(
+    async fn fetch_range(
         &self,
         (origin, name, patience): (&dyn Origin, &str, Option<Duration>),
         file: &VersionFile,

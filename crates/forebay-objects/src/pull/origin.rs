@@ -17,7 +17,7 @@ use crate::backend::Patience;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
 
-/// What of a file is brought together, or asked for again after a pull was cut short.
+/// What of a file is fetched together, and again after a pull was interrupted.
 pub const RANGE_BYTES: u64 = 4 << 20;
 /// What is read or written at once on a disk of here.
 pub const PIECE_BYTES: usize = 128 << 10;
