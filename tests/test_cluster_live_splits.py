@@ -1,4 +1,4 @@
-"""Partitions of live tables of a cluster that are cut in two, by real processes."""
+"""Partitions of live tables of a cluster that are split, by real processes."""
 
 import signal
 import threading
@@ -177,10 +177,10 @@ def test_what_cannot_be_cut_is_refused(made):
         return made.store.run("cluster", "split", table, *words, code=1).err
 
     assert "no live table u" in told("u", "--at", "m")
-    assert "is cut at a key" in told("t", "--slot", 7)
+    assert "is split at a key" in told("t", "--slot", 7)
     assert "keys have up to 8192" in told("t", "--at", "k" * 8193)
     made.store.json("create", "h", "--mode", "live", "--replicas", "1", "--durability", "os")
-    assert "is cut at a slot" in told("h", "--at", "m")
+    assert "is split at a slot" in told("h", "--at", "m")
     wrong = made.store.run("cluster", "split", "h", "--slot", 16384, code=2)
     assert "from 1 to 16383" in wrong.err
     made.store.run("cluster", "split", "t", code=2)

@@ -60,7 +60,7 @@ pub use ids::{
 };
 pub use layouts::MOST_REPLICAS;
 pub use link::{Later, Peers, Trusted};
-pub use live::{HalfRoute, LiveRoute};
+pub use live::{ChildRoute, LiveRoute};
 pub use live_places::{LivePlace, LivePlaces};
 pub use live_status::{LiveStatus, LiveTableStatus, Partitions};
 pub use load_status::{LoadStatus, ReplicaCounts};

@@ -32,11 +32,11 @@ pub struct ReplicaOrder {
     /// The replica of here that it goes on from, alone, where its group takes the place of one that
     /// lost its majority.
     pub inherits: Option<Inherited>,
-    /// The peer of another group that it comes from, where that was cut. If that one had the cut by
-    /// a copy, this one was never here: it is made, empty, though the catalog has it.
+    /// The peer of another group that it comes from, where that was split. If that one had the split
+    /// by a copy, this one was never here: it is made, empty, though the catalog has it.
     pub comes_from: Option<(GroupId, PeerId)>,
-    /// The partition is to be cut in two.
-    pub cut: Option<Arc<SplitEntry>>,
+    /// The partition is to be split.
+    pub split: Option<Arc<SplitEntry>>,
     /// All peers that may still be talked to.
     pub peers: Vec<OrderedPeer>,
     /// What the group is to become, if this replica leads it.
@@ -92,13 +92,13 @@ pub struct LiveRoute {
     pub group: GroupId,
     /// Whoever led when last heard of, then the one that is to lead, then the others.
     pub nodes: Vec<NodeId>,
-    /// What is being cut off it: whoever has the cut already finds keys there.
-    pub half: Option<HalfRoute>,
+    /// The children that it is being split into: whoever has the split already finds keys there.
+    pub children: Vec<ChildRoute>,
 }
 
-/// The right half of a partition that is being cut, on the nodes of the whole.
+/// A child of a partition that is being split, on the nodes of the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HalfRoute {
+pub struct ChildRoute {
     pub partition: PartitionId,
     pub group: GroupId,
 }
@@ -122,9 +122,8 @@ pub fn orders(model: &Model, me: NodeId) -> Vec<ReplicaOrder> {
                 loads: (load, live.last_load),
             };
             orders.extend(ordering.orders(group));
-            if let Some(planned) = &group.splits_off {
-                orders.extend(ordering.orders(&planned.half));
-            }
+            let children = group.split.iter().flat_map(|split| &split.children);
+            orders.extend(children.flat_map(|child| ordering.orders(child)));
         }
     }
     orders
@@ -159,7 +158,7 @@ impl<'a> Ordering<'a> {
         let mine = mine.filter(|peer| peer.state != PeerState::Lost);
         mine.map(|peer| {
             let is_founder = group.founders.contains(&peer.peer);
-            let cut = group.splits_off.as_ref();
+            let split = group.split.as_ref();
             ReplicaOrder {
                 table: self.table.clone(),
                 options: Arc::clone(self.options),
@@ -172,7 +171,7 @@ impl<'a> Ordering<'a> {
                 founders: is_founder.then(|| group.founders.clone()),
                 inherits: group.inherits.filter(|_| is_founder),
                 comes_from: comes_from(group, peer.peer),
-                cut: cut.map(|planned| Arc::new(planned.entry())),
+                split: split.map(|planned| Arc::new(planned.entry())),
                 peers: ordered_peers(self.model, group),
                 wanted: wanted_peers(self.model, group, self.wanted),
                 load: self.loads.0.and_then(|load| OrderedLoad::of(load, group)),
@@ -183,7 +182,7 @@ impl<'a> Ordering<'a> {
 }
 
 fn comes_from(group: &GroupEntry, founder: PeerId) -> Option<(GroupId, PeerId)> {
-    let from = group.cut_from.as_ref()?;
+    let from = group.split_from.as_ref()?;
     let mut peers = from.peers.iter();
     let (left, _) = peers.find(|(_, new)| *new == founder)?;
     Some((from.group, *left))
@@ -271,10 +270,13 @@ fn route(group: &GroupEntry, wanted: &[NodeId], leaders: &BTreeMap<GroupId, Node
         epoch: group.epoch,
         group: group.group,
         nodes,
-        half: group.splits_off.as_ref().map(|planned| HalfRoute {
-            partition: planned.half.partition,
-            group: planned.half.group,
-        }),
+        children: (group.split.iter())
+            .flat_map(|split| &split.children)
+            .map(|child| ChildRoute {
+                partition: child.partition,
+                group: child.group,
+            })
+            .collect(),
     }
 }
 

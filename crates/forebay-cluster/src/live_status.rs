@@ -30,12 +30,12 @@ pub struct LiveStatus {
     pub without_majority: Partitions,
     /// They are on fewer nodes than their table wants, or come to be on others.
     pub short: Partitions,
-    /// They are being cut in two.
+    /// They are being split.
     #[serde(default)]
-    pub cut: Partitions,
-    /// A plan has just cut them off, and no leader was heard of yet.
+    pub being_split: Partitions,
+    /// They have just come of a split, and no leader was heard of yet.
     #[serde(default)]
-    pub halves: Partitions,
+    pub children: Partitions,
     #[serde(default)]
     pub tables: BTreeMap<TableName, LiveTableStatus>,
     /// The first of those without a majority, and what is left of each.
@@ -103,9 +103,9 @@ impl LiveStatus {
                 };
                 status.partitions += 1;
                 looked.count(status.tables.entry(table.clone()).or_default(), now);
-                let is_half = group.cut_from.is_some() && model.work.moving().is_some();
-                if group.term == 0 && is_half {
-                    status.halves.add(table, group);
+                let is_child = group.split_from.is_some() && model.work.moving().is_some();
+                if group.term == 0 && is_child {
+                    status.children.add(table, group);
                 } else if group.term == 0 {
                     status.unfounded.add(table, group);
                 } else if !looked.is_led(now) {
@@ -118,8 +118,8 @@ impl LiveStatus {
                     status.lost.push(lost);
                     status.lost.truncate(MOST_LOST);
                 }
-                if group.splits_off.is_some() {
-                    status.cut.add(table, group);
+                if group.split.is_some() {
+                    status.being_split.add(table, group);
                 }
                 if looked.is_short(entry, wanted) {
                     status.short.add(table, group);
@@ -177,10 +177,10 @@ impl LiveStatus {
                 &self.short,
                 "not all replicas are where they are wanted yet",
             ),
-            (&self.cut, "it is being cut in two: wait"),
+            (&self.being_split, "it is being split: wait"),
             (
-                &self.halves,
-                "it was cut off just now, and elects its leader: wait",
+                &self.children,
+                "it came of a split just now, and elects its leader: wait",
             ),
         ] {
             if partitions.count > 0 {

@@ -68,7 +68,7 @@ pub enum Request {
     Survey { tables: BTreeSet<TableName> },
     /// How much are batch tables read? Nothing is changed.
     Reads {},
-    /// A partition of a live table is to be cut in two at this place.
+    /// A partition of a live table is to be split at this place.
     Split { table: TableName, at: Bound },
     /// A node is worked on: for so long it is not taken for lost.
     Pause { node: NodeName, for_ms: u64 },

@@ -15,11 +15,11 @@ use forebay_replica::{
 };
 use thiserror::Error;
 
-use crate::halves::cuts_at_or_behind;
 use crate::opening::{FoundReplica, OpenError, start_again};
 use crate::outside::{GroupState, StateError, WriteError};
 use crate::partition_state::{PartitionState, place_of};
 use crate::replica_log::{EngineLog, entry_place};
+use crate::splitting::splits_at_or_behind;
 
 /// Why a replica does not go on so.
 #[derive(Debug, Error)]
@@ -115,10 +115,9 @@ fn apply_all(
                 facts.stamp_ms = *stamp_ms;
                 content
             }
-            Content::Split(split) if cuts_at_or_behind(split, upper) => {
-                // It was cut, so its members were those.
-                let voters: Vec<PeerId> = split.peers.iter().map(|(left, _)| *left).collect();
-                facts.membership = Arc::new(Membership::founders(&voters));
+            Content::Split(split) if splits_at_or_behind(split, upper) => {
+                // It was split, so its members were those.
+                facts.membership = Arc::new(Membership::founders(&split.voters));
                 content
             }
             Content::Split(_) => &Content::Nothing,

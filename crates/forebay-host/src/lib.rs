@@ -18,11 +18,11 @@
 //! | `early` | what is said to replicas that are not here yet |
 //! | `hold` | groups that stand still for a checkpoint |
 //! | `heir` | a replica that begins another group, alone |
-//! | `halves` | partitions that are cut in two |
 //! | `lease` | what is said of a lease |
 //! | `log_reader`, `tailing` | entries from logs for peers that are behind |
 //! | `reading` | reads that may be old by a bound |
 //! | `partition_state`, `replica_log`, `opening` | partitions and logs of the engine as these |
+//! | `splitting` | partitions that are split |
 //! | `log_room` | how much of the disk a log may take |
 //! | `loads` | loads as proposals |
 //! | `core` | what all groups of a host share |
@@ -32,7 +32,6 @@ mod core;
 mod crew;
 mod early;
 mod group;
-mod halves;
 mod heir;
 mod hold;
 mod host;
@@ -47,21 +46,22 @@ mod outside;
 mod partition_state;
 mod reading;
 mod replica_log;
+mod splitting;
 mod tailing;
 #[cfg(test)]
 mod tests;
 
 pub use core::HostCounts;
 pub use group::{GroupFacts, GroupStanding, ReadDone, ReadLeave, WriteDone};
-pub use halves::cut_place;
 pub use heir::{Heir, HeirError, begin_alone};
 pub use host::{HostParts, NewReplica, ReplicaHost};
 pub use loads::{LoadedRuns, load_proposal};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas, start_again};
 pub use outside::{
-    Acknowledged, FoundEntries, GroupLog, GroupState, Halves, NoEntries, NodeKey, Post, ReadPace,
-    RightHalf, StandingWatch, StateError, Unpaced, WriteError, Writing,
+    Acknowledged, ChildReplica, ChildReplicas, FoundEntries, GroupLog, GroupState, NoEntries,
+    NodeKey, Post, ReadPace, StandingWatch, StateError, Unpaced, WriteError, Writing,
 };
 pub use partition_state::{Carrier, Commands, PartitionState, StateParts, facts_of, place_of};
 pub use replica_log::{EngineLog, KEPT_BYTES};
+pub use splitting::encode_split_point;

@@ -140,11 +140,11 @@ pub trait GroupState: Debug + Send + Sync {
     fn keep(&self) -> Result<(), StateError>;
 }
 
-/// Keeps the replicas of partitions that are cut off from others.
-pub trait Halves: Debug + Send + Sync {
-    /// Begins the log of a right half, and notes whose it is, so that both survive what the half
-    /// survives. Done again, it does the same.
-    fn begin(&self, half: &RightHalf) -> Result<(), StateError>;
+/// Keeps the replicas of the children of a partition that is split.
+pub trait ChildReplicas: Debug + Send + Sync {
+    /// Begins their logs, and notes which they are, so that both survive what the children survive.
+    /// Done again, it does the same.
+    fn begin(&self, children: &[ChildReplica]) -> Result<(), StateError>;
 }
 
 /// Who acts upon how the replicas of a host stand.
@@ -154,9 +154,9 @@ pub trait StandingWatch: Debug + Send + Sync {
     fn changed(&self);
 }
 
-/// The replica that comes of the right half of a partition.
+/// The replica that a node comes to have of a child of a partition that is split.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RightHalf {
+pub struct ChildReplica {
     pub partition: PartitionId,
     pub group: GroupId,
     pub peer: PeerId,

@@ -13,7 +13,7 @@ use forebay_replica::{
 use parking_lot::Mutex;
 
 use crate::loads::{LoadedRuns, load_of};
-use crate::outside::{GroupState, Halves, StateError};
+use crate::outside::{ChildReplicas, GroupState, StateError};
 
 /// Runs the commands of proposals.
 pub trait Commands: std::fmt::Debug + Send + Sync {
@@ -52,8 +52,8 @@ pub struct PartitionState {
     partition: PartitionId,
     group: GroupId,
     parts: StateParts,
-    /// The peer that it is, and who keeps what is cut off from it.
-    halves: Option<(PeerId, Arc<dyn Halves>)>,
+    /// The peer that it is, and who keeps the replicas of its children.
+    children: Option<(PeerId, Arc<dyn ChildReplicas>)>,
     /// Answers of an entry that is applied in part.
     answers: Mutex<PartialAnswers>,
     /// Copies that came, the one that is to be put in place among them.
@@ -79,17 +79,17 @@ impl PartitionState {
             partition,
             group,
             parts,
-            halves: None,
+            children: None,
             answers: Mutex::default(),
             brought: Mutex::default(),
         }
     }
 
-    /// Says which peer it is, and who keeps what is cut off from it. Without, no replica comes of
-    /// that here.
+    /// Says which peer it is, and who keeps the replicas of its children. Without, none comes of a
+    /// split here.
     #[must_use]
-    pub fn cut_for(mut self, me: PeerId, halves: Arc<dyn Halves>) -> Self {
-        self.halves = Some((me, halves));
+    pub fn split_for(mut self, me: PeerId, children: Arc<dyn ChildReplicas>) -> Self {
+        self.children = Some((me, children));
         self
     }
 
@@ -101,8 +101,8 @@ impl PartitionState {
         self.partition
     }
 
-    pub(crate) fn halves(&self) -> Option<&(PeerId, Arc<dyn Halves>)> {
-        self.halves.as_ref()
+    pub(crate) fn children(&self) -> Option<&(PeerId, Arc<dyn ChildReplicas>)> {
+        self.children.as_ref()
     }
 
     /// The partition as it is now, for a peer that is behind.

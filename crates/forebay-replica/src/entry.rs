@@ -5,7 +5,7 @@
 //! | 0 | nothing: a leader's first entry |
 //! | 1 | stamp_ms u64; count u32; as often request u64, length u32, operations |
 //! | 2 | count u32; as often kind u8, peer u64: a change of the group |
-//! | 3 | a cut of the group's partition in two: see [`SplitEntry`] |
+//! | 3 | a split of the group's partition: see [`SplitEntry`] |
 //!
 //! The library keeps changes of a group as protobuf. Those bytes are made in this process where a
 //! change is proposed, and never decoded: an entry carries our own beside them.
@@ -197,6 +197,7 @@ impl LogEntry {
 mod tests {
     use super::*;
     use crate::ids::GroupId;
+    use crate::split::ChildGroup;
 
     #[test]
     fn contents_are_read_as_they_are_written() {
@@ -213,11 +214,16 @@ mod tests {
             Content::Changes(vec![Change::Promote(PeerId(4)), Change::Remove(PeerId(1))]),
             Content::Changes(Vec::new()),
             Content::Split(SplitEntry {
-                at: Bytes::from_static(b"m"),
-                partition: 9,
-                group: GroupId(8),
                 planned_in: 70,
-                peers: vec![(PeerId(1), PeerId(4)), (PeerId(2), PeerId(5))],
+                voters: vec![PeerId(1), PeerId(2)],
+                children: [(b"m", 9, 8), (b"t", 10, 11)]
+                    .map(|(from, partition, group)| ChildGroup {
+                        from: Bytes::from_static(from),
+                        partition,
+                        group: GroupId(group),
+                        peers: vec![PeerId(4), PeerId(5)],
+                    })
+                    .into(),
             }),
         ];
         for content in all {

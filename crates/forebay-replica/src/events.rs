@@ -48,7 +48,7 @@ pub enum Event {
     /// The coordinator's wish: a leader logs it, others ignore it. What became of it shows in
     /// [`Replica::membership`](crate::Replica::membership); wishing twice does no harm.
     Change(Vec<Change>),
-    /// The coordinator's wish that the partition is cut in two: a leader logs it, if the group's
+    /// The coordinator's wish that the partition is split: a leader logs it, if the group's
     /// voters are those that it names. To wish twice does no harm: the second does nothing.
     Split(SplitEntry),
     /// Its engine's state met damage: it votes on, and leaves reading to others where it can.

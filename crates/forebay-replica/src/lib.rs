@@ -46,7 +46,7 @@ pub use memory::{Durability, Forgot, Found, check_memory};
 pub use older::OlderEntries;
 pub use quiet::QuietTicks;
 pub use replica::{PeerProgress, Replica};
-pub use split::SplitEntry;
+pub use split::{ChildGroup, MOST_CHILDREN, SplitEntry};
 pub use start::{FOUNDED, Start, StartError};
 pub use steering::{Outline, Standing, SteeringStep, WantedPeer, WantedPeers, next_step};
 pub use tail::SnapshotFacts;

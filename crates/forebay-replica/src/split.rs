@@ -1,9 +1,9 @@
-//! A cut of a group's partition in two, as an entry of its log.
+//! A split of a group's partition, as an entry of its log.
 //!
-//! The left half goes on as this group. The right half becomes another one, which begins with the
-//! same nodes: each voter has a peer of it, whose log begins where the entry is applied. So the
-//! entry does something only where the group's voters are those that it names; else it does
-//! nothing, on all replicas alike, and is asked for again.
+//! The group keeps what lies before the first split point. Each child has a group of its own, which
+//! begins with the same nodes: each voter has a peer of it, whose log begins where the entry is
+//! applied. So the entry does something only where the group's voters are those that it names; else
+//! it does nothing, on all replicas alike, and is asked for again.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -11,73 +11,101 @@ use crate::bytes_of::{CodecError, Reader, put_bytes};
 use crate::ids::{GroupId, PeerId};
 use crate::membership::Membership;
 
-/// The longest place, and the most voters.
-const MOST_PLACE_BYTES: usize = 1 << 20;
+/// The longest split point, and the most children and voters.
+const MOST_POINT_BYTES: usize = 1 << 20;
+pub const MOST_CHILDREN: usize = 64;
 const MOST_PEERS: usize = 64;
 
-/// See the module's text. As bytes: the place with its length (u32), partition u32, group u64,
-/// planned_in u64, count u32, as often two peers (u64).
+/// What a partition is split into. As bytes: planned_in u64; count u32, as often a voter (u64);
+/// count u32, as often a child: its split point with its length (u32), partition u32, group u64,
+/// and a peer (u64) for each voter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitEntry {
-    /// Where the right half begins, as whoever has the partition encodes it.
-    pub at: Bytes,
-    /// What the right half is as a partition, and as a group.
+    /// From this revision on the catalog names the children's replicas.
+    pub planned_in: u64,
+    /// The group's voters, rising.
+    pub voters: Vec<PeerId>,
+    /// Rising by their split points; one at least.
+    pub children: Vec<ChildGroup>,
+}
+
+/// A partition that a split makes, and its group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChildGroup {
+    /// Where it begins, as whoever has the partition encodes it.
+    pub from: Bytes,
     pub partition: u32,
     pub group: GroupId,
-    /// From this revision on the catalog names the right half's replicas.
-    pub planned_in: u64,
-    /// The group's voters, rising, each with the peer of the new group that it comes to have.
-    pub peers: Vec<(PeerId, PeerId)>,
+    /// The peer that each voter comes to have, in the voters' order.
+    pub peers: Vec<PeerId>,
 }
 
 impl SplitEntry {
     /// Whether these are the members that it is for.
     pub fn is_for(&self, members: &Membership) -> bool {
         let is_settled = !members.is_joint() && members.learners.is_empty();
-        let voters = self.peers.iter().map(|(left, _)| left);
-        is_settled && members.voters.iter().eq(voters)
+        is_settled && members.voters == self.voters
     }
 
-    /// The peer of the new group that a voter comes to have.
-    pub fn peer_of(&self, voter: PeerId) -> Option<PeerId> {
-        let mut peers = self.peers.iter();
-        peers.find(|(left, _)| *left == voter).map(|(_, new)| *new)
-    }
-
-    /// The voters of the new group.
-    pub fn founders(&self) -> Vec<PeerId> {
-        let mut founders: Vec<_> = self.peers.iter().map(|(_, new)| *new).collect();
-        founders.sort();
-        founders
+    /// The peers that a voter comes to have, one of each child.
+    pub fn peers_of(&self, voter: PeerId) -> Option<impl Iterator<Item = PeerId>> {
+        let place = self.voters.iter().position(|known| *known == voter)?;
+        Some(self.children.iter().map(move |child| child.peers[place]))
     }
 
     pub(crate) fn put(&self, out: &mut BytesMut) {
-        put_bytes(out, &self.at);
-        out.put_u32_le(self.partition);
-        out.put_u64_le(self.group.0);
+        debug_assert!(
+            !self.children.is_empty() && self.children.len() <= MOST_CHILDREN,
+            "a split of {} children, which nobody reads",
+            self.children.len()
+        );
         out.put_u64_le(self.planned_in);
-        out.put_u32_le(self.peers.len() as u32);
-        for (left, new) in &self.peers {
-            out.put_u64_le(left.0);
-            out.put_u64_le(new.0);
+        put_peers(out, &self.voters);
+        out.put_u32_le(self.children.len() as u32);
+        for child in &self.children {
+            debug_assert_eq!(child.peers.len(), self.voters.len(), "{self:?}");
+            put_bytes(out, &child.from);
+            out.put_u32_le(child.partition);
+            out.put_u64_le(child.group.0);
+            child.peers.iter().for_each(|peer| out.put_u64_le(peer.0));
         }
     }
 
     pub(crate) fn read(reader: &mut Reader) -> Result<Self, CodecError> {
-        let at = reader.bytes("place of a cut", MOST_PLACE_BYTES)?;
-        let partition = reader.u32()?;
-        let (group, planned_in) = (GroupId(reader.u64()?), reader.u64()?);
-        let count = reader.count("peers of a new group", MOST_PEERS)?;
-        let mut peers = Vec::new();
-        for _ in 0..count {
-            peers.push((PeerId(reader.u64()?), PeerId(reader.u64()?)));
+        let planned_in = reader.u64()?;
+        let count = reader.count("voters of a split", MOST_PEERS)?;
+        let voters = read_peers(reader, count)?;
+        let mut children = Vec::new();
+        for _ in 0..reader.count("children of a split", MOST_CHILDREN)? {
+            children.push(ChildGroup {
+                from: reader.bytes("split point", MOST_POINT_BYTES)?,
+                partition: reader.u32()?,
+                group: GroupId(reader.u64()?),
+                peers: read_peers(reader, count)?,
+            });
         }
         Ok(Self {
-            at,
-            partition,
-            group,
             planned_in,
-            peers,
+            voters,
+            children,
         })
     }
+}
+
+impl ChildGroup {
+    /// The voters of its group.
+    pub fn founders(&self) -> Vec<PeerId> {
+        let mut founders = self.peers.clone();
+        founders.sort();
+        founders
+    }
+}
+
+fn put_peers(out: &mut BytesMut, peers: &[PeerId]) {
+    out.put_u32_le(peers.len() as u32);
+    peers.iter().for_each(|peer| out.put_u64_le(peer.0));
+}
+
+fn read_peers(reader: &mut Reader, count: usize) -> Result<Vec<PeerId>, CodecError> {
+    (0..count).map(|_| Ok(PeerId(reader.u64()?))).collect()
 }

@@ -292,7 +292,7 @@ impl ClusterClient {
             .into_iter()
             .flat_map(TableGroups::all);
         Ok(left.iter().any(|split| split.table == *table)
-            || groups.any(|group| group.splits_off.is_some()))
+            || groups.any(|group| group.split.is_some()))
     }
 
     /// About how much live tables hold, as the coordinator has heard. Nothing is changed.

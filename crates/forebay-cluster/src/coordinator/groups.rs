@@ -220,9 +220,8 @@ impl Step<'_> {
                     model: &self.model,
                     heard: self.heard,
                 };
-                // Until it is cut its peers are those that the cut names.
-                let is_cut = group.splits_off.is_some();
-                if is_cut || keeping.is_kept(self.groups, group, wanted) {
+                // Until it is split its peers are those that the split names.
+                if group.split.is_some() || keeping.is_kept(self.groups, group, wanted) {
                     continue;
                 }
                 let joiners = joiners.get_or_insert_with(|| joining(&self.model, self.groups));

@@ -130,7 +130,7 @@ impl Step<'_> {
             return Err(Refusal::Busy(is_under_way(load)));
         }
         self.check_load(table, draft)?;
-        if self.is_cut(table) {
+        if self.is_being_split(table) {
             return Err(Refusal::Busy(format!(
                 "a partition of table {table} is being cut: wait for that (forebay cluster status), then load again"
             )));

@@ -1,39 +1,41 @@
-//! Partitions that a plan has cut in two, before anything of the batch is copied.
+//! Partitions that a plan splits before anything of the batch is copied, each at all its points at
+//! once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_engine::{Bound, TableName};
+use forebay_replica::{GroupId, MOST_CHILDREN};
 
 use super::Step;
 use super::requests::Refusal;
 use crate::ids::NodeId;
 use crate::model::{GroupEntry, Model, MoveBatch, SplitChange};
 
-/// How many partitions are cut at once, at least, and of each node that is up: what is cut off
-/// answers no writes for some hundredths of a second.
+/// How many partitions are split at once, at least, and of each node that is up: their children
+/// answer no writes for some hundredths of a second.
 const AT_ONCE: usize = 4;
 const AT_ONCE_A_NODE: usize = 2;
 /// Without progress for so long the plan ends.
 const NO_PROGRESS: Duration = Duration::from_secs(5 * 60);
 
-/// How far the cuts of a batch are.
-pub enum CutSoFar {
+/// How far the splits of a batch are.
+pub enum SplitSoFar {
     All,
     NotYet,
     Failed(String),
 }
 
 impl Step<'_> {
-    /// Takes the cuts of a batch as far as they go now.
-    pub fn cut_for(&mut self, batch: &MoveBatch) -> CutSoFar {
+    /// Takes the splits of a batch as far as they go now.
+    pub fn split_for(&mut self, batch: &MoveBatch) -> SplitSoFar {
         let left = splits_left(&self.model, batch);
         if left.is_empty() {
-            self.moves.cuts = None;
-            return CutSoFar::All;
+            self.moves.splits = None;
+            return SplitSoFar::All;
         }
         let now = self.now.monotonic;
-        let (before, at) = self.moves.cuts.get_or_insert((left.len(), now));
+        let (before, at) = self.moves.splits.get_or_insert((left.len(), now));
         if *before != left.len() {
             (*before, *at) = (left.len(), now);
         }
@@ -41,37 +43,72 @@ impl Step<'_> {
         let mut why = None;
         let up = self.model.all_nodes().filter(|node| node.is_up()).count();
         let at_once = AT_ONCE.max(AT_ONCE_A_NODE * up);
-        let mut under_way = left
-            .iter()
-            .filter(|split| is_planned(&self.model, split))
-            .count();
-        for split in &left {
+        let mut under_way = under_way(&self.model, &left);
+        for (table, group, points) in due(&self.model, &left) {
             if under_way >= at_once {
                 break;
             }
-            if is_planned(&self.model, split) {
-                continue;
-            }
-            match self.plan_split(&split.table, &split.at) {
+            match self.split_at(&table, &group, &points) {
                 Ok(()) => under_way += 1,
-                // Another cut of the partition, a load, or replicas that are not there yet.
+                // A load, or replicas that are not there yet.
                 Err(Refusal::Busy(words)) => why = why.or(Some(words)),
-                Err(Refusal::Words(words)) => return CutSoFar::Failed(words),
+                Err(Refusal::Words(words)) => return SplitSoFar::Failed(words),
             }
         }
         match waited >= NO_PROGRESS {
-            true => CutSoFar::Failed(format!(
-                "no partition was cut for {} min: {}",
+            true => SplitSoFar::Failed(format!(
+                "no partition was split for {} min: {}",
                 NO_PROGRESS.as_secs() / 60,
                 why.as_deref()
                     .unwrap_or("see which have no leader or no majority (forebay cluster status)")
             )),
-            false => CutSoFar::NotYet,
+            false => SplitSoFar::NotYet,
         }
     }
 }
 
-/// The cuts of a batch that are not done: where no partition with a leader begins.
+/// The partitions that are to be split and are not yet, each with its points.
+fn due(model: &Model, left: &[SplitChange]) -> Vec<(TableName, GroupEntry, Vec<Bound>)> {
+    let mut points: BTreeMap<(&TableName, GroupId), Vec<Bound>> = BTreeMap::new();
+    for split in left {
+        let whole = holder(model, split).filter(|group| group.bounds.lower != split.at);
+        if let Some(whole) = whole.filter(|group| group.split.is_none()) {
+            let points = points.entry((&split.table, whole.group)).or_default();
+            points.push(split.at.clone());
+        }
+    }
+    let mut due = Vec::with_capacity(points.len());
+    for ((table, id), mut points) in points {
+        points.sort();
+        points.dedup();
+        points.truncate(MOST_CHILDREN);
+        let groups = model.groups.get(table).into_iter();
+        let mut all = groups.flat_map(|groups| groups.all());
+        let whole = all.find(|group| group.group == id);
+        due.extend(whole.map(|whole| (table.clone(), whole.clone(), points)));
+    }
+    due
+}
+
+/// How many partitions are being split, or have a child without a leader.
+fn under_way(model: &Model, left: &[SplitChange]) -> usize {
+    let wholes = left.iter().filter_map(|split| {
+        let group = holder(model, split)?;
+        match &group.split_from {
+            Some(from) if group.bounds.lower == split.at => Some(from.group),
+            _ => group.split.is_some().then_some(group.group),
+        }
+    });
+    wholes.collect::<BTreeSet<GroupId>>().len()
+}
+
+/// The partition that a split point lies in.
+fn holder<'a>(model: &'a Model, split: &SplitChange) -> Option<&'a GroupEntry> {
+    let groups = model.groups.get(&split.table)?;
+    groups.all().find(|group| group.bounds.holds(&split.at))
+}
+
+/// The splits of a batch that are not done: where no partition with a leader begins.
 pub fn splits_left(model: &Model, batch: &MoveBatch) -> Vec<SplitChange> {
     let begins = |split: &&SplitChange| {
         let groups = model.groups.get(&split.table).into_iter();
@@ -82,30 +119,19 @@ pub fn splits_left(model: &Model, batch: &MoveBatch) -> Vec<SplitChange> {
     left.cloned().collect()
 }
 
-/// Nodes that are down and have replicas of partitions that are still to be cut.
-pub fn cuts_wait_for(model: &Model, left: &[SplitChange]) -> BTreeSet<NodeId> {
-    let is_cut = |table: &TableName, group: &GroupEntry| {
+/// Nodes that are down and have replicas of partitions that are still to be split.
+pub fn splits_wait_for(model: &Model, left: &[SplitChange]) -> BTreeSet<NodeId> {
+    let is_to_be_split = |table: &TableName, group: &GroupEntry| {
         let mut own = left.iter().filter(|split| split.table == *table);
         own.any(|split| group.bounds.holds(&split.at))
     };
     let mut nodes = BTreeSet::new();
     for (table, groups) in &model.groups {
-        let cut = groups.all().filter(|group| is_cut(table, group));
-        let peers = cut.flat_map(|group| &group.peers);
+        let to_be_split = groups.all().filter(|group| is_to_be_split(table, group));
+        let peers = to_be_split.flat_map(|group| &group.peers);
         let staying = peers.filter(|peer| peer.state.stays());
         nodes.extend(staying.map(|peer| peer.node));
     }
     nodes.retain(|node| model.node(*node).is_some_and(|node| !node.is_up()));
     nodes
-}
-
-/// Whether it is begun: planned, or cut off and without a leader yet.
-fn is_planned(model: &Model, split: &SplitChange) -> bool {
-    let groups = model.groups.get(&split.table).into_iter();
-    let mut all = groups.flat_map(|groups| groups.all());
-    let is_at = |bound: &Bound| *bound == split.at;
-    all.any(|group| {
-        let planned = group.splits_off.as_ref();
-        is_at(&group.bounds.lower) || planned.is_some_and(|planned| is_at(planned.at()))
-    })
 }

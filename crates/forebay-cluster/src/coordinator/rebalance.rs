@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::Step;
 use super::live_moves::LiveLeft;
-use super::move_splits::CutSoFar;
+use super::move_splits::SplitSoFar;
 use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::Readiness;
@@ -45,7 +45,7 @@ pub struct MoveWatch {
     /// How much was left of what live tables' groups have to do, and since when.
     live: Option<(LiveLeft, Duration)>,
     /// How many partitions were still to be cut, and since when.
-    pub cuts: Option<(usize, Duration)>,
+    pub splits: Option<(usize, Duration)>,
 }
 
 impl Step<'_> {
@@ -101,10 +101,10 @@ impl Step<'_> {
         let mut is_waiting = false;
         let mut problem = moving.cancelled.then(|| "it was cancelled".to_owned());
         if problem.is_none() {
-            match self.cut_for(&batch) {
-                CutSoFar::All => {}
-                CutSoFar::NotYet => is_waiting = true,
-                CutSoFar::Failed(words) => problem = Some(words),
+            match self.split_for(&batch) {
+                SplitSoFar::All => {}
+                SplitSoFar::NotYet => is_waiting = true,
+                SplitSoFar::Failed(words) => problem = Some(words),
             }
         }
         for node in bringing(&self.model, &batch) {

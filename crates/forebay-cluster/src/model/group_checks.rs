@@ -31,11 +31,10 @@ impl TableGroups {
                 .is_some_and(|last| last.bounds.upper.is_none()),
             "the partitions of table {name} do not reach the end"
         );
-        let halves = self.all().filter_map(|group| group.splits_off.as_ref());
+        let splits = self.all().filter_map(|group| group.split.as_ref());
+        let children = splits.flat_map(|split| &split.children);
         let ids = || self.all().map(|group| group.partition);
-        let ids: Vec<_> = ids()
-            .chain(halves.map(|planned| planned.half.partition))
-            .collect();
+        let ids: Vec<_> = ids().chain(children.map(|child| child.partition)).collect();
         debug_assert!(
             ids.iter().collect::<BTreeSet<_>>().len() == ids.len(),
             "two partitions of table {name} have one number: {ids:?}"
@@ -44,7 +43,7 @@ impl TableGroups {
 }
 
 impl GroupEntry {
-    /// Its peers are different ones, and what it is cut in lies within it.
+    /// Its peers are different ones, and the children that it is split into lie within it, side by side.
     pub(super) fn check(&self) {
         let peers: BTreeSet<_> = self.peers.iter().map(|entry| entry.peer).collect();
         debug_assert!(
@@ -62,13 +61,22 @@ impl GroupEntry {
             self.group,
             self.peers
         );
-        let planned = self.splits_off.as_ref().map(|planned| &planned.half);
+        let children = self.split.as_ref().map(|split| &split.children[..]);
+        let lie_within = |children: &[GroupEntry]| {
+            let ends = children.first().zip(children.last());
+            ends.is_some_and(|(first, last)| {
+                self.bounds.lower < first.bounds.lower && last.bounds.upper == self.bounds.upper
+            }) && children
+                .iter()
+                .all(|child| self.bounds.covers(&child.bounds) && child.epoch == self.epoch + 1)
+                && children.is_sorted_by(|one, next| {
+                    one.bounds.upper.as_ref() == Some(&next.bounds.lower)
+                        && one.bounds.lower < next.bounds.lower
+                })
+        };
         debug_assert!(
-            planned.is_none_or(|half| self.bounds.lower < half.bounds.lower
-                && self.bounds.covers(&half.bounds)
-                && self.bounds.upper == half.bounds.upper
-                && half.epoch == self.epoch + 1),
-            "group {} goes {}, and is to be cut: {planned:?}",
+            children.is_none_or(lie_within),
+            "group {} goes {}, and is to be split: {children:?}",
             self.group,
             self.bounds
         );

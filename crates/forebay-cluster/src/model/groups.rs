@@ -55,31 +55,31 @@ pub struct GroupEntry {
     /// The replica of another group that its only founder begins with: see [`GroupEntry::succeed`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inherits: Option<Inherited>,
-    /// The group that it was cut off from, whose voters came to have its founders.
+    /// The group that it was split off, whose voters came to have its founders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut_from: Option<CutFrom>,
-    /// It is being cut in two.
+    pub split_from: Option<SplitFrom>,
+    /// It is being split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub splits_off: Option<PlannedHalf>,
+    pub split: Option<PlannedSplit>,
 }
 
-/// Where the founders of a group come from that was cut off from another.
+/// Where the founders of a group come from that was split off another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CutFrom {
+pub struct SplitFrom {
     pub group: GroupId,
     /// Its voters, rising, each with the peer that it came to have.
     pub peers: Vec<(PeerId, PeerId)>,
 }
 
-/// The right half of a partition that is being cut in two.
+/// What a partition that is being split becomes, beside what it keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PlannedHalf {
+pub struct PlannedSplit {
     /// The first revision that says so.
     pub revision: u64,
-    /// As it is once the partition is cut.
-    pub half: Box<GroupEntry>,
+    /// As they are once it is split, by their bounds; one at least.
+    pub children: Vec<GroupEntry>,
 }
 
 /// A replica of a group that lost its majority for good.
@@ -148,8 +148,8 @@ impl GroupEntry {
             next_peer: PeerId(1),
             term: 0,
             inherits: None,
-            cut_from: None,
-            splits_off: None,
+            split_from: None,
+            split: None,
         };
         for node in nodes {
             let peer = entry.add_peer(*node, term);

@@ -89,22 +89,23 @@ impl Model {
         tables.flat_map(|(name, groups)| groups.all().map(move |group| (name, group)))
     }
 
-    /// Whether somebody waits for what replicas do: a plan, a load, a cut, or a new group's first
+    /// Whether somebody waits for what replicas do: a plan, a load, a split, or a new group's first
     /// leader.
     pub fn waits_for_replicas(&self) -> bool {
         let mut loads = self.work.loads.iter();
         let mut groups = self.all_groups();
         self.work.moving().is_some()
             || loads.any(|load| !load.stage.is_over())
-            || groups.any(|(_, group)| group.splits_off.is_some() || group.term == 0)
+            || groups.any(|(_, group)| group.split.is_some() || group.term == 0)
     }
 
-    /// All groups, and those that partitions which are being cut come to have.
+    /// All groups, and those of the children of partitions that are being split.
     pub fn group_ids(&self) -> BTreeSet<GroupId> {
         let all = self.all_groups();
         let ids = all.flat_map(|(_, group)| {
-            let half = group.splits_off.iter().map(|planned| planned.half.group);
-            half.chain([group.group])
+            let children = group.split.iter().flat_map(|split| &split.children);
+            let children = children.map(|child| child.group);
+            children.chain([group.group])
         });
         ids.collect()
     }
@@ -123,18 +124,22 @@ impl Model {
         }
     }
 
-    /// A partition that is being cut in two is two from now on.
-    pub fn cut_group(&mut self, table: &TableName, group: GroupId) {
+    /// A partition that is being split, and its children, are partitions from now on.
+    pub fn split_group(&mut self, table: &TableName, group: GroupId) {
         let Some(groups) = self.groups.get_mut(table) else {
             return;
         };
         let whole = groups.all().find(|known| known.group == group).cloned();
-        let Some(mut left) = whole else {
+        let Some(mut kept) = whole else {
             return;
         };
-        if let Some(right) = left.cut_half() {
-            groups.put(left);
-            groups.put_behind(group, right);
+        let children = kept.take_children();
+        groups.put(kept);
+        let mut before = group;
+        for child in children {
+            let next = child.group;
+            groups.put_behind(before, child);
+            before = next;
         }
     }
 

@@ -8,7 +8,6 @@ mod codec;
 mod doc;
 mod group_checks;
 mod groups;
-mod halves;
 mod head;
 mod layout;
 mod live;
@@ -18,16 +17,16 @@ mod next_checks;
 mod nodes;
 mod rebalance;
 mod rollout;
+mod splits;
 mod tables;
 mod work;
 
 pub use codec::{Documents, ModelError, parsed, parsed_as, written};
 pub use doc::{Doc, DocRef};
 pub use groups::{
-    CutFrom, GroupEntry, GroupsPage, GroupsRoot, Inherited, PeerEntry, PeerState, PlannedHalf,
+    GroupEntry, GroupsPage, GroupsRoot, Inherited, PeerEntry, PeerState, PlannedSplit, SplitFrom,
     TableGroups, fresh_id,
 };
-pub use halves::HalfIds;
 pub use head::{
     FORMAT_OF_LIVE, FORMAT_OF_PLANS, FORMAT_OF_REMAKES, FORMAT_OF_TIMING, FORMATS, Head, Identity,
     NEWEST_FORMAT,
@@ -41,6 +40,7 @@ pub use rebalance::{
     ListChange, MoveBatch, MovePlan, MoveStage, Rebalance, ReplicasChange, SplitChange, Wish,
 };
 pub use rollout::{Aim, OnFailure, Phase, Proof, Rollout, RolloutOptions, RolloutTable};
+pub use splits::ChildIds;
 pub use tables::{TableEntry, TablesPage};
 pub use work::{Answered, Outcome, Survey, SurveyedPartition, WorkPage};
 

@@ -220,12 +220,13 @@ impl Model {
 
     fn check_groups(&self, before: &Self) {
         let ids = self.group_ids();
-        let halves = self
+        let splits = self
             .all_groups()
-            .filter(|(_, group)| group.splits_off.is_some());
+            .filter_map(|(_, group)| group.split.as_ref());
+        let children = splits.map(|split| split.children.len());
         debug_assert_eq!(
             ids.len(),
-            self.all_groups().count() + halves.count(),
+            self.all_groups().count() + children.sum::<usize>(),
             "two partitions have one group"
         );
         debug_assert!(

@@ -86,7 +86,7 @@ pub struct MoveBatch {
     /// before anything else: who holds what stays as it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<TableName>,
-    /// Partitions of live tables that are cut in two, before anything is copied.
+    /// Partitions of live tables that are split, before anything is copied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<SplitChange>,
 }

@@ -11,9 +11,9 @@ use crate::model::{LayoutName, Model, MoveBatch};
 /// a batch table answers on for [`Timing::on_its_way`](crate::time::Timing::on_its_way).
 const BATCH: Duration = Duration::from_millis(2500);
 pub(super) const LIVE_BATCH: Duration = Duration::from_secs(1);
-/// Partitions that are cut: the first of a batch, and each further one.
-const FIRST_CUT: Duration = Duration::from_millis(400);
-const CUT: Duration = Duration::from_millis(100);
+/// Partitions that are split: the first child of a batch, and each further one.
+const FIRST_CHILD: Duration = Duration::from_millis(350);
+const CHILD: Duration = Duration::from_millis(30);
 
 /// Bytes a second that nodes brought lately, as far as that is known.
 pub type Paces = BTreeMap<NodeId, u64>;
@@ -67,11 +67,11 @@ fn fixed(model: &Model, batch: &MoveBatch) -> Duration {
     } else {
         BATCH + model.timing().on_its_way()
     };
-    let cut = match batch.splits.len() {
+    let split = match batch.splits.len() {
         0 => Duration::ZERO,
-        cuts => FIRST_CUT + CUT * (cuts - 1) as u32,
+        children => FIRST_CHILD + CHILD * (children - 1) as u32,
     };
-    moved + cut
+    moved + split
 }
 
 #[cfg(test)]

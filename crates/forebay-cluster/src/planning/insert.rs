@@ -1,10 +1,10 @@
-//! Plans that make a live table ready for a bulk insert: its partitions are cut and moved so that
-//! the nodes take part alike (docs/papers/planned-bulk-insertion.md).
+//! Plans that make a live table ready for a bulk insert: its partitions are split and moved so
+//! that the nodes take part alike (docs/papers/planned-bulk-insertion.md).
 //!
 //! Every replica of a partition takes in what is loaded, so each counts as one that is inserted
 //! into, on a node of its own.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_engine::live::PartitionSize;
@@ -15,7 +15,7 @@ use forebay_plan::insert::{
 };
 use forebay_run::hash::KeyHasher;
 
-use super::{Paces, PlanningError, Proposal, Summaries, price, surveyed};
+use super::{Paces, PlanningError, Proposal, Summaries, price, refuse_while_moving, surveyed};
 use crate::ids::NodeId;
 use crate::model::{
     GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, SplitChange, Survey, Wish,
@@ -27,8 +27,8 @@ const PIECES_A_NODE: u64 = 4;
 const LEAST_BYTES: u64 = 16 << 20;
 const MOST_BYTES: u64 = 1 << 30;
 /// What it costs to move a partition, whatever is in it, as a part of what a node has to take in:
-/// cutting and handing over take their time, and who writes waits meanwhile. Without it partitions
-/// that are nearly empty would be cut up for the last percent.
+/// splitting and handing over take their time, and who writes waits meanwhile. Without it partitions
+/// that are nearly empty would be split for the last percent.
 const HANDOVER_SHARE: f64 = 0.02;
 /// Moves are to bring the cost to no more than this share of what it is without any.
 const WORTH: f64 = 0.98;
@@ -55,7 +55,7 @@ pub struct BulkInsert<'a> {
     /// A table, and its secondary indexes: their partitions are one pool (the paper, 5.1).
     pub into: &'a [BulkRows<'a>],
     /// What a partition is to have at most; none: as many bytes as leave four for each node, from
-    /// 16 MiB to 1 GiB.
+    /// 16 MiB to 1 GiB, or one for each, whichever gains more time.
     pub partition_bytes: Option<u64>,
     /// What a record that is moved costs, where one that is inserted costs 1.
     pub move_price: f64,
@@ -79,7 +79,7 @@ pub struct InsertProposal {
 pub struct Verdict {
     /// How much less the busiest node takes for what comes in.
     pub saves: Duration,
-    /// What cutting and moving takes.
+    /// What splitting and moving takes.
     pub takes: Duration,
 }
 
@@ -88,11 +88,15 @@ impl Verdict {
     pub fn is_worth(&self) -> bool {
         self.saves > self.takes.mul_f64(MARGIN)
     }
+
+    fn gain_s(&self) -> f64 {
+        self.saves.as_secs_f64() - self.takes.as_secs_f64()
+    }
 }
 
 impl InsertProposal {
     /// Estimates its time by how fast nodes copied lately, and whether it is worth it.
-    pub fn estimate(&mut self, model: &Model, paces: &Paces) {
+    fn estimate(&mut self, model: &Model, paces: &Paces) {
         self.proposal.estimate(model, paces);
         let slowest = paces.values().min().copied().unwrap_or(UNKNOWN_PACE);
         let own = &self.insert.own;
@@ -107,38 +111,47 @@ impl InsertProposal {
     }
 }
 
-/// Makes a plan. `over` says when a polish has to end; `summaries` are of the batch tables.
+/// What a plan is made of: the cluster, its batch tables, what partitions of live tables have, and
+/// how fast nodes copied lately.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownCluster<'a> {
+    pub model: &'a Model,
+    pub summaries: &'a Summaries,
+    pub survey: &'a Survey,
+    pub paces: &'a Paces,
+}
+
+/// Makes a plan. `over` says when a polish has to end.
 ///
 /// REQUIRES: something is to be inserted into one table at least, and into each once.
 pub fn propose_insert(
-    (model, summaries, survey): (&Model, &Summaries, &Survey),
+    known: &KnownCluster<'_>,
     bulk: &BulkInsert<'_>,
     most_batch_bytes: u64,
     over: &mut dyn FnMut() -> bool,
 ) -> Result<InsertProposal, PlanningError> {
-    let pool = InsertPool::of(model, survey, bulk)?;
-    let insert = pool.plan(bulk.mode, over)?;
-    let batches = pool.batches(model, &insert)?;
-    let mut known = surveyed(model, survey, &batches);
-    known.extend(summaries.clone());
-    let priced = price(model, &known, batches, Some(most_batch_bytes));
-    let mut tables = bulk.into.iter().map(|rows| rows.table.clone());
-    let table = tables.next().ok_or(PlanningError::NoTables)?;
-    let wish = Wish::Insert {
-        table,
-        with: tables.collect(),
+    let pool = InsertPool::of(known.model, known.survey, bulk)?;
+    let mut propose = |partition_bytes, mode| {
+        let insert = pool.plan(partition_bytes, mode, over)?;
+        pool.proposal(known, insert, (partition_bytes, most_batch_bytes))
     };
-    let (bytes, records) = pool.after();
-    Ok(InsertProposal {
-        partition_bytes: pool.partition_bytes(),
-        record_bytes: mean_bytes(bytes, records),
-        verdict: Verdict::default(),
-        insert,
-        proposal: Proposal::of(model, priced, wish),
-    })
+    let mut sizes = pool.sizes().into_iter();
+    let first = sizes.next().unwrap_or(MOST_BYTES);
+    let Some(other) = sizes.next() else {
+        return propose(first, bulk.mode);
+    };
+    let (one, two) = (propose(first, Mode::Fast)?, propose(other, Mode::Fast)?);
+    let best = match two.verdict.gain_s() > one.verdict.gain_s() {
+        true => two,
+        false => one,
+    };
+    match bulk.mode {
+        Mode::Fast => Ok(best),
+        mode => propose(best.partition_bytes, mode),
+    }
 }
 
-/// A partition after the cuts: where it is, and where its replicas are to be, by the planner's
+/// A partition after the splits: where it is, and where its replicas are to be, by the planner's
 /// numbers.
 struct PlacedPiece<'a> {
     table: &'a TableName,
@@ -170,9 +183,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         survey: &Survey,
         bulk: &'b BulkInsert<'b>,
     ) -> Result<Self, PlanningError> {
-        if let Some(plan) = model.work.moving() {
-            return Err(PlanningError::Moving(plan.request.clone()));
-        }
+        refuse_while_moving(model)?;
         let tables = bulk.into.iter();
         let tables = tables.map(|rows| KnownTable::of(model, survey, rows));
         let tables = tables.collect::<Result<Vec<_>, _>>()?;
@@ -198,16 +209,53 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         each.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
     }
 
-    fn partition_bytes(&self) -> u64 {
-        let (bytes, _) = self.after();
-        let chosen = bytes / (PIECES_A_NODE * self.machines.len().max(1) as u64);
-        let chosen = chosen.clamp(LEAST_BYTES, MOST_BYTES);
-        self.bulk.partition_bytes.unwrap_or(chosen)
+    /// What a partition may have at most: what somebody says, or fine pieces and one for each node,
+    /// which moves less well and takes fewer splits.
+    fn sizes(&self) -> Vec<u64> {
+        if let Some(chosen) = self.bulk.partition_bytes {
+            return vec![chosen];
+        }
+        let a_node = self.after().0 / self.machines.len().max(1) as u64;
+        let fine = (a_node / PIECES_A_NODE).clamp(LEAST_BYTES, MOST_BYTES);
+        match a_node.min(MOST_BYTES) > fine {
+            true => vec![fine, a_node.min(MOST_BYTES)],
+            false => vec![fine],
+        }
+    }
+
+    fn proposal(
+        &self,
+        known: &KnownCluster<'_>,
+        insert: InsertPlan,
+        (partition_bytes, most_batch_bytes): (u64, u64),
+    ) -> Result<InsertProposal, PlanningError> {
+        let model = known.model;
+        let batches = self.batches(model, &insert)?;
+        let mut summaries = surveyed(model, known.survey, &batches);
+        summaries.extend(known.summaries.clone());
+        let priced = price(model, &summaries, batches, Some(most_batch_bytes));
+        let mut tables = self.bulk.into.iter().map(|rows| rows.table.clone());
+        let table = tables.next().ok_or(PlanningError::NoTables)?;
+        let wish = Wish::Insert {
+            table,
+            with: tables.collect(),
+        };
+        let (bytes, records) = self.after();
+        let mut made = InsertProposal {
+            partition_bytes,
+            record_bytes: mean_bytes(bytes, records),
+            verdict: Verdict::default(),
+            insert,
+            proposal: Proposal::of(model, priced, wish),
+        };
+        made.estimate(model, known.paces);
+        Ok(made)
     }
 
     /// Without moves where they gain hardly anything.
     fn plan(
         &self,
+        partition_bytes: u64,
         mode: Mode,
         over: &mut dyn FnMut() -> bool,
     ) -> Result<InsertPlan, PlanningError> {
@@ -220,7 +268,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
                 _ => PlanningError::Planner(error.to_string()),
             })
         };
-        let mut request = self.request();
+        let mut request = self.request(partition_bytes);
         let made = plan(&request, over)?;
         if made.own.moves.is_empty() || made.own.cost <= WORTH * made.own.cost_no_moves {
             return Ok(made);
@@ -233,7 +281,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         plan(&request, over)
     }
 
-    fn request(&self) -> Request {
+    fn request(&self, partition_bytes: u64) -> Request {
         let (bytes, records) = self.after();
         let machine = |node: &&NodeEntry| MachineSpec {
             name: Some(node.name.to_string()),
@@ -256,7 +304,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         let specs = self.tables.iter().map(|table| table.spec(number));
         Request {
             name: Some(format!("bulk insert into {}", names.join(", "))),
-            pi_bytes: Some(self.partition_bytes() as f64),
+            pi_bytes: Some(partition_bytes as f64),
             record_bytes: mean_bytes(bytes, records),
             move_price: self.bulk.move_price,
             handover_price: rows as f64 / self.machines.len().max(1) as f64 * HANDOVER_SHARE,
@@ -286,7 +334,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         Ok(batches)
     }
 
-    /// Where partitions are to be cut so that parts of them can lie apart.
+    /// Where partitions are to be split so that parts of them can lie apart.
     fn splits(&self, parts: &[PlacedPiece<'_>]) -> Result<Vec<SplitChange>, PlanningError> {
         let mut splits: BTreeMap<&TableName, Vec<SplitChange>> = BTreeMap::new();
         for part in parts.windows(2).filter(|pair| pair[0].of == pair[1].of) {
@@ -307,7 +355,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
                 )));
             }
         }
-        Ok(splits.into_values().flat_map(by_halves).collect())
+        Ok(splits.into_values().flatten().collect())
     }
 
     /// A partition by its number among those of all tables, one table's behind another's.
@@ -322,7 +370,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         None
     }
 
-    /// The partitions after the cuts, in the order of the plan.
+    /// The partitions after the splits, in the order of the plan.
     fn pieces<'a>(&'a self, insert: &'a InsertPlan) -> Vec<PlacedPiece<'a>> {
         let dest = |at: usize| insert.own.dest.get(at).map_or(&[][..], Holders::machines);
         if insert.partitions.is_empty() {
@@ -481,21 +529,6 @@ fn mean_bytes(bytes: u64, records: u64) -> f64 {
     (bytes as f64 / records.max(1) as f64).max(1.0)
 }
 
-/// Cuts in such an order that what one cuts off can be cut while the rest is: the middle first,
-/// then those of both halves.
-fn by_halves(mut splits: Vec<SplitChange>) -> Vec<SplitChange> {
-    splits.sort_by(|a, b| a.at.cmp(&b.at));
-    let mut ordered = Vec::with_capacity(splits.len());
-    let mut parts = VecDeque::from([&splits[..]]);
-    while let Some(part) = parts.pop_front() {
-        if let Some((middle, after)) = part[part.len() / 2..].split_first() {
-            ordered.push(middle.clone());
-            parts.extend([&part[..part.len() / 2], after]);
-        }
-    }
-    ordered
-}
-
 /// A place of a table's order as the planner's key.
 fn key_of(bound: &Bound) -> Key {
     match bound {
@@ -509,30 +542,5 @@ fn bound_of(key: &Key) -> Option<Bound> {
         (_, Some(bytes)) => Some(Bound::Key(bytes.to_vec())),
         (Key::Integer(slot), _) => u16::try_from(*slot).ok().map(Bound::Slot),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cuts_of_a_partition_begin_in_its_middle() {
-        let split = |slot: u16| SplitChange {
-            table: TableName::new("t").unwrap(),
-            at: Bound::Slot(slot),
-        };
-        for count in 0..40 {
-            let ordered = by_halves((0..count).rev().map(split).collect());
-            let mut slots: Vec<Bound> = ordered.into_iter().map(|split| split.at).collect();
-            if count > 2 {
-                assert_eq!(slots[0], Bound::Slot(count / 2));
-            }
-            slots.sort();
-            assert!(slots.into_iter().eq((0..count).map(Bound::Slot)));
-        }
-        let order = by_halves((0..7).map(split).collect()).into_iter();
-        let order: Vec<Bound> = order.map(|split| split.at).collect();
-        assert_eq!(order, [3, 1, 5, 0, 2, 4, 6].map(Bound::Slot));
     }
 }

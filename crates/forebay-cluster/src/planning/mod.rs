@@ -38,7 +38,7 @@ use crate::version::VersionSummary;
 pub use balance::{BalanceBounds, BalanceProposal, LoadPeak, propose_balance};
 pub use duration::Paces;
 pub use fits::{fits, fits_all};
-pub use insert::{BulkInsert, BulkRows, InsertProposal, Verdict, propose_insert};
+pub use insert::{BulkInsert, BulkRows, InsertProposal, KnownCluster, Verdict, propose_insert};
 pub use known_load::{FOLLOWED_WRITE, KnownLoad, LED_WRITE};
 pub use live_lists::check_live_lists;
 use own_lists::OwnLists;
@@ -153,6 +153,14 @@ pub enum PlanningError {
     Planner(String),
 }
 
+/// What is there while a plan is carried out says nothing of what will be.
+fn refuse_while_moving(model: &Model) -> Result<(), PlanningError> {
+    match model.work.moving() {
+        Some(plan) => Err(PlanningError::Moving(plan.request.clone())),
+        None => Ok(()),
+    }
+}
+
 /// Makes a plan for what somebody wants.
 pub fn propose(
     model: &Model,
@@ -160,6 +168,7 @@ pub fn propose(
     wish: &Wish,
     most_batch_bytes: u64,
 ) -> Result<Proposal, PlanningError> {
+    refuse_while_moving(model)?;
     check(model, wish)?;
     let mut batches = Vec::new();
     if let Wish::Replicas { table, count } = wish {

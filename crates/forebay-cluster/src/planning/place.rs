@@ -12,7 +12,7 @@ use forebay_plan::placement::load_plan::{LoadLimits, LoadPlan};
 use forebay_run::hash::SLOTS;
 
 use super::known_load::{FOLLOWED_WRITE, KnownLoad, LED_WRITE};
-use super::{PlanningError, Priced, Proposal, price, surveyed};
+use super::{PlanningError, Priced, Proposal, price, refuse_while_moving, surveyed};
 use crate::ids::{NodeId, Zone};
 use crate::model::{
     GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, Survey, SurveyedPartition,
@@ -142,9 +142,7 @@ impl<'m> LoadedTable<'m> {
         if groups.is_empty() {
             return Err(PlanningError::NoLiveTable(table.clone()));
         }
-        if let Some(plan) = model.work.moving() {
-            return Err(PlanningError::Moving(plan.request.clone()));
-        }
+        refuse_while_moving(model)?;
         let of_table = survey.get(table);
         let told = groups.iter().filter_map(|(group, _)| {
             let told = of_table?.get(&group.partition)?;

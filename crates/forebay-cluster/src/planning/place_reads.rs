@@ -15,6 +15,7 @@ use super::own_lists::ranges;
 use super::place::{placing_nodes, zone_numbers};
 use super::{
     MeasuredLoads, PlaceByLoad, PlaceProposal, PlacedPartition, PlanningError, Summaries, price,
+    refuse_while_moving,
 };
 use crate::ids::NodeId;
 use crate::model::{LayoutName, ListChange, Model, MoveBatch, NodeEntry, Survey, TableEntry};
@@ -128,9 +129,7 @@ impl<'m> ReadTable<'m> {
         let no_table = || PlanningError::NoTable(table.clone());
         let entry = model.table(table).filter(|entry| entry.live.is_none());
         let entry = entry.ok_or_else(no_table)?;
-        if let Some(plan) = model.work.moving() {
-            return Err(PlanningError::Moving(plan.request.clone()));
-        }
+        refuse_while_moving(model)?;
         let summary = known.summaries.get(table).ok_or_else(|| {
             PlanningError::Planner(format!("table {table} serves nothing yet: push it first"))
         })?;

@@ -46,7 +46,7 @@ pub struct Checks {
     said: BTreeMap<(Life, NodeName), SaidThere>,
     decided: BTreeSet<u64>,
     /// Peers whose time has come to come of a cut, and those of them that did not.
-    pub cut_off: BTreeSet<super::live::ReplicaPlace>,
+    pub split_off: BTreeSet<super::live::ReplicaPlace>,
     pub missed: BTreeSet<super::live::ReplicaPlace>,
     /// The peers of live tables that were named.
     pub peers: BTreeSet<super::live::ReplicaPlace>,

@@ -353,7 +353,7 @@ mod tests {
             table: carts(),
             at: Bound::Key(b"k".to_vec()),
         };
-        assert!(refused(by_key).contains("it is cut at a slot"));
+        assert!(refused(by_key).contains("it is split at a slot"));
         let nobodys = SplitChange {
             table: TableName::new("other").unwrap(),
             at: Bound::Slot(5),

@@ -38,7 +38,7 @@ pub struct SimReplica {
     pub loaded: u64,
     /// It waits for the run of a load that comes no more.
     pub has_missed: bool,
-    /// Of one that came of a cut: the revision that names it first.
+    /// Of one that came of a split: the revision that names it first.
     pub planned_in: u64,
     /// It met damage, and goes on as far as it can.
     pub ails: bool,
@@ -78,8 +78,8 @@ pub struct SimGroup {
     /// Decided loads, and the ends of what was decided with each.
     pub loads: BTreeMap<u64, u64>,
     pub(super) is_changing: bool,
-    /// Cuts that were decided: the entry that does it, and what it names.
-    pub(super) cuts: Vec<(u64, Arc<SplitEntry>)>,
+    /// Splits that were decided: the entry that does it, and what it names.
+    pub(super) splits: Vec<(u64, Arc<SplitEntry>)>,
 }
 
 #[derive(Debug, Default)]
@@ -379,7 +379,7 @@ impl World {
                 replica.matched = (replica.matched + step).min(entries);
             }
         }
-        self.cut_replicas(id);
+        self.split_replicas(id);
         self.believe(by, id, order.peer);
         let now = self.clock(by.host);
         let may_steer = self
@@ -389,8 +389,8 @@ impl World {
         if !may_steer || is_changing || !self.dice.chance(300) {
             return;
         }
-        if let Some(cut) = self.cut_due(order, &members) {
-            return self.propose_cut(by, order, cut);
+        if let Some(split) = self.split_due(order, &members) {
+            return self.propose_split(by, order, split);
         }
         let is_close = |peer: &PeerId| self.matched(id, *peer) + CLOSE >= entries;
         let standing = Standing {
@@ -447,7 +447,7 @@ impl World {
             let on_disk = self.hosts[by.host].disk.replicas.get(&place);
             let ails = on_disk.is_some_and(|replica| replica.ails);
             let problem = match on_disk {
-                None if self.comes_of_a_cut(by.host, order, orders) => continue,
+                None if self.comes_of_a_split(by.host, order, orders) => continue,
                 None => Some(ReplicaProblem::Forgot),
                 Some(replica) if replica.is_damaged => Some(ReplicaProblem::Damaged),
                 Some(replica) if replica.has_missed => Some(ReplicaProblem::Missed),

@@ -154,7 +154,7 @@ impl World {
         for (table, _) in model.live_tables() {
             for (group, wanted) in model.wanted_groups(table) {
                 let id = group.group;
-                if group.splits_off.is_some() {
+                if group.split.is_some() {
                     let there = self.live.groups.get(&id);
                     return Some(format!(
                         "{group:?} of {table} is still to be cut: {there:?}"

@@ -9,7 +9,6 @@
 mod balanced;
 mod checks;
 mod clients;
-mod cuts;
 mod engine;
 mod faults;
 mod inserts;
@@ -29,6 +28,7 @@ mod read_only;
 mod reads;
 mod runs;
 mod shell;
+mod splits;
 mod store;
 mod world;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::{Coordinator, LiveLeft, cuts_wait_for, serving_reads, splits_left};
+use crate::coordinator::{Coordinator, LiveLeft, serving_reads, splits_left, splits_wait_for};
 use crate::ids::{HostPort, NodeId};
 use crate::live_status::{LiveStatus, LiveTableStatus};
 use crate::load_status::LoadStatus;
@@ -175,7 +175,7 @@ pub struct PlanStatus {
     /// Of these the ones without a majority: the plan waits until they have one.
     #[serde(default)]
     pub live_without_majority: usize,
-    /// Partitions that this batch has still to cut in two.
+    /// Partitions that this batch has still to split.
     #[serde(default)]
     pub cuts_left: usize,
     /// By the pace so far; none where nothing is known of that.
@@ -486,7 +486,7 @@ impl PlanStatus {
             let cuts = batch.as_ref().map(|batch| splits_left(model, batch));
             let cuts = cuts.unwrap_or_default();
             cuts_left = cuts.len();
-            waits_for.extend(cuts_wait_for(model, &cuts));
+            waits_for.extend(splits_wait_for(model, &cuts));
             if let Some(((coordinator, _), batch)) = coordinator.zip(batch) {
                 live = LiveLeft::of(model, coordinator.groups(), &batch);
                 waits_for.extend(&live.nodes);

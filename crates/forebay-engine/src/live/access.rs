@@ -1,7 +1,7 @@
 //! Getting at a partition to write to it, or to read it.
 //!
 //! Who was led to a partition may find that it is there no longer, once it is locked: then it was
-//! given up, or cut in two, and the router says what has become of the key. It is replaced while
+//! given up, or split, and the router says what has become of the key. It is replaced while
 //! all partitions are locked, so that whoever finds one released is led elsewhere by it.
 
 use std::time::Duration;

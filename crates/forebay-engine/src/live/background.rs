@@ -317,6 +317,9 @@ impl LiveShared {
         let table = &self.shape.table;
         // What is tried again every second is told of once.
         match (worker.trouble)(&mut self.progress.lock()).problem {
+            None if matches!(error, LiveError::Closed { .. }) => {
+                debug!(%table, "a flush or a merge ended as the table is being closed");
+            }
             None => warn!(%table, error = text, "a flush or a merge failed"),
             Some(_) => debug!(%table, error = text, "a flush or a merge failed again"),
         }

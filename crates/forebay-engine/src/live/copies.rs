@@ -177,7 +177,7 @@ impl LiveShared {
         let here = self.content(copy.range.id);
         let here = here.ok_or_else(|| self.no_partition(copy.range.id))?;
         self.check_later(place, &here, &copy)?;
-        let room = self.parts.check_room();
+        let room = self.parts.check_room(1);
         room.map_err(|problem| self.not_taken_in(copy.range.id, &problem))?;
         let runs = self.open_adopted(&copy.range, &copy.runs)?;
         self.flush_of(&[place])?;

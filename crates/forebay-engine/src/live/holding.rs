@@ -70,7 +70,7 @@ impl LiveShared {
         );
         let range = partition.range;
         let refused = |problem: String| self.not_taken_in(range.id, &problem);
-        self.parts.check_room().map_err(refused)?;
+        self.parts.check_room(1).map_err(refused)?;
         let runs = self.open_adopted(&range, &partition.runs)?;
         let mut manifest = self.structure.lock();
         let mut next = manifest.clone();

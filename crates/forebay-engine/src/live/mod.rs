@@ -138,7 +138,7 @@ pub use self::routing::KeyRouting;
 pub use self::scan::LiveScan;
 pub use self::size::PartitionSize;
 pub use self::snapshot::{LiveLookup, Snapshot};
-pub use self::split::DecidedCut;
+pub use self::split::SplitChild;
 pub use self::stats::LiveStats;
 pub use self::stored::LiveInfo;
 pub use self::traffic::PartitionTraffic;

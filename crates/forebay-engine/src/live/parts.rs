@@ -17,8 +17,6 @@ use crate::route::Router;
 
 /// Routers number places by 16 bits, the last of which stands for none.
 const MOST_PLACES: usize = u16::MAX as usize;
-/// So many are taken at once at most.
-const PLACES_AT_ONCE: usize = 2;
 
 /// See the module's text.
 pub(crate) struct LiveParts {
@@ -144,9 +142,9 @@ impl LiveParts {
         ranges
     }
 
-    /// Whether there is a place for one more partition; the text says what to do.
-    pub fn check_room(&self) -> Result<(), String> {
-        match self.places() + PLACES_AT_ONCE <= MOST_PLACES {
+    /// Whether there are places for so many more partitions; the text says what to do.
+    pub fn check_room(&self, for_partitions: usize) -> Result<(), String> {
+        match self.places() + for_partitions <= MOST_PLACES {
             true => Ok(()),
             false => Err(format!(
                 "{MOST_PLACES} partitions came and went since the table was opened: open it again"
@@ -187,25 +185,25 @@ impl LiveParts {
     /// Puts partitions with bounds of their own in the place of one, in one moment for all readers
     /// and writers. REQUIRES: their bounds lie within its, it has nothing in memory, and the
     /// structure's lock.
-    pub fn exchange(&self, shape: &Shape, place: usize, halves: Vec<(PartitionRange, LivePart)>) {
-        let halves = halves.into_iter();
-        let halves = halves.map(|(range, part)| (self.reserve(range), part));
-        let halves: Vec<(usize, LivePart)> = halves.collect();
+    pub fn exchange(&self, shape: &Shape, place: usize, own: Vec<(PartitionRange, LivePart)>) {
+        let own = own.into_iter();
+        let own = own.map(|(range, part)| (self.reserve(range), part));
+        let own: Vec<(usize, LivePart)> = own.collect();
         let mut parts = self.lock_all();
         let waiting = parts[place].view.frozen.len();
         let mut whole = std::mem::replace(&mut *parts[place], LivePart::released());
         whole.check_in_runs();
         parts[place].wait_along(waiting);
-        for (half, mut part) in halves {
+        for (at, mut part) in own {
             part.wait_along(waiting);
-            let bounds = self.bounds_at(half);
+            let bounds = self.bounds_at(at);
             debug_assert!(
                 self.bounds_at(place).covers(bounds),
                 "a part that goes {bounds} of a partition that goes {}",
                 self.bounds_at(place)
             );
             part.watchers = whole.watchers.take(|key| bounds.holds(&shape.bound(key)));
-            *parts[half] = part;
+            *parts[at] = part;
         }
         self.reroute(shape, &parts);
     }

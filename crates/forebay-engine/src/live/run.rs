@@ -1,6 +1,6 @@
 //! A run of a partition, of whose file it may see a part only.
 //!
-//! Where a partition is cut in two, nothing is copied: both halves name the runs that it had, each
+//! Where a partition is split, nothing is copied: both halves name the runs that it had, each
 //! with its bounds. A merge writes what its partition sees, so that the new run is all its own.
 //! Look-ups need not ask: a key that lies in a partition lies in what it sees of its runs. Whatever
 //! walks a run does.

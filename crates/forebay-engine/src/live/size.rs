@@ -20,7 +20,7 @@ use crate::partition::{Bounds, PartitionId};
 pub struct PartitionSize {
     /// Several of one key count separately, and deleted ones count, until runs are merged.
     pub records: u64,
-    /// Of files and of memory. Of a file that was cut in two the part that lies here.
+    /// Of files and of memory. Of a file that was split the part that lies here.
     pub bytes: u64,
     /// Of an ordered table keys that divide the records about evenly, rising: 15, or as many as
     /// there are pages.

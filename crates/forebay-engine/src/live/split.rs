@@ -1,17 +1,18 @@
-//! Cutting a partition in two.
+//! Splitting a partition: it keeps what lies before the first split point, and each child takes what
+//! lies between its own and the next one.
 //!
 //! 1. Memory is flushed, then once more with the partition's writes held up: it is in its runs, and
 //!    the log has nothing of it that would be read back. Who is going to split a partition of a
 //!    replicated table has the first flush done before ([`LiveTable::prepare_split`]): where
 //!    little is in memory, the second one is the only one. No merge is under way then.
-//! 2. One replacement of the manifest puts two partitions in its place. Both name its runs, as far
-//!    as they have records for them, with their own bounds where the file has others' as well.
-//! 3. With all partitions locked, keys are led to the two from then on. Who was led to the one
+//! 2. One replacement of the manifest puts all parts in its place. Each names its runs, as far as
+//!    they have records for it, with bounds of its own where the file has others' as well.
+//! 3. With all partitions locked, keys are led to the parts from then on. Who was led to the one
 //!    before asks again.
 //!
-//! A replicated partition is cut by an entry of its group's log, on every replica at the same place
-//! of its history. The left half goes on in that log behind the entry; the right half begins one of
-//! its own.
+//! A replicated partition is split by an entry of its group's log, on every replica at the same
+//! place of its history. What it keeps goes on in that log behind the entry; each child begins a
+//! log of its own.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -37,40 +38,43 @@ const SMALL_BYTES: usize = 1 << 20;
 /// No merge begins for so long after somebody asked whether a partition is ready.
 const PUT_OFF: Duration = Duration::from_secs(1);
 
-/// Where an entry cuts a partition in two, and what the new one begins with.
+/// A partition that a split makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DecidedCut {
-    pub at: Bound,
+pub struct SplitChild {
+    /// The split point: where it begins. It ends where the next child does begin, the last one
+    /// where the whole ended.
+    pub from: Bound,
     /// No partition has, or had, this id.
-    pub right: PartitionId,
-    /// Where the log of the right half's group begins. Its time is the partition's.
-    pub right_place: AppliedPlace,
+    pub id: PartitionId,
+    /// Where the log of its group begins; `None`: the table is not replicated. Its time is the
+    /// partition's.
+    pub place: Option<AppliedPlace>,
 }
 
-/// Where a partition is to be cut, and the new one's id.
-struct Cut<'a> {
+/// What a partition is to be split into.
+struct Split<'a> {
     id: PartitionId,
-    at: &'a Bound,
-    right: PartitionId,
-    /// The places of both halves, where the partition is replicated.
-    places: Option<[AppliedPlace; 2]>,
+    /// Rising by their split points.
+    children: &'a [SplitChild],
+    /// The place of what the partition keeps, where it is replicated.
+    place: Option<AppliedPlace>,
 }
 
 impl LiveTable {
-    /// Applies an entry that cuts its partition in two: see [`LiveTable::split`]. It keeps what
-    /// comes before, at the entry's place; the new one has the rest. Returns whether it did: where
-    /// the cut does not lie within the partition, as another entry cut it before, the entry does
-    /// nothing else than move the place.
+    /// Applies an entry that splits its partition: see [`LiveTable::split`]. It keeps what comes
+    /// before the first child, at the entry's place. Returns whether it did: where not all split
+    /// points lie within the partition, as another entry split it before, the entry does nothing
+    /// else than move the place.
     ///
-    /// After an error nothing is cut. One that [may pass](LiveError::may_pass) may be tried again.
+    /// After an error nothing is split. One that [may pass](LiveError::may_pass) may be tried again.
     pub fn split_by(
         &self,
         id: PartitionId,
         entry: &DecidedEntry,
-        cut: &DecidedCut,
+        children: &[SplitChild],
     ) -> Result<bool, LiveError> {
-        match self.cuts(id, &cut.at)? {
-            true => self.shared().split_by(id, entry, cut).map(|()| true),
+        match self.can_split(id, children.iter().map(|child| &child.from))? {
+            true => self.shared().split_by(id, entry, children).map(|()| true),
             false => self.pass(id, entry).map(|()| false),
         }
     }
@@ -100,24 +104,32 @@ impl LiveTable {
         is_written && !shared.compacting.is_locked()
     }
 
-    /// Whether a place lies within a partition, so that it can be cut there.
-    pub fn cuts(&self, id: PartitionId, at: &Bound) -> Result<bool, LiveError> {
+    /// Whether these split points, which rise, lie within a partition.
+    pub fn can_split<'a>(
+        &self,
+        id: PartitionId,
+        mut points: impl Iterator<Item = &'a Bound>,
+    ) -> Result<bool, LiveError> {
         let ranges = self.partitions();
         let range = ranges.iter().find(|range| range.id == id);
         let range = range.ok_or_else(|| self.shared().no_partition(id))?;
-        Ok(lies_within(at, &range.bounds))
+        Ok(points.all(|at| lies_within(at, &range.bounds)))
     }
 }
 
 impl LiveShared {
     /// See [`LiveTable::split`](crate::live::LiveTable::split).
     pub fn split(&self, id: PartitionId, at: &Bound, right: PartitionId) -> Result<(), LiveError> {
-        self.refuse_replicated("a cut of a partition")?;
-        self.split_at(&Cut {
+        self.refuse_replicated("a split of a partition")?;
+        let child = SplitChild {
+            from: at.clone(),
+            id: right,
+            place: None,
+        };
+        self.split_into(&Split {
             id,
-            at,
-            right,
-            places: None,
+            children: &[child],
+            place: None,
         })
     }
 
@@ -125,32 +137,31 @@ impl LiveShared {
         &self,
         id: PartitionId,
         entry: &DecidedEntry,
-        cut: &DecidedCut,
+        children: &[SplitChild],
     ) -> Result<(), LiveError> {
         // Whoever applies the partition's entries is here: nothing moves its place meanwhile.
-        let left = self.place_behind(id, entry)?;
-        let right = AppliedPlace {
-            stamp_ms: left.stamp_ms.max(cut.right_place.stamp_ms),
-            // Of loads that are in the partition, both halves have their part.
-            loaded: left.loaded,
-            ..cut.right_place.clone()
-        };
-        self.split_at(&Cut {
+        let kept = self.place_behind(id, entry)?;
+        let mut children = children.to_vec();
+        for place in children.iter_mut().filter_map(|child| child.place.as_mut()) {
+            place.stamp_ms = place.stamp_ms.max(kept.stamp_ms);
+            // Of loads that are in the partition, all have their part.
+            place.loaded = kept.loaded;
+        }
+        self.split_into(&Split {
             id,
-            at: &cut.at,
-            right: cut.right,
-            places: Some([left, right]),
+            children: &children,
+            place: Some(kept),
         })
     }
 
-    fn split_at(&self, cut: &Cut<'_>) -> Result<(), LiveError> {
-        let id = cut.id;
+    fn split_into(&self, split: &Split<'_>) -> Result<(), LiveError> {
+        let id = split.id;
         let _one_at_a_time = self.ingesting.lock();
         self.parts
-            .check_room()
-            .map_err(|why| self.uncut(id, &why))?;
+            .check_room(split.children.len() + 1)
+            .map_err(|why| self.unsplit(id, &why))?;
         // Before anything is written for it.
-        self.halves_of(&self.structure.lock(), cut)?;
+        self.ranges_of(&self.structure.lock(), split)?;
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
         let is_replicated = self.options.replication.is_some();
         let memory_bytes = || self.parts.at(place).lock().memory_bytes();
@@ -160,108 +171,119 @@ impl LiveShared {
         let _no_merges = self.hold_merges();
         let paused = Pause::new(self, vec![place]);
         paused.flush()?;
-        self.closing(self.cut(cut, place))
+        self.closing(self.replace_by_parts(split, place))
     }
 
-    fn cut(&self, cut: &Cut<'_>, place: usize) -> Result<(), LiveError> {
+    fn replace_by_parts(&self, split: &Split<'_>, place: usize) -> Result<(), LiveError> {
         let mut manifest = self.structure.lock();
-        let halves = self.halves_of(&manifest, cut)?;
+        let ranges = self.ranges_of(&manifest, split)?;
         let runs = Arc::clone(&self.parts.at(place).lock().view.runs);
-        let of_halves = self.runs_of_halves(&manifest, &runs, cut.id, &halves);
-        let of_halves = of_halves.map_err(|source| self.shape.run_error(source))?;
+        let of_parts = self.runs_of_parts(&manifest, &runs, split.id, &ranges);
+        let of_parts = of_parts.map_err(|source| self.shape.run_error(source))?;
+        let places: Vec<Option<AppliedPlace>> = std::iter::once(&split.place)
+            .chain(split.children.iter().map(|child| &child.place))
+            .cloned()
+            .collect();
         let mut next = manifest.clone();
-        let places = places_of(cut);
-        replace(&mut next, cut.id, &halves, &of_halves, &places);
+        replace(&mut next, split.id, &ranges, &of_parts, &places);
         let checked = next.check_partitions();
-        checked.map_err(|why| self.uncut(cut.id, &why))?;
+        checked.map_err(|why| self.unsplit(split.id, &why))?;
         self.replace_manifest(&next)?;
-        debug_assert!(
-            halves[0].bounds.upper.as_ref() == Some(&halves[1].bounds.lower),
-            "{halves:?} do not lie side by side"
-        );
-        let partitions = self.parts.places() + 1;
-        let [left_runs, right_runs] = of_halves;
+        let partitions = self.parts.places() + split.children.len();
         let part = |runs: Vec<_>, at| {
             let part = LivePart::new(runs.into(), partitions, self.budget());
             part.at_place(at)
         };
-        let ([left, right], [left_at, right_at]) = (halves, places);
-        let halves = vec![
-            (left, part(left_runs, left_at)),
-            (right, part(right_runs, right_at)),
-        ];
-        self.parts.exchange(&self.shape, place, halves);
-        // Runs of which neither has a record are nobody's.
+        let parts = ranges.into_iter().zip(of_parts).zip(places);
+        let parts = parts.map(|((range, runs), at)| (range, part(runs, at)));
+        self.parts.exchange(&self.shape, place, parts.collect());
+        // Runs of which no part has a record are nobody's.
         self.changed_partitions(&mut manifest, next);
         drop(manifest);
         self.remove_unnamed(runs.iter().map(|run| &run.reference.id));
         Ok(())
     }
 
-    /// The two that a partition becomes.
-    fn halves_of(
+    /// What the partition keeps, and the children, side by side.
+    fn ranges_of(
         &self,
         manifest: &LiveManifest,
-        cut: &Cut<'_>,
-    ) -> Result<[PartitionRange; 2], LiveError> {
-        let (id, at) = (cut.id, cut.at);
+        split: &Split<'_>,
+    ) -> Result<Vec<PartitionRange>, LiveError> {
+        let (id, children) = (split.id, split.children);
         let mut partitions = manifest.partitions.iter();
         let whole = partitions.find(|partition| partition.id == id);
         let whole = whole.ok_or_else(|| self.no_partition(id))?;
         let bounds = &whole.bounds;
-        if !lies_within(at, bounds) {
-            return Err(self.uncut(
+        if let Some(outside) = children
+            .iter()
+            .find(|child| !lies_within(&child.from, bounds))
+        {
+            let at = &outside.from;
+            return Err(self.unsplit(
                 id,
                 &format!("{at} does not lie within it: it goes {bounds}"),
             ));
         }
-        let is_known = |known: PartitionId| known == cut.right;
-        let mut known = manifest.partitions.iter().map(|partition| partition.id);
-        if known.any(is_known) || manifest.gone.iter().any(|gone| is_known(gone.id)) {
-            let why = format!("another partition is, or was, {}: give a new id", cut.right);
-            return Err(self.uncut(id, &why));
+        let known = manifest.partitions.iter().map(|partition| partition.id);
+        let known: HashSet<PartitionId> = known
+            .chain(manifest.gone.iter().map(|gone| gone.id))
+            .collect();
+        if let Some(child) = children.iter().find(|child| known.contains(&child.id)) {
+            let why = format!("another partition is, or was, {}: give a new id", child.id);
+            return Err(self.unsplit(id, &why));
         }
-        let (lower, upper) = (bounds.lower.clone(), bounds.upper.clone());
-        let half = |id: PartitionId, lower: Bound, upper: Option<Bound>| PartitionRange {
-            id,
-            bounds: Bounds { lower, upper },
-        };
-        let left = half(id, lower, Some(at.clone()));
-        Ok([left, half(cut.right, at.clone(), upper)])
+        let points = || children.iter().map(|child| child.from.clone());
+        let ids = std::iter::once(id).chain(children.iter().map(|child| child.id));
+        let lowers = std::iter::once(bounds.lower.clone()).chain(points());
+        let uppers = points().map(Some).chain([bounds.upper.clone()]);
+        let ranges = ids.zip(lowers.zip(uppers));
+        let ranges: Vec<PartitionRange> = ranges
+            .map(|(id, (lower, upper))| PartitionRange {
+                id,
+                bounds: Bounds { lower, upper },
+            })
+            .collect();
+        debug_assert!(
+            ranges.is_sorted_by(|one, next| one.bounds.lower < next.bounds.lower),
+            "{ranges:?} do not lie side by side"
+        );
+        Ok(ranges)
     }
 
-    /// The runs of both halves. What both have, or another partition has, is cut in each.
-    fn runs_of_halves(
+    /// The runs of each part. One that several parts, or another partition, have is bounded in each.
+    fn runs_of_parts(
         &self,
         manifest: &LiveManifest,
         runs: &[Arc<LiveRun>],
         id: PartitionId,
-        [left, right]: &[PartitionRange; 2],
-    ) -> Result<[Vec<Arc<LiveRun>>; 2], RunError> {
+        ranges: &[PartitionRange],
+    ) -> Result<Vec<Vec<Arc<LiveRun>>>, RunError> {
         let others = manifest.partitions.iter().filter(|other| other.id != id);
         let others: HashSet<&RunId> = others
             .flat_map(|other| &other.runs)
             .map(|run| &run.id)
             .collect();
-        let (mut of_left, mut of_right) = (Vec::new(), Vec::new());
+        let mut of_parts = vec![Vec::new(); ranges.len()];
         for run in runs {
-            let counts_left = run.counts_within(&left.bounds)?;
-            let counts_right = run.counts_within(&right.bounds)?;
-            let is_shared = counts_left && counts_right || others.contains(&run.reference.id);
-            if counts_left {
-                of_left.push(run.within(&left.bounds, is_shared)?);
+            let mut counting = Vec::new();
+            for (part, range) in ranges.iter().enumerate() {
+                if run.counts_within(&range.bounds)? {
+                    counting.push(part);
+                }
             }
-            if counts_right {
-                of_right.push(run.within(&right.bounds, is_shared)?);
+            let is_shared = counting.len() > 1 || others.contains(&run.reference.id);
+            for part in counting {
+                of_parts[part].push(run.within(&ranges[part].bounds, is_shared)?);
             }
         }
-        Ok([of_left, of_right])
+        Ok(of_parts)
     }
 
-    fn uncut(&self, id: PartitionId, why: &str) -> LiveError {
+    fn unsplit(&self, id: PartitionId, why: &str) -> LiveError {
         LiveError::Partition {
             table: self.shape.table.clone(),
-            problem: format!("partition {id} cannot be cut in two: {why}"),
+            problem: format!("partition {id} cannot be split: {why}"),
         }
     }
 }
@@ -271,29 +293,22 @@ fn lies_within(at: &Bound, bounds: &Bounds) -> bool {
     is_of_order && bounds.holds(at) && *at != bounds.lower
 }
 
-fn places_of(cut: &Cut<'_>) -> [Option<AppliedPlace>; 2] {
-    match cut.places.clone() {
-        Some(places) => places.map(Some),
-        None => [None, None],
-    }
-}
-
-/// Puts two partitions in the place of one. REQUIRES: it is there.
+/// Puts its parts in the place of a partition. REQUIRES: it is there.
 fn replace(
     manifest: &mut LiveManifest,
     id: PartitionId,
-    halves: &[PartitionRange; 2],
-    runs: &[Vec<Arc<LiveRun>>; 2],
-    places: &[Option<AppliedPlace>; 2],
+    ranges: &[PartitionRange],
+    runs: &[Vec<Arc<LiveRun>>],
+    places: &[Option<AppliedPlace>],
 ) {
     let found = manifest.partitions.iter().position(|part| part.id == id);
-    debug_assert!(found.is_some(), "partition {id} is cut and not here");
+    debug_assert!(found.is_some(), "partition {id} is split and not here");
     let Some(place) = found else { return };
     let whole = &manifest.partitions[place];
     let references = |runs: &Vec<Arc<LiveRun>>| -> Vec<LiveRunRef> {
         runs.iter().map(|run| run.reference.clone()).collect()
     };
-    let parts: Vec<LivePartition> = halves
+    let parts: Vec<LivePartition> = ranges
         .iter()
         .zip(runs)
         .zip(places)

@@ -27,7 +27,7 @@ pub struct LiveStats {
     /// Records in the files of runs; several of one key count separately. Those of a partition do
     /// not whose keys were deleted all at once since.
     pub run_records: u64,
-    /// Of how many files a partition sees a part, as it was cut in two since they were written.
+    /// Of how many files a partition sees a part, as it was split since they were written.
     /// They count once, and whole, until they are merged: what a partition that was given up has
     /// of them counts, too.
     pub cut_runs: usize,
@@ -73,7 +73,7 @@ impl LiveStats {
 
 impl LiveTable {
     /// [`LiveStats::most_keys`] of one partition; none where it is not here. What it has of a file
-    /// that was cut in two counts whole.
+    /// that was split counts whole.
     pub fn most_keys_of(&self, id: PartitionId) -> u64 {
         self.shared().most_keys_of(id).unwrap_or(0)
     }

@@ -1,12 +1,12 @@
-//! Replicated partitions that an entry of their log cuts in two: whenever it ends, there is the
-//! partition as before, or both halves, and entries are applied once in each.
+//! Replicated partitions that an entry of their log splits: whenever it ends, there is the
+//! partition as before, or all parts, and entries are applied once in each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_engine::live::{
-    AppliedPlace, Budget, DecidedCut, DecidedEntry, LiveDraft, LiveError, LiveTable, Replication,
+    AppliedPlace, Budget, DecidedEntry, LiveDraft, LiveError, LiveTable, Replication, SplitChild,
 };
 use forebay_engine::{Bound, PartitionId, Store};
 use forebay_io::sim::{Dice, HandClock, SimDisk};
@@ -21,6 +21,7 @@ use crate::live::{for_seeds, one_of};
 
 const LEFT: PartitionId = PartitionId(0);
 const RIGHT: PartitionId = PartitionId(77);
+const LAST: PartitionId = PartitionId(78);
 /// The entry that cuts the partition; those before it add to one of ten keys each.
 const CUT: u64 = 21;
 
@@ -55,14 +56,26 @@ fn draft(order: Order) -> LiveDraft {
     draft.replicated(Replication::Leader)
 }
 
-fn cut_at(order: Order) -> DecidedCut {
-    DecidedCut {
-        at: match order {
+fn cut_at(order: Order) -> SplitChild {
+    SplitChild {
+        from: match order {
             Order::Hashed => Bound::Slot(8000),
             Order::Ordered => Bound::Key(b"k5".to_vec()),
         },
-        right: RIGHT,
-        right_place: founded(),
+        id: RIGHT,
+        place: Some(founded()),
+    }
+}
+
+/// Another child behind that one.
+fn last_child(order: Order) -> SplitChild {
+    SplitChild {
+        from: match order {
+            Order::Hashed => Bound::Slot(12_000),
+            Order::Ordered => Bound::Key(b"k8".to_vec()),
+        },
+        id: LAST,
+        place: Some(founded()),
     }
 }
 
@@ -86,11 +99,15 @@ fn apply_before(table: &LiveTable, last: u64) -> Result<(), LiveError> {
 
 /// Applies all up to the cut, and that.
 fn apply_cut(table: &LiveTable, order: Order) -> Result<(), LiveError> {
+    apply_split(table, &[cut_at(order)])
+}
+
+fn apply_split(table: &LiveTable, children: &[SplitChild]) -> Result<(), LiveError> {
     if table.applied(LEFT)?.index >= CUT {
         return Ok(());
     }
     apply_before(table, CUT - 1)?;
-    let is_cut = table.split_by(LEFT, &entry(CUT, 0), &cut_at(order))?;
+    let is_cut = table.split_by(LEFT, &entry(CUT, 0), children)?;
     assert!(is_cut);
     Ok(())
 }
@@ -108,12 +125,12 @@ fn base(order: Order) -> SimDisk {
     disk.after_kill()
 }
 
-/// One more entry for each half, to a key that it has.
+/// One more entry for each part, to a key that it has.
 fn go_on(table: &LiveTable) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut wanted: BTreeMap<Vec<u8>, Vec<u8>> = (0..10)
         .map(|number| (key(number), b"xx".to_vec()))
         .collect();
-    for (half, index) in [(LEFT, CUT + 1), (RIGHT, 2)] {
+    for (half, index) in [(LEFT, CUT + 1), (RIGHT, 2), (LAST, 2)] {
         assert_eq!(table.applied(half).unwrap().position(), (index - 1, 0));
         let of_half = wanted
             .keys()
@@ -155,17 +172,18 @@ fn a_split_that_was_prepared_finds_all_in_runs_and_no_merge() {
     assert_eq!((stats.memory_records, stats.merges), (0, 0));
     assert!(!table.step().unwrap(), "no merge begins now");
     let cut = cut_at(Order::Ordered);
-    assert!(table.split_by(LEFT, &entry(last + 2, 0), &cut).unwrap());
+    assert!(table.split_by(LEFT, &entry(last + 2, 0), &[cut]).unwrap());
     clock.advance(Duration::from_secs(2));
     assert!(table.step().unwrap(), "a second later it does");
 }
 
 #[test]
-fn an_entry_cuts_a_partition_in_two_or_it_is_applied_again() {
+fn an_entry_splits_a_partition_into_three_or_it_is_applied_again() {
     for order in [Order::Ordered, Order::Hashed] {
         let cut = |store: &Store| {
             let table = store.live_table(&name("t"), &budget());
-            let cut = table.and_then(|table| apply_cut(&table, order));
+            let children = [cut_at(order), last_child(order)];
+            let cut = table.and_then(|table| apply_split(&table, &children));
             cut.map_err(|error| error.to_string())
         };
         at_every_call(&base(order), cut, |store, done, words| {
@@ -177,13 +195,15 @@ fn an_entry_cuts_a_partition_in_two_or_it_is_applied_again() {
             assert!(right.is_some() || !done, "{words}: it had said that it cut");
             assert_eq!(right.is_some(), left.index == CUT, "{words}");
             let failed = |error| panic!("{words}: {error}");
-            apply_cut(&table, order).unwrap_or_else(failed);
+            let children = [cut_at(order), last_child(order)];
+            apply_split(&table, &children).unwrap_or_else(failed);
             let right = in_runs(RIGHT).unwrap();
             let time = AppliedPlace {
                 stamp_ms: 1_000 + CUT,
                 ..founded()
             };
             assert_eq!(right, time, "{words}");
+            assert_eq!(in_runs(LAST).unwrap(), time, "{words}");
             let wanted = go_on(&table);
             assert_eq!(all(&table), wanted, "{words}");
             table.compact().unwrap();
@@ -220,12 +240,12 @@ fn a_cut_leaves_what_other_partitions_have_in_memory() {
     append_all(&table, LEFT, &mine);
     append_all(&table, OTHER, &others);
     let memory_bytes = table.stats().memtable_bytes;
-    let cut = DecidedCut {
-        at: Bound::Slot(4000),
+    let cut = SplitChild {
+        from: Bound::Slot(4000),
         ..cut_at(Order::Hashed)
     };
     let at = table.applied(LEFT).unwrap().index + 1;
-    assert!(table.split_by(LEFT, &entry(at, 0), &cut).unwrap());
+    assert!(table.split_by(LEFT, &entry(at, 0), &[cut]).unwrap());
     let stats = table.stats();
     assert!(stats.memtable_bytes > 0 && stats.memtable_bytes < memory_bytes);
     assert_eq!(stats.frozen_bytes, 0);
@@ -265,13 +285,15 @@ fn a_cut_elsewhere_moves_the_place_alone() {
     let table = open_on(&base(Order::Ordered)).unwrap();
     apply_cut(&table, Order::Ordered).unwrap();
     let cut = cut_at(Order::Ordered);
-    assert!(!table.cuts(LEFT, &cut.at).unwrap());
+    assert!(!table.can_split(LEFT, [&cut.from].into_iter()).unwrap());
+    let cut = [cut];
     assert!(!table.split_by(LEFT, &entry(CUT + 1, 0), &cut).unwrap());
     assert_eq!(table.applied(LEFT).unwrap().index, CUT + 1);
     assert_eq!(table.partitions().len(), 2);
     // Neither out of its order, nor with an id that was given before.
-    let at = Bound::Key(b"k2".to_vec());
-    let again = DecidedCut { at, ..cut };
+    let from = Bound::Key(b"k2".to_vec());
+    let [cut] = cut;
+    let again = [SplitChild { from, ..cut }];
     assert!(table.split_by(LEFT, &entry(CUT + 3, 0), &again).is_err());
     assert!(table.split_by(LEFT, &entry(CUT + 2, 0), &again).is_err());
     assert_eq!(table.applied(LEFT).unwrap().index, CUT + 1);
@@ -392,8 +414,8 @@ impl Logs {
         };
         let index = applied.index + 1;
         if half == LEFT && index == self.cut {
-            let cut = cut_at(self.order);
-            assert!(table.split_by(LEFT, &entry(index, 0), &cut).unwrap());
+            let children = [cut_at(self.order)];
+            assert!(table.split_by(LEFT, &entry(index, 0), &children).unwrap());
             return true;
         }
         let (log, first) = if half == LEFT {
@@ -453,7 +475,7 @@ fn cut_among_others(seed: u64) {
         (disk, made.unwrap())
     });
     let hasher = nodes[0].1.hasher().clone();
-    let cut = cut_at(order).at;
+    let cut = cut_at(order).from;
     let is_left = |key: &[u8]| match &cut {
         Bound::Slot(slot) => hasher.slot(key) < *slot,
         Bound::Key(at) => key < &at[..],

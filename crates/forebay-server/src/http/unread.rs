@@ -88,7 +88,8 @@ fn hide_live(live: &mut LiveStatus, hidden: &BTreeSet<String>) {
         &mut live.without_leader,
         &mut live.without_majority,
         &mut live.short,
-        &mut live.cut,
+        &mut live.being_split,
+        &mut live.children,
     ] {
         let first = partitions.first.take();
         partitions.first = first.filter(|(table, _)| !is_hidden(table.as_str()));
@@ -145,7 +146,7 @@ mod tests {
                 "shop on n2: 1 replica is lost",
                 "shop-pay on n2: 1 replica is lost",
             ],
-            "notes": ["partition 0 of pay: it is being cut in two: wait", "pays and pay_ are others"],
+            "notes": ["partition 0 of pay: it is being split: wait", "pays and pay_ are others"],
             "nodes": [{
                 "name": "n1", "zone": "z", "state": "up", "listen": "h:1", "serves": 3,
                 "holds": true, "free_bytes": 1, "problems": ["pay@3: it is damaged", "shop@1: it is, too"],

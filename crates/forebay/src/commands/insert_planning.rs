@@ -9,7 +9,8 @@ use clap::Args;
 use forebay_cluster::client::{ClusterPointers, Ended};
 use forebay_cluster::model::{Model, MovePlan, MoveStage, Wish};
 use forebay_cluster::planning::{
-    BATCH_BYTES, BulkInsert, BulkRows, InsertProposal, Paces, Summaries, Verdict, propose_insert,
+    BATCH_BYTES, BulkInsert, BulkRows, InsertProposal, KnownCluster, Paces, Summaries, Verdict,
+    propose_insert,
 };
 use forebay_cluster::request::Request;
 use forebay_engine::{StoreError, TableName};
@@ -99,9 +100,13 @@ pub fn plan_insert(
     };
     let started = context.clock.monotonic();
     let over = &mut || context.clock.monotonic().saturating_sub(started) >= search.time;
-    let known = (&model, &Summaries::new(), &survey);
-    let mut made = propose_insert(known, &bulk, args.batch.unwrap_or(BATCH_BYTES), over)?;
-    made.estimate(&model, paces);
+    let known = KnownCluster {
+        model: &model,
+        summaries: &Summaries::new(),
+        survey: &survey,
+        paces,
+    };
+    let made = propose_insert(&known, &bulk, args.batch.unwrap_or(BATCH_BYTES), over)?;
     Ok((model, made))
 }
 

@@ -77,7 +77,7 @@ pub struct ReplicaCommons {
     /// Orders of partitions that are to get a load, or of whose tables others have ended.
     pub ordered_loads: Mutex<BTreeMap<GroupId, ReplicaOrder>>,
     pub proposed: Mutex<BTreeMap<GroupId, ProposedLoad>>,
-    /// By the group of the half that the split makes.
+    /// By the group of the split's first child.
     pub prepared: Mutex<BTreeMap<GroupId, PreparedSplit>>,
     /// The node is being stopped: others are to lead its groups.
     pub hands_over: AtomicBool,

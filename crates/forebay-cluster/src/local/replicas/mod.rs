@@ -10,7 +10,7 @@
 //! | `keeping` | orders: which tables are here, and what becomes of those that were |
 //! | `peers` | single replicas: made, run, removed |
 //! | `opening`, `note` | a table with its log, and which peers its partitions are |
-//! | `halves` | replicas that come of partitions which are cut |
+//! | `children` | replicas that come of partitions which are split |
 //! | `steering`, `reporting`, `sizes` | what leaders do; what the cluster is told |
 //! | `settling` | whether all is there, for who restarts nodes |
 //! | `checkpoints`, `checkpoint_steps` | what is led here of a table at one moment, for a backup |
@@ -24,9 +24,9 @@ mod adding;
 mod carrier;
 mod checkpoint_steps;
 mod checkpoints;
+mod children;
 mod commons;
 mod copy_wire;
-mod halves;
 mod keeping;
 mod load_bringer;
 mod load_shelf;

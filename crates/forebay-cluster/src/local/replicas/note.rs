@@ -25,10 +25,10 @@ pub struct NotedPeer {
     pub peer: PeerId,
 }
 
-/// A group whose peer came here by a cut of a partition, or began to. It is noted for as long as
-/// the table is here: no such peer comes twice.
+/// A group whose peer came here by the split of a partition, or began to. It is noted for as long
+/// as the table is here: no such peer comes twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotedHalf {
+pub struct NotedChild {
     pub group: GroupId,
     /// From this revision on the catalog names its peers. Before, that it does not order one says
     /// nothing.
@@ -41,7 +41,7 @@ pub struct PeersNote {
     forebay_replicas: u64,
     pub peers: Vec<NotedPeer>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    halves: Vec<NotedHalf>,
+    children: Vec<NotedChild>,
 }
 
 /// A note as it is on the disk.
@@ -98,7 +98,7 @@ impl Default for PeersNote {
         Self {
             forebay_replicas: FORMAT,
             peers: Vec::new(),
-            halves: Vec::new(),
+            children: Vec::new(),
         }
     }
 }
@@ -178,10 +178,10 @@ impl PeersNote {
         note
     }
 
-    pub fn with_half(&self, half: NotedHalf) -> Self {
+    pub fn with_child(&self, child: NotedChild) -> Self {
         let mut note = self.clone();
-        note.halves.retain(|known| known.group != half.group);
-        note.halves.push(half);
+        note.children.retain(|known| known.group != child.group);
+        note.children.push(child);
         note
     }
 
@@ -192,14 +192,14 @@ impl PeersNote {
             let mut peers = self.peers.iter();
             peers.any(|known| (known.group, known.peer) == (group, peer))
         };
-        let mut halves = self.halves.iter();
-        order.comes_from.is_some_and(is_left) && !halves.any(|half| half.group == order.group)
+        let mut children = self.children.iter();
+        order.comes_from.is_some_and(is_left) && !children.any(|child| child.group == order.group)
     }
 
     /// Whether a catalog of this revision may not know of the peer yet.
     pub fn is_ahead(&self, peer: NotedPeer, revision: u64) -> bool {
-        let is_its = |half: &NotedHalf| half.group == peer.group && half.planned_in > revision;
-        self.halves.iter().any(is_its)
+        let is_its = |child: &NotedChild| child.group == peer.group && child.planned_in > revision;
+        self.children.iter().any(is_its)
     }
 }
 

@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use tracing::info;
 
 use super::carrier::{CarrierParts, PeerCarrier};
+use super::children::TableChildren;
 use super::commons::{ReplicaCommons, RunningReplica};
-use super::halves::TableHalves;
 use super::load_shelf::LoadShelf;
-use super::note::{NotedHalf, NotedPeer};
+use super::note::{NotedChild, NotedPeer};
 use super::opening::{HeldTable, KeepError, found};
 use super::roster::nodes_of;
 use crate::live::ReplicaOrder;
@@ -119,13 +119,13 @@ impl PeerMaker {
         held.engine_log.forget(order.group)?;
         let promise = start.promise.to_bytes();
         held.engine_log.begin(order.group, behind, &promise)?;
-        let half = NotedHalf {
+        let child = NotedChild {
             group: order.group,
             planned_in: 0,
         };
-        let is_half = order.comes_from.is_some();
-        held.note.change(|note| match is_half {
-            true => note.with(NotedPeer::of(order)).with_half(half),
+        let is_child = order.comes_from.is_some();
+        held.note.change(|note| match is_child {
+            true => note.with(NotedPeer::of(order)).with_child(child),
             false => note.with(NotedPeer::of(order)),
         })?;
         held.starts.insert(order.group, start);
@@ -182,7 +182,7 @@ impl PeerMaker {
             partition: order.partition,
             is_over: Arc::clone(is_over),
         };
-        let halves = TableHalves {
+        let children = TableChildren {
             log: Arc::clone(&held.engine_log),
             note: Arc::clone(&held.note),
         };
@@ -196,7 +196,10 @@ impl PeerMaker {
                 loads: Arc::clone(&self.loads) as _,
             },
         );
-        (Arc::new(state.cut_for(peer.peer, Arc::new(halves))), bounds)
+        (
+            Arc::new(state.split_for(peer.peer, Arc::new(children))),
+            bounds,
+        )
     }
 
     /// Has a peer that is here run, and know where the others are.

@@ -24,8 +24,10 @@ impl ReplicaCommons {
     /// One step of each group; how soon to look for the next one, if there is any. REQUIRES: the
     /// catalog is certain to want this.
     pub fn steer(&self, orders: &[ReplicaOrder]) -> Option<Duration> {
-        let splits: HashSet<GroupId> = orders.iter().filter_map(half_of).collect();
-        self.prepared.lock().retain(|half, _| splits.contains(half));
+        let splits: HashSet<GroupId> = orders.iter().filter_map(first_child).collect();
+        self.prepared
+            .lock()
+            .retain(|child, _| splits.contains(child));
         // Who hands its groups over neither takes one nor changes one.
         if self.hands_over.load(Ordering::Relaxed) {
             return None;
@@ -35,9 +37,9 @@ impl ReplicaCommons {
     }
 
     fn steer_group(&self, order: &ReplicaOrder) -> Option<Duration> {
-        let split = order.cut.as_ref().filter(|_| !self.is_cut(order));
-        // Those that follow are, too: both halves need a majority that has applied the split.
-        let is_ready = split.is_none_or(|split| self.is_ready(order, split));
+        let split = order.split.as_ref().filter(|_| !self.is_split(order));
+        // Those that follow are, too: all parts need a majority that has applied the split.
+        let is_ready = split.is_none() || self.is_ready(order);
         let group = self.host.standing(order.group);
         let group = group.filter(|group| group.me == order.peer)?;
         let (members, standing) = (&group.members, &group.standing);
@@ -65,14 +67,14 @@ impl ReplicaCommons {
 
     /// Whether the split of a partition would not wait long: what was in memory is in runs, and no
     /// merge is under way.
-    fn is_ready(&self, order: &ReplicaOrder, split: &SplitEntry) -> bool {
+    fn is_ready(&self, order: &ReplicaOrder) -> bool {
         let tables = self.tables.load();
-        let Some(table) = tables.get(&order.table) else {
+        let Some((table, child)) = tables.get(&order.table).zip(first_child(order)) else {
             return true;
         };
         let now = self.clock.monotonic();
         let mut prepared = self.prepared.lock();
-        let prepared = match prepared.entry(split.group) {
+        let prepared = match prepared.entry(child) {
             Entry::Occupied(prepared) => prepared.into_mut(),
             Entry::Vacant(place) => match table.prepare_split(order.partition) {
                 Ok(number) => place.insert(PreparedSplit { number, begun: now }),
@@ -85,8 +87,8 @@ impl ReplicaCommons {
         is_late || table.is_ready_to_split(prepared.number)
     }
 
-    /// Whether a partition here ends where it is to be cut, or before.
-    fn is_cut(&self, order: &ReplicaOrder) -> bool {
+    /// Whether a partition here ends where it is to be split, or before.
+    fn is_split(&self, order: &ReplicaOrder) -> bool {
         let tables = self.tables.load();
         let ranges = tables.get(&order.table).map(LiveTable::partitions);
         let mut ranges = ranges.unwrap_or_default().into_iter();
@@ -105,7 +107,8 @@ impl ReplicaCommons {
     }
 }
 
-/// The group of the half that a split makes.
-fn half_of(order: &ReplicaOrder) -> Option<GroupId> {
-    order.cut.as_ref().map(|split| split.group)
+/// The group of the first child of a split.
+fn first_child(order: &ReplicaOrder) -> Option<GroupId> {
+    let split = order.split.as_ref()?;
+    split.children.first().map(|child| child.group)
 }

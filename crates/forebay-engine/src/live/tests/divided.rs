@@ -1,4 +1,4 @@
-//! A table whose partitions come, go and are cut in two, beside what it should hold.
+//! A table whose partitions come, go and are split, beside what it should hold.
 
 use std::ops::Bound as RangeBound;
 

@@ -1,4 +1,4 @@
-//! Partitions that are cut in two.
+//! Partitions that are split.
 
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
 

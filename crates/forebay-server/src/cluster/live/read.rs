@@ -17,7 +17,7 @@ use super::write::move_time;
 use crate::command::split as split_key;
 use crate::work::Task;
 
-const CUT: &str = "the partition was cut in two a moment ago";
+const CUT: &str = "the partition was split a moment ago";
 
 /// Commands that read keys of one partition.
 pub struct PartRead<'a> {

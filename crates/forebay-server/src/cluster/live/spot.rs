@@ -1,6 +1,6 @@
 //! Where a key of a live table is, and the arguments of a command by partition.
 
-use forebay_cluster::{HalfRoute, LivePlaces, LiveRoute, NodeId};
+use forebay_cluster::{ChildRoute, LivePlaces, LiveRoute, NodeId};
 use forebay_engine::live::LiveTable;
 use forebay_engine::{Bounds, PartitionId};
 use forebay_replica::GroupId;
@@ -20,8 +20,8 @@ pub struct LiveSpot {
     pub slot: Option<u16>,
     /// Who has it, whoever leads first.
     pub nodes: Vec<NodeId>,
-    /// What is being cut off the partition.
-    pub half: Option<HalfRoute>,
+    /// What the partition is being split into.
+    pub children: Vec<ChildRoute>,
 }
 
 /// What is asked for of one partition.
@@ -59,7 +59,7 @@ impl LiveSpot {
             group: route.group,
             slot: place.slot(key),
             nodes: route.nodes.clone(),
-            half: route.half,
+            children: route.children.clone(),
         })
     }
 
@@ -69,29 +69,32 @@ impl LiveSpot {
             group: route.group,
             slot: None,
             nodes: route.nodes.clone(),
-            half: route.half,
+            children: route.children.clone(),
         }
     }
 }
 
 impl Asker<'_> {
-    /// Where that is, as it is known now. A cut that the replica here has already is known before
-    /// the map tells of it.
+    /// Where that is, as it is known now. A split that the replica here has already is known before
+    /// the map names the children.
     pub fn spot(&self, at: &LiveAt) -> Option<LiveSpot> {
         let mut spot = at.now(self.cluster)?;
-        if let Some(half) = spot.half.take()
-            && self.has_been_cut(at, half)
+        let children = std::mem::take(&mut spot.children);
+        if !children.is_empty()
+            && let Some(child) = self.child_of_here(at, &children)
         {
-            (spot.partition, spot.group) = (half.partition, half.group);
+            (spot.partition, spot.group) = (child.partition, child.group);
         }
         Some(spot)
     }
 
-    /// Whether all of that lies in a half that was cut off here.
-    fn has_been_cut(&self, at: &LiveAt, half: HalfRoute) -> bool {
+    /// The child that all of that lies in, where the partition is split here already.
+    fn child_of_here(&self, at: &LiveAt, children: &[ChildRoute]) -> Option<ChildRoute> {
         let tables = self.work.shared.tables().keep();
-        let table = tables.live(at.table());
-        table.is_some_and(|table| at.lies_in(half.partition, table))
+        let table = tables.live(at.table())?;
+        let mut children = children.iter();
+        let its = |child: &&ChildRoute| at.lies_in(child.partition, table);
+        children.find(its).copied()
     }
 }
 

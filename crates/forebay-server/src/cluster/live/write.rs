@@ -34,7 +34,7 @@ const LEAST_TIME: Duration = Duration::from_millis(1);
 /// The error of a partition whose replicas do not answer. Nothing was written.
 const NO_REPLICAS: &str = "NOREPLICAS";
 
-const CUT: &str = "the partition was cut in two a moment ago";
+const CUT: &str = "the partition was split a moment ago";
 
 /// What is proposed to one partition together, in this order. Each is answered for itself.
 #[derive(Debug)]

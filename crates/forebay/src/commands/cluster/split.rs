@@ -1,9 +1,9 @@
-//! `forebay cluster split`: a partition of a live table is cut in two.
+//! `forebay cluster split`: a partition of a live table is split.
 
 use std::time::Duration;
 
 use anyhow::bail;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use forebay_cluster::client::ClusterClient;
 use forebay_cluster::request::Request;
 use forebay_engine::{Bound, PartitionId, TableName};
@@ -14,40 +14,41 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::key::KeyForm;
 
-/// How long the cut, and a leader of the new partition, are waited for.
-const CUT: Duration = Duration::from_secs(60);
+/// How long the split, and a leader of the new partition, are waited for.
+const LONGEST: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Cut a partition of a live table in two, at a key or, of a hashed table, at a slot
+/// Split a partition of a live table at a key or, of a hashed table, at a slot
 ///
 /// What comes before the place stays in the partition. The rest becomes another one, on the same
-/// nodes, with a leader of its own. Commands on what is cut off wait until that is elected, or are
+/// nodes, with a leader of its own. Commands on the rest wait until that is elected, or are
 /// told to try again; nothing acknowledged is lost. It is refused while replicas of the partition
-/// are not all where they are wanted, and while the table is loaded (exit code 4). Cuts are not
+/// are not all where they are wanted, and while the table is loaded (exit code 4). Splits are not
 /// taken back. Where a partition begins at the place already, nothing is done. With --json one
 /// object {table, at, partition, led}: partition is the new one, and led says whether it has a
 /// leader yet.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("point").required(true).args(["at", "slot"]))]
 pub struct Split {
     table: TableName,
 
     /// Of an ordered table (others: --slot): the key that the new partition begins with, without
     /// the table's name; there need not be such a key
-    #[arg(long, value_name = "KEY", required_unless_present = "slot")]
+    #[arg(long, value_name = "KEY")]
     at: Option<String>,
 
     #[command(flatten)]
     form: KeyForm,
 
     /// Of a hashed table: the slot that the new partition begins with, from 1 to 16383
-    #[arg(long, value_name = "N", conflicts_with = "at", value_parser = parse_slot)]
+    #[arg(long, value_name = "N", value_parser = parse_slot)]
     slot: Option<u16>,
 }
 
 fn parse_slot(text: &str) -> Result<u16, String> {
     let slot = text.parse().ok().filter(|slot| (1..SLOTS).contains(slot));
     let slot = slot.and_then(|slot: u32| u16::try_from(slot).ok());
-    slot.ok_or_else(|| format!("slots to cut at go from 1 to {}", SLOTS - 1))
+    slot.ok_or_else(|| format!("slots to split at go from 1 to {}", SLOTS - 1))
 }
 
 pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
@@ -58,15 +59,15 @@ pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
     };
     let cluster = context.cluster()?;
     let client = cluster.client();
-    let cut = client.carry_out(&Request::Split {
+    let split = client.carry_out(&Request::Split {
         table: table.clone(),
         at: at.clone(),
     });
-    cut?;
-    let (partition, led) = wait_for_half(client, context, table, &at)?;
+    split?;
+    let (partition, led) = wait_for_child(client, context, table, &at)?;
     let Some(partition) = partition else {
         bail!(
-            "table {table} is not cut at {at} yet, and is to be: forebay cluster status tells how its partitions stand; \
+            "table {table} is not split at {at} yet, and is to be: forebay cluster status tells how its partitions stand; \
              give the same command again to wait on"
         );
     };
@@ -80,13 +81,13 @@ pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 /// Waits a while until a partition begins at that place, and has had a leader.
-fn wait_for_half(
+fn wait_for_child(
     client: &ClusterClient,
     context: &Context,
     table: &TableName,
     at: &Bound,
 ) -> anyhow::Result<(Option<PartitionId>, bool)> {
-    let end = context.clock.monotonic() + CUT;
+    let end = context.clock.monotonic() + LONGEST;
     loop {
         let (_, model) = client.model()?;
         let mut groups = model.all_groups().filter(|(name, _)| *name == table);

@@ -331,7 +331,7 @@ pub fn moving(plan: &PlanStatus) -> String {
         MoveStage::Between => "waits".to_owned(),
         MoveStage::Copying { .. } if plan.cuts_left > 0 => {
             let partitions = human::counted(plan.cuts_left as u64, "partition");
-            format!("{partitions} still to be cut in two")
+            format!("{partitions} still to be split")
         }
         MoveStage::Copying { .. } if plan.waits_for.is_empty() => "copies".to_owned(),
         MoveStage::Copying { .. } => {

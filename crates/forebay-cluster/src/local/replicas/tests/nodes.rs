@@ -303,7 +303,7 @@ impl TestNodes {
             peer: PeerId(*peer),
             is_new: *is_new,
             inherits: None,
-            cut: None,
+            split: None,
             comes_from: None,
             founders: founders.contains(&PeerId(*peer)).then(|| founders.clone()),
             peers: peers.iter().map(ordered).collect(),

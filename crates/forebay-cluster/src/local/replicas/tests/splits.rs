@@ -1,4 +1,4 @@
-//! Partitions that are cut by an entry of their log: what is there after a crash at any moment.
+//! Partitions that are split by an entry of their log: what is there after a crash at any moment.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use forebay_engine::live::{Budget, Durability, LiveDraft, PartitionContent};
 use forebay_engine::replica_log::EntryPlace;
 use forebay_engine::{Bound, PartitionId, PartitionRange, Store};
 use forebay_host::{
-    Carrier, GroupState, PartitionState, StateError, StateParts, cut_place, place_of,
+    Carrier, GroupState, PartitionState, StateError, StateParts, encode_split_point, place_of,
 };
 use forebay_io::sim::{Fault, HandClock, SeededRandom, SimDisk};
 use forebay_replica::{
-    Committed, Content, FOUNDED, GroupId, LogEntry, Membership, PeerId, Place, Proposal, RequestId,
-    SnapshotFacts, SplitEntry, Start,
+    ChildGroup, Committed, Content, FOUNDED, GroupId, LogEntry, Membership, PeerId, Place,
+    Proposal, RequestId, SnapshotFacts, SplitEntry, Start,
 };
 
-use super::super::halves::TableHalves;
+use super::super::children::TableChildren;
 use super::super::load_shelf::LoadShelf;
 use super::super::note::NotedPeer;
 use super::super::opening::{HeldTable, TableOpener};
 use super::nodes::{GROUP, SetKey, table_name};
 
 const WHOLE: PartitionId = PartitionId(0);
-const RIGHT: PartitionId = PartitionId(1);
-const RIGHT_GROUP: GroupId = GroupId(70);
-/// The entry that cuts, behind those that write.
-const CUT_AT: u64 = 22;
+const CHILDREN: [(PartitionId, GroupId); 2] =
+    [(PartitionId(1), GroupId(70)), (PartitionId(2), GroupId(71))];
+/// The entry that splits, behind those that write.
+const SPLIT_AT: u64 = 22;
 
 #[derive(Debug)]
 struct NoCarrier;
@@ -75,7 +75,7 @@ fn founded(disk: &SimDisk) -> HeldTable {
 }
 
 fn state(held: &HeldTable) -> PartitionState {
-    let halves = TableHalves {
+    let children = TableChildren {
         log: Arc::clone(&held.engine_log),
         note: Arc::clone(&held.note),
     };
@@ -85,27 +85,33 @@ fn state(held: &HeldTable) -> PartitionState {
         loads: Arc::<LoadShelf>::default(),
     };
     let state = PartitionState::new(held.table.clone(), WHOLE, GROUP, parts);
-    state.cut_for(PeerId(1), Arc::new(halves))
+    state.split_for(PeerId(1), Arc::new(children))
 }
 
 fn key(index: u64) -> Vec<u8> {
     format!("k{index:02}").into_bytes()
 }
 
+/// Into three. `peers`: the voters, each with its peer of the first child; that of the second is
+/// numbered by ten more.
 fn split(peers: &[(u64, u64)]) -> SplitEntry {
-    let peers = peers.iter();
-    SplitEntry {
-        at: cut_place(&Bound::Key(key(10))),
-        partition: RIGHT.0,
-        group: RIGHT_GROUP,
-        planned_in: 9,
+    let child = |number: u32| ChildGroup {
+        from: encode_split_point(&Bound::Key(key(10 + 5 * u64::from(number)))),
+        partition: CHILDREN[number as usize].0.0,
+        group: CHILDREN[number as usize].1,
         peers: peers
-            .map(|(left, new)| (PeerId(*left), PeerId(*new)))
+            .iter()
+            .map(|(_, peer)| PeerId(peer + 10 * u64::from(number)))
             .collect(),
+    };
+    SplitEntry {
+        planned_in: 9,
+        voters: peers.iter().map(|(voter, _)| PeerId(*voter)).collect(),
+        children: vec![child(0), child(1)],
     }
 }
 
-/// Entry 2 sets the first key, and so on; one cuts, and the one behind it sets the first key again.
+/// Entry 2 sets the first key, and so on; one splits, and the one behind it sets the first key again.
 fn entry(index: u64) -> Committed {
     let set = |key: &[u8], value: &[u8]| Content::Batch {
         stamp_ms: 10 * index,
@@ -115,8 +121,8 @@ fn entry(index: u64) -> Committed {
         }],
     };
     let content = match index {
-        CUT_AT => Content::Split(split(&[(1, 11), (2, 12), (3, 13)])),
-        0..CUT_AT => set(&key(index - 2), b"value"),
+        SPLIT_AT => Content::Split(split(&[(1, 11), (2, 12), (3, 13)])),
+        0..SPLIT_AT => set(&key(index - 2), b"value"),
         _ => set(&key(0), b"later"),
     };
     committed(index, content)
@@ -129,7 +135,7 @@ fn committed(index: u64, content: Content) -> Committed {
         facts: SnapshotFacts {
             place,
             membership: Arc::new(Membership::founders(&[1, 2, 3].map(PeerId))),
-            stamp_ms: 10 * index.min(CUT_AT - 1),
+            stamp_ms: 10 * index.min(SPLIT_AT - 1),
         },
         is_awaited: false,
     }
@@ -143,51 +149,54 @@ fn apply_all(held: &HeldTable, through: u64) -> Result<(), StateError> {
     Ok(())
 }
 
-/// Both halves are there with all that they are to have, and the right one is a founder that has
+/// All parts are there with all that they are to have, and the children are founders that have
 /// promised nothing.
-fn check_halves(held: &HeldTable, at: u64) {
+fn check_parts(held: &HeldTable, at: u64) {
     let ids: Vec<PartitionId> = held
         .table
         .partitions()
         .iter()
         .map(|range| range.id)
         .collect();
-    assert_eq!(ids, [WHOLE, RIGHT], "death {at}");
+    assert_eq!(ids, [WHOLE, CHILDREN[0].0, CHILDREN[1].0], "death {at}");
     for index in 0..20 {
         let (key, last) = (key(index), held.table.applied(WHOLE).unwrap().index);
-        let value: &[u8] = match (index, last > CUT_AT) {
+        let value: &[u8] = match (index, last > SPLIT_AT) {
             (0, true) => b"later",
             _ => b"value",
         };
         assert_eq!(held.table.get(&key).unwrap().as_deref(), Some(value));
-        let half = if index < 10 { WHOLE } else { RIGHT };
-        assert_eq!(held.table.partition_of(&key), Some(half));
+        let part = ids[(index / 5).saturating_sub(1) as usize];
+        assert_eq!(held.table.partition_of(&key), Some(part));
     }
-    let peers = held.note.get().peers;
-    let right = NotedPeer {
-        partition: RIGHT,
-        group: RIGHT_GROUP,
-        peer: PeerId(11),
-    };
-    assert!(peers.contains(&right), "death {at}: {peers:?}");
-    assert!(held.note.get().is_ahead(right, 8) && !held.note.get().is_ahead(right, 9));
-    let applied = held.table.applied(RIGHT).unwrap();
-    assert_eq!((applied.term, applied.index), (1, 1));
-    assert_eq!(applied.stamp_ms, 10 * (CUT_AT - 1), "time does not fall");
+    let note = held.note.get();
+    for (number, (partition, group)) in CHILDREN.into_iter().enumerate() {
+        let peer = PeerId(11 + 10 * number as u64);
+        let noted = NotedPeer {
+            partition,
+            group,
+            peer,
+        };
+        assert!(note.peers.contains(&noted), "death {at}: {note:?}");
+        assert!(note.is_ahead(noted, 8) && !note.is_ahead(noted, 9));
+        let applied = held.table.applied(partition).unwrap();
+        assert_eq!((applied.term, applied.index), (1, 1));
+        assert_eq!(applied.stamp_ms, 10 * (SPLIT_AT - 1), "time does not fall");
+    }
 }
 
 #[test]
-fn a_crash_at_any_moment_of_a_cut_leaves_the_whole_or_both_halves() {
-    let (mut whole, mut halves) = (0, 0);
+fn a_crash_at_any_moment_of_a_split_leaves_the_whole_or_all_parts() {
+    let (mut whole, mut parts) = (0, 0);
     for at in 0.. {
         let disk = SimDisk::new();
         let held = founded(&disk);
-        apply_all(&held, CUT_AT - 1).unwrap();
+        apply_all(&held, SPLIT_AT - 1).unwrap();
         let begun = disk.calls();
         disk.plan(at, Fault::Dead);
-        let cut = apply_all(&held, CUT_AT);
+        let split = apply_all(&held, SPLIT_AT);
         if disk.calls() - begun <= at {
-            cut.unwrap();
+            split.unwrap();
             break;
         }
         let left = match at % 2 {
@@ -201,51 +210,55 @@ fn a_crash_at_any_moment_of_a_cut_leaves_the_whole_or_both_halves() {
             assert_eq!(
                 held.note.get().peers.len(),
                 1,
-                "death {at}: the half is not there"
+                "death {at}: the children are not there"
             );
-            assert!(!held.starts.contains_key(&RIGHT_GROUP));
+            let mut groups = CHILDREN.iter().map(|(_, group)| group);
+            assert!(!groups.any(|group| held.starts.contains_key(group)));
         } else {
-            halves += 1;
-            let start = &held.starts[&RIGHT_GROUP];
-            assert_eq!((start.applied.place, start.promise.vote), (FOUNDED, None));
-            let founders = Membership::founders(&[11, 12, 13].map(PeerId));
-            assert_eq!(*start.applied.membership, founders);
+            parts += 1;
+            for (number, (_, group)) in CHILDREN.iter().enumerate() {
+                let start = &held.starts[group];
+                assert_eq!((start.applied.place, start.promise.vote), (FOUNDED, None));
+                let founders = [11, 12, 13].map(|peer| PeerId(peer + 10 * number as u64));
+                let founders = Membership::founders(&founders);
+                assert_eq!(*start.applied.membership, founders);
+            }
         }
-        apply_all(&held, CUT_AT + 1).unwrap();
-        check_halves(&held, at);
+        apply_all(&held, SPLIT_AT + 1).unwrap();
+        check_parts(&held, at);
         held.close().unwrap();
         drop(held);
         let held = opener(&left).open(&table_name()).unwrap();
-        check_halves(&held, at);
+        check_parts(&held, at);
     }
-    assert!(whole > 10 && halves > 0, "{whole} and {halves}");
+    assert!(whole > 10 && parts > 0, "{whole} and {parts}");
 }
 
 #[test]
-fn a_cut_waits_for_room() {
+fn a_split_waits_for_room() {
     let disk = SimDisk::new();
     let held = founded(&disk);
-    apply_all(&held, CUT_AT - 1).unwrap();
+    apply_all(&held, SPLIT_AT - 1).unwrap();
     disk.fill_up();
-    let waits = apply_all(&held, CUT_AT);
+    let waits = apply_all(&held, SPLIT_AT);
     assert!(matches!(waits, Err(StateError::Later(_))), "{waits:?}");
     assert_eq!(held.table.partitions().len(), 1);
     disk.make_room();
-    apply_all(&held, CUT_AT + 1).unwrap();
-    check_halves(&held, 0);
+    apply_all(&held, SPLIT_AT + 1).unwrap();
+    check_parts(&held, 0);
 }
 
 #[test]
-fn a_cut_that_is_for_other_members_or_was_done_does_nothing() {
+fn a_split_that_is_for_other_members_or_was_done_does_nothing() {
     let disk = SimDisk::new();
     let held = founded(&disk);
-    apply_all(&held, CUT_AT - 1).unwrap();
+    apply_all(&held, SPLIT_AT - 1).unwrap();
     let state = state(&held);
     let others = [
         split(&[(1, 11), (2, 12)]),
         split(&[(1, 11), (2, 12), (4, 13)]),
     ];
-    for (index, other) in (CUT_AT..).zip(others) {
+    for (index, other) in (SPLIT_AT..).zip(others) {
         state
             .apply(&committed(index, Content::Split(other)))
             .unwrap();
@@ -253,12 +266,12 @@ fn a_cut_that_is_for_other_members_or_was_done_does_nothing() {
         assert_eq!(held.table.partitions().len(), 1);
         assert_eq!(held.note.get().peers.len(), 1);
     }
-    let right = split(&[(1, 11), (2, 12), (3, 13)]);
-    for index in [CUT_AT + 2, CUT_AT + 3] {
-        let again = Content::Split(right.clone());
+    let due = split(&[(1, 11), (2, 12), (3, 13)]);
+    for index in [SPLIT_AT + 2, SPLIT_AT + 3] {
+        let again = Content::Split(due.clone());
         state.apply(&committed(index, again)).unwrap();
         assert_eq!(held.table.applied(WHOLE).unwrap().index, index);
-        assert_eq!(held.table.partitions().len(), 2);
-        assert_eq!(held.note.get().peers.len(), 2);
+        assert_eq!(held.table.partitions().len(), 3);
+        assert_eq!(held.note.get().peers.len(), 3);
     }
 }

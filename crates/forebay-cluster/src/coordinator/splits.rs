@@ -1,4 +1,4 @@
-//! Partitions of live tables that are cut in two: see [`PlannedHalf`](crate::model::PlannedHalf).
+//! Partitions of live tables that are split: see [`PlannedSplit`](crate::model::PlannedSplit).
 
 use forebay_engine::{Bound, MAX_PARTITIONS, PartitionId, TableName};
 use forebay_replica::GroupId;
@@ -8,22 +8,25 @@ use forebay_run::hash::SLOTS;
 use super::Step;
 use super::groups::GroupWatch;
 use super::requests::Refusal;
-use crate::model::{GroupEntry, HalfIds, PeerEntry, PeerState, SplitChange, Wish, fresh_id};
+use crate::model::{
+    ChildIds, GroupEntry, PeerEntry, PeerState, PlannedSplit, SplitChange, TableGroups, Wish,
+    fresh_id,
+};
 
 impl Step<'_> {
-    /// Whether a partition of the table is being cut.
-    pub fn is_cut(&self, table: &TableName) -> bool {
+    /// Whether a partition of the table is being split.
+    pub fn is_being_split(&self, table: &TableName) -> bool {
         let groups = self.model.groups.get(table).into_iter();
         let mut all = groups.flat_map(|groups| groups.all());
-        all.any(|group| group.splits_off.is_some())
+        all.any(|group| group.split.is_some())
     }
 
-    /// Whether a plan may cut a table there; whether it can be now shows later.
+    /// Whether a plan may split a table there; whether it can be now shows later.
     pub fn check_split(&self, wish: &Wish, split: &SplitChange) -> Result<(), String> {
         let SplitChange { table, at } = split;
         if !wish.inserts_into(table) {
             return Err(format!(
-                "the plan cuts table {table}, which is not what it is for: make it anew"
+                "the plan splits table {table}, which is not what it is for: make it anew"
             ));
         }
         let Some(groups) = self.model.groups.get(table) else {
@@ -33,7 +36,7 @@ impl Step<'_> {
         check_place(table, order, at)
     }
 
-    /// Plans a cut, unless a partition begins there already, or comes to.
+    /// Plans a split, unless a partition begins there already, or comes to.
     pub fn plan_split(&mut self, table: &TableName, at: &Bound) -> Result<(), Refusal> {
         let Some(groups) = self.model.groups.get(table) else {
             return Err(format!("the cluster has no live table {table}").into());
@@ -44,21 +47,59 @@ impl Step<'_> {
         let Some(group) = found else {
             return Err(format!("no partition of table {table} has {at}").into());
         };
-        let planned = group.splits_off.as_ref();
-        if group.bounds.lower == *at || planned.is_some_and(|planned| planned.at() == at) {
+        let comes = |split: &PlannedSplit| split.points().any(|point| point == at);
+        if group.bounds.lower == *at || group.split.as_ref().is_some_and(comes) {
             return Ok(());
         }
+        let group = group.clone();
+        self.split_at(table, &group, std::slice::from_ref(at))
+    }
+
+    /// Plans the split of a partition at points that rise and lie within it.
+    pub fn split_at(
+        &mut self,
+        table: &TableName,
+        group: &GroupEntry,
+        points: &[Bound],
+    ) -> Result<(), Refusal> {
+        self.check_splittable(table, group, points.len())?;
+        let Some(groups) = self.model.groups.get(table) else {
+            return Ok(());
+        };
+        let next = fresh_id(self.model.work.next_group, self.term);
+        let leading = self.groups.leading(group.group);
+        let ids = ChildIds {
+            partition: PartitionId(newest(groups).0 + 1),
+            group: GroupId(next),
+            term: self.term,
+            revision: self.revision,
+        };
+        let mut whole = group.clone();
+        whole.plan_split(points, leading.map(|leading| leading.node), ids);
+        self.model.work.edit().next_group = next + points.len() as u64;
+        self.model.put_group(table, whole);
+        Ok(())
+    }
+
+    /// Whether so many children can come of a partition now.
+    fn check_splittable(
+        &self,
+        table: &TableName,
+        group: &GroupEntry,
+        children: usize,
+    ) -> Result<(), Refusal> {
         let id = group.partition;
-        if let Some(planned) = planned {
+        if let Some(at) = group.split.as_ref().and_then(|split| split.points().next()) {
             return Err(Refusal::Busy(format!(
-                "partition {id} of table {table} is being cut at {}: wait for that, then ask again",
-                planned.at()
+                "partition {id} of table {table} is being split at {at}: wait for that, then ask again"
             )));
         }
-        let halves = groups.all().filter(|group| group.splits_off.is_some());
-        if groups.all().count() + halves.count() >= MAX_PARTITIONS {
+        let groups = self.model.groups.get(table).into_iter();
+        let all = groups.flat_map(|groups| groups.all());
+        let counts = all.map(|group| 1 + group.split.as_ref().map_or(0, |it| it.children.len()));
+        if counts.sum::<usize>() + children > MAX_PARTITIONS {
             return Err(format!(
-                "table {table} has {MAX_PARTITIONS} partitions, and there cannot be more"
+                "table {table} can have {MAX_PARTITIONS} partitions, and would have more"
             )
             .into());
         }
@@ -75,27 +116,6 @@ impl Step<'_> {
                  leader: wait until it has all (forebay cluster status), then ask again"
             )));
         }
-        let next = fresh_id(self.model.work.next_group, self.term);
-        let ids = groups.all().map(|group| {
-            let half = group.splits_off.as_ref();
-            half.map_or(group.partition, |planned| planned.half.partition)
-                .max(group.partition)
-        });
-        let newest = ids.max().unwrap_or(group.partition);
-        let leading = self.groups.leading(group.group);
-        let mut whole = group.clone();
-        whole.plan_half(
-            at.clone(),
-            leading.map(|leading| leading.node),
-            HalfIds {
-                partition: PartitionId(newest.0 + 1),
-                group: GroupId(next),
-                term: self.term,
-                revision: self.revision,
-            },
-        );
-        self.model.work.edit().next_group = next + 1;
-        self.model.put_group(table, whole);
         Ok(())
     }
 
@@ -118,41 +138,51 @@ impl Step<'_> {
         is_heard && up.count() > group.peers.len() / 2
     }
 
-    /// Names two partitions where somebody has said that the one is cut.
-    pub fn take_halves(&mut self) {
+    /// Names the children where somebody has said that a partition is split.
+    pub fn take_children(&mut self) {
         let all = self.model.all_groups();
-        let cut = all.filter(|(_, group)| is_cut(self.groups, group));
-        let cut: Vec<(TableName, GroupId)> = cut
+        let split = all.filter(|(_, group)| is_split(self.groups, group));
+        let split: Vec<(TableName, GroupId)> = split
             .map(|(table, group)| (table.clone(), group.group))
             .collect();
-        for (table, group) in cut {
-            self.model.cut_group(&table, group);
+        for (table, group) in split {
+            self.model.split_group(&table, group);
         }
     }
 }
 
-/// Whether a peer of the planned half is there: its log had the cut decided, then.
-fn is_cut(watch: &GroupWatch, group: &GroupEntry) -> bool {
-    let Some(planned) = &group.splits_off else {
-        return false;
-    };
-    planned.half.peers.iter().any(|peer| {
-        let report = watch.report(planned.half.group, peer);
+/// Whether a peer of a planned child is there: its log had the split decided, then.
+fn is_split(watch: &GroupWatch, group: &GroupEntry) -> bool {
+    let children = group.split.iter().flat_map(|split| &split.children);
+    let mut peers = children.flat_map(|child| child.peers.iter().map(move |peer| (child, peer)));
+    peers.any(|(child, peer)| {
+        let report = watch.report(child.group, peer);
         report.is_some_and(|report| report.problem.is_none())
     })
+}
+
+/// The highest number that a partition of the table has, or comes to have.
+fn newest(groups: &TableGroups) -> PartitionId {
+    let ids = groups.all().flat_map(|group| {
+        let children = group.split.iter().flat_map(|split| &split.children);
+        children
+            .map(|child| child.partition)
+            .chain([group.partition])
+    });
+    ids.max().unwrap_or(PartitionId(0))
 }
 
 fn check_place(table: &TableName, order: Option<&Bound>, at: &Bound) -> Result<(), String> {
     match (order, at) {
         (Some(Bound::Slot(_)), Bound::Key(_)) => Err(format!(
-            "table {table} is hashed: it is cut at a slot, from 1 to {}",
+            "table {table} is hashed: it is split at a slot, from 1 to {}",
             SLOTS - 1
         )),
         (Some(Bound::Key(_)), Bound::Slot(_)) => {
-            Err(format!("table {table} is ordered: it is cut at a key"))
+            Err(format!("table {table} is ordered: it is split at a key"))
         }
         (_, Bound::Key(key)) if key.is_empty() => Err(format!(
-            "table {table} begins with the empty key: it is cut at a later one"
+            "table {table} begins with the empty key: it is split at a later one"
         )),
         (_, Bound::Key(key)) if key.len() > MAX_KEY_BYTES => Err(format!(
             "a key of {} bytes: keys have up to {MAX_KEY_BYTES}",

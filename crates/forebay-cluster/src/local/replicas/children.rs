@@ -1,0 +1,41 @@
+//! Replicas of the children of partitions that are split.
+
+use std::sync::Arc;
+
+use forebay_host::{ChildReplica, ChildReplicas, EngineLog, StateError, WriteError};
+
+use super::note::{KeptNote, NotedChild, NotedPeer};
+
+/// Keeps those of a table.
+#[derive(Debug)]
+pub struct TableChildren {
+    pub log: Arc<EngineLog>,
+    pub note: Arc<KeptNote>,
+}
+
+impl ChildReplicas for TableChildren {
+    fn begin(&self, children: &[ChildReplica]) -> Result<(), StateError> {
+        for child in children {
+            let begun = self.log.begin_child(child.group);
+            begun.map_err(|error| match error {
+                WriteError::Full(problem) => StateError::Later(problem),
+                WriteError::Broken(problem) => StateError::Never(problem),
+            })?;
+        }
+        let written = self.note.change(|note| {
+            children.iter().fold(note.clone(), |note, child| {
+                let peer = NotedPeer {
+                    partition: child.partition,
+                    group: child.group,
+                    peer: child.peer,
+                };
+                let noted = NotedChild {
+                    group: child.group,
+                    planned_in: child.planned_in,
+                };
+                note.without(peer).with(peer).with_child(noted)
+            })
+        });
+        written.map_err(|error| StateError::Later(error.to_string()))
+    }
+}

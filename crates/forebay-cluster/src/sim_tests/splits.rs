@@ -1,0 +1,164 @@
+//! Partitions of model groups that are split.
+//!
+//! A split is decided as a change is. A replica has it once it has the log up to there, and its
+//! peers of the children with it, if it had any to come: a replica that forgot comes back as another
+//! peer, which has none.
+
+use std::sync::Arc;
+
+use forebay_replica::{GroupId, Membership, PeerId, SplitEntry};
+
+use super::live::{SimGroup, SimReplica, is_majority};
+use super::world::{Life, MS, World};
+use crate::live::ReplicaOrder;
+
+impl World {
+    /// What the group's leader is to propose.
+    pub fn split_due(&self, order: &ReplicaOrder, members: &Membership) -> Option<Arc<SplitEntry>> {
+        let split = order.split.as_ref();
+        let split = split.filter(|split| split.is_for(members))?;
+        let splits = &self.live.groups.get(&order.group)?.splits;
+        let is_done = splits
+            .iter()
+            .any(|(_, done)| done.children == split.children);
+        (!is_done).then(|| Arc::clone(split))
+    }
+
+    /// It is decided a while later, if a majority is there then, and the members are the same.
+    pub fn propose_split(&mut self, by: Life, order: &ReplicaOrder, split: Arc<SplitEntry>) {
+        let (id, leader) = (order.group, (by, order.peer));
+        if let Some(group) = self.live.groups.get_mut(&id) {
+            group.is_changing = true;
+        }
+        let pause = self.dice.between(20, 600) * MS;
+        self.after(pause, move |world| {
+            let Some(group) = world.live.groups.get_mut(&id) else {
+                return;
+            };
+            group.is_changing = false;
+            let (is_leader, members) = (group.leader == Some(leader), group.members.clone());
+            let answering = world.answering(by.host, id, &members);
+            if !is_leader || !is_majority(&answering, &members.voters) || !split.is_for(&members) {
+                return;
+            }
+            world.count("splits");
+            if split.children.len() > 1 {
+                world.count("splits into three or more");
+            }
+            if let Some(group) = world.live.groups.get_mut(&id) {
+                group.entries += 1;
+                group.splits.push((group.entries, Arc::clone(&split)));
+            }
+            for child in &split.children {
+                let founded = SimGroup {
+                    members: Membership::founders(&child.founders()),
+                    entries: 1,
+                    ..SimGroup::default()
+                };
+                world.live.groups.insert(child.group, founded);
+            }
+            for peer in answering {
+                world.catch_up(id, peer);
+            }
+            // Who has the entry does it; others may get a copy from behind it.
+            world.split_those(id, 0);
+        });
+    }
+
+    /// Replicas that have a split in their log have all parts.
+    pub fn split_replicas(&mut self, id: GroupId) {
+        self.split_those(id, 300);
+    }
+
+    /// The same; so many of a thousand have it by a copy.
+    fn split_those(&mut self, id: GroupId, by_copy: u64) {
+        let splits = self.live.groups.get(&id).map(|group| group.splits.clone());
+        for (index, split) in splits.unwrap_or_default() {
+            for voter in &split.voters {
+                self.split_replica((id, index), *voter, (&split, by_copy));
+            }
+        }
+    }
+
+    fn split_replica(
+        &mut self,
+        (id, index): (GroupId, u64),
+        voter: PeerId,
+        (split, by_copy): (&SplitEntry, u64),
+    ) {
+        let groups = split.children.iter().map(|child| child.group);
+        let peers = split.peers_of(voter).into_iter().flatten();
+        let places: Vec<(GroupId, PeerId)> = groups.zip(peers).collect();
+        if places
+            .iter()
+            .any(|place| self.checks.split_off.contains(place))
+        {
+            return;
+        }
+        let has_it = |replica: &SimReplica| replica.matched >= index && !replica.is_damaged;
+        let mut hosts = self.hosts.iter();
+        let host = hosts.position(|host| {
+            let whole = host.disk.replicas.get(&(id, voter));
+            whole.is_some_and(has_it)
+        });
+        let Some(host) = host else { return };
+        if let Some(place) = places
+            .iter()
+            .find(|place| self.live.ran.contains_key(place))
+        {
+            return self.fail(format!("peer {place:?} has run, and is made again"));
+        }
+        // By a copy it gets what the partition keeps alone: the children come as other peers then.
+        let is_by_copy = self.dice.chance(by_copy);
+        for place in places {
+            self.checks.split_off.insert(place);
+            let replica = SimReplica {
+                planned_in: split.planned_in,
+                matched: 1,
+                ..SimReplica::default()
+            };
+            match is_by_copy {
+                true => drop(self.checks.missed.insert(place)),
+                false => drop(self.hosts[host].disk.replicas.insert(place, replica)),
+            }
+        }
+        // Its peers may have been given up meanwhile.
+        self.remove_unordered(host);
+    }
+
+    /// A peer that was never there, as the one that it comes from has the split by a copy, is made
+    /// empty.
+    pub fn make_missed(&mut self, host: usize, order: &ReplicaOrder) {
+        let place = (order.group, order.peer);
+        if self.comes_from_here(host, order) && self.checks.missed.remove(&place) {
+            self.count("missed children made");
+            let replicas = &mut self.hosts[host].disk.replicas;
+            replicas.insert(place, SimReplica::default());
+        }
+    }
+
+    fn comes_from_here(&self, host: usize, order: &ReplicaOrder) -> bool {
+        let replicas = &self.hosts[host].disk.replicas;
+        let whole = order.comes_from.and_then(|whole| replicas.get(&whole));
+        whole.is_some_and(|whole| !whole.is_damaged)
+    }
+
+    /// Whether a replica is not here as the one that it comes from has not been split yet, or is
+    /// itself to come of a split.
+    pub fn comes_of_a_split(
+        &self,
+        host: usize,
+        order: &ReplicaOrder,
+        orders: &[ReplicaOrder],
+    ) -> bool {
+        let place = (order.group, order.peer);
+        let has_missed = self.checks.missed.contains(&place);
+        let is_to_come = has_missed || !self.checks.split_off.contains(&place);
+        let is_here = self.hosts[host].disk.replicas.contains_key(&place);
+        let is_whole = |whole: &&ReplicaOrder| order.comes_from == Some((whole.group, whole.peer));
+        let mut wholes = orders.iter().filter(is_whole);
+        let comes = self.comes_from_here(host, order)
+            || wholes.any(|whole| self.comes_of_a_split(host, whole, orders));
+        !order.is_new && !is_here && is_to_come && comes
+    }
+}
