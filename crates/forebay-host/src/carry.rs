@@ -10,7 +10,7 @@ use forebay_io::start_behind;
 use forebay_replica::{
     Action, Committed, Content, Event, PeerId, Permit, Persist, Place, Refusal, RequestId,
 };
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::crew::Worked;
 use crate::group::{Asker, HostedGroup, ReadLeave, StateWork};
@@ -269,9 +269,13 @@ impl HostedGroup {
             return;
         }
         let group = Arc::clone(self);
+        debug!(group = self.group().0, from = from.0, "a copy is fetched");
         let fetching = start_behind("forebay-copy", move || {
             let event = match group.state.bring(from, at_least) {
-                Ok(facts) => Event::SnapshotCame(facts),
+                Ok(facts) => {
+                    debug!(group = group.group().0, place = %facts.place, "a copy came");
+                    Event::SnapshotCame(facts)
+                }
                 Err(error) => {
                     warn!(group = group.group().0, %error, "a copy did not come; it is asked for again");
                     Event::SnapshotFailed

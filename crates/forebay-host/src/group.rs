@@ -13,7 +13,7 @@ use forebay_replica::{
     Proposal, QuietTicks, Refusal, Replica, RequestId, Standing,
 };
 use parking_lot::Mutex;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use crate::core::HostCore;
 use crate::crew::{StateKeeper, Worked};
@@ -251,6 +251,12 @@ impl HostedGroup {
         let (outline, mut known) = (replica.outline(), self.outline.lock());
         let is_new = outline != *known;
         if is_new {
+            debug!(
+                group = self.id.0,
+                me = self.me.0,
+                ?outline,
+                "a replica changed"
+            );
             *known = outline;
         }
         is_new

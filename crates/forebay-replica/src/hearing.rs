@@ -7,6 +7,7 @@ use crate::events::{Action, Refusal};
 use crate::ids::{PeerId, Place};
 use crate::replica::{Replica, Writing};
 use crate::sense::{makes_sense, shows_loss};
+use crate::start::FOUNDED;
 use crate::time::{
     ANNOUNCE_AGAIN, FIRST_ELECTION_TICKS, HAND_OVER_TICKS, HEARTBEAT_TICKS, IDLE_AFTER_TICKS,
     IDLE_HEARTBEAT_TICKS, Now, PROMISE, SNAPSHOT_PATIENCE, STAND_TICKS, TICK,
@@ -153,11 +154,32 @@ impl Replica {
             MessageType::MsgSnapshot => self.hear_of_copy(now, message, actions),
             kind => {
                 let leads = matches!(kind, MessageType::MsgAppend | MessageType::MsgHeartbeat);
-                let term = message.term;
+                let (from, term) = (message.from, message.term);
                 // An answer of a peer that has left is refused, and of no use.
                 let _ = self.raw.step(message);
                 self.hear_leader(now, leads && term == self.raw.raft.term);
+                if kind == MessageType::MsgAppendResponse {
+                    self.go_on_behind_copy(from);
+                }
             }
+        }
+    }
+
+    /// A copy that came late is older than the one that was announced last. Where the log reaches
+    /// back to it, entries follow at once; the library would wait until that is announced again,
+    /// and the peer hear of nothing meanwhile, also of what it is asked for.
+    fn go_on_behind_copy(&mut self, peer: u64) {
+        let first = self.raw.raft.raft_log.first_index();
+        let is_leader = self.is_leader();
+        let progress = self.raw.raft.mut_prs().get_mut(peer);
+        let waits = |progress: &&mut raft::Progress| {
+            let is_announced = progress.state == raft::ProgressState::Snapshot;
+            is_announced && progress.matched >= FOUNDED.index.max(first - 1)
+        };
+        if let Some(progress) = progress.filter(|progress| is_leader && waits(progress)) {
+            progress.snapshot_failure();
+            progress.become_probe();
+            self.raw.raft.send_append(peer);
         }
     }
 
@@ -213,12 +235,17 @@ impl Replica {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::time::Duration;
 
+    use bytes::Bytes;
+
     use super::*;
+    use crate::entry::Proposal;
     use crate::events::Event;
     use crate::frame::PeerMessage;
-    use crate::ids::GroupId;
+    use crate::ids::{GroupId, RequestId};
+    use crate::membership::Change;
     use crate::start::Start;
 
     const GROUP: GroupId = GroupId(1);
@@ -363,5 +390,82 @@ mod tests {
         assert!(stands(&mut founder(), 5100, 8200));
         assert!(!stands(&mut ailing, 5100, 8900));
         assert!(stands(&mut ailing, 8900, 11_200));
+    }
+
+    /// A lone leader and a learner, whose messages arrive at once. The copy that is asked for comes
+    /// later.
+    struct Pair {
+        replicas: [Replica; 2],
+        now_ms: u64,
+        has_asked: bool,
+    }
+
+    impl Pair {
+        fn tell(&mut self, to: usize, event: Event) {
+            let mut events = VecDeque::from([(to, event)]);
+            while let Some((to, event)) = events.pop_front() {
+                for action in self.replicas[to].handle(at_ms(self.now_ms), event) {
+                    let next = match action {
+                        Action::Persist(persist) => {
+                            let number = persist.number;
+                            Some((to, Event::Persisted { number }))
+                        }
+                        Action::Send(message) => {
+                            let to = (message.to().0 - 1) as usize;
+                            Some((to, Event::Message(message)))
+                        }
+                        Action::Apply(all) => all.last().map(|last| {
+                            let index = last.entry.place.index;
+                            (to, Event::Applied { index })
+                        }),
+                        Action::FetchSnapshot { .. } => {
+                            self.has_asked = true;
+                            None
+                        }
+                        _ => None,
+                    };
+                    events.extend(next);
+                }
+            }
+        }
+
+        fn tick(&mut self, times: usize) {
+            for _ in 0..times {
+                self.now_ms += 100;
+                self.tell(0, Event::Tick);
+                self.tell(1, Event::Tick);
+            }
+        }
+    }
+
+    #[test]
+    fn entries_follow_a_copy_that_is_older_than_the_last_announced_at_once() {
+        let (one, two) = (PeerId(1), PeerId(2));
+        let lone = Start::founder(GROUP, one, &[one], 1);
+        let replicas = [lone, Start::joiner(GROUP, two, 2)];
+        let mut pair = Pair {
+            replicas: replicas.map(|start| Replica::new(at_ms(5000), &start).unwrap()),
+            now_ms: 5000,
+            has_asked: false,
+        };
+        pair.tick(40);
+        assert!(pair.replicas[0].is_leader());
+        pair.tell(0, Event::Change(vec![Change::AddLearner(two)]));
+        assert!(pair.has_asked);
+        let copied = pair.replicas[0].applied().clone();
+        for number in 0..20 {
+            let proposal = Proposal {
+                request: RequestId(number),
+                operations: Bytes::from_static(b"set"),
+            };
+            pair.tell(0, Event::Propose(vec![proposal]));
+            // It is announced again meanwhile.
+            pair.tick(2);
+        }
+        pair.tell(1, Event::SnapshotCame(copied));
+        assert_eq!(pair.replicas[1].last(), pair.replicas[0].last());
+        pair.tell(0, Event::Change(vec![Change::Promote(two)]));
+        pair.tell(0, Event::Transfer { to: two });
+        assert!(pair.replicas[1].is_leader(), "no tick is waited for");
     }
 }
