@@ -152,9 +152,12 @@ test-seeds: ## Many seeds of the simulators, for the night: half an hour of two 
 	FOREBAY_TEST_SEEDS=$$(($(SEEDS) / 25)) cargo test --locked -p forebay-replica --lib sim_tests::runs::the_real_engine_keeps_every -- --nocapture
 	FOREBAY_TEST_SEEDS=$$(($(SEEDS) / 10)) cargo test --locked -p forebay-cluster --lib all_holds -- --nocapture
 
+# Nothing where clippy compiles the tests (.ci/run).
+CLIPPY ?= cargo clippy --workspace --all-targets --locked -- -D warnings
+
 .PHONY: lint
 lint: ## Formatting, clippy, licences and sources of dependencies, house rules, deploy/
-	scripts/setup lint cargo clippy --workspace --all-targets --locked -- -D warnings
+	scripts/setup lint $(CLIPPY)
 	cargo fmt --all --check
 	PATH="$(CURDIR)/.venv-lint/bin:$$PATH" cargo deny --log-level error check licenses bans sources
 	.venv-lint/bin/ruff check --quiet scripts tests python examples

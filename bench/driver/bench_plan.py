@@ -1,6 +1,7 @@
 """The planners: how near their plans come to the optimum and to proved bounds, and how long they take.
 
-FOREBAY names the forebay binary, whose whole command is timed too; `make bench-plan` sets it.
+FOREBAY names the forebay binary, whose whole command is timed too; `make bench-plan` sets it. `--parts clusters` measures by itself how long a
+cluster's planner takes: the model, pieces, destinations, what each batch copies.
 """
 
 import json
@@ -18,12 +19,16 @@ from common import BENCH, DATA, Report, run, say, shown
 HARNESS = BENCH / "target" / "release" / "bench-plan"
 SMALL = ((3, 12), (4, 24), (3, 40), (5, 30), (6, 48))
 MODES = ("paper", "fast", "polish")
+#: Nodes of a cluster, up to as many as a table can have four partitions for.
+CLUSTERS = (10, 50, 200, 1_000, 4_000)
 SIZES = ((10, 2_000), (100, 20_000), (1_000, 200_000), (3_000, 600_000), (10_000, 2_000_000))
 
 
 def main() -> None:
     options = common.arguments(__doc__, rounds=1)
     report = Report("plan", "The planners", options)
+    if options.parts == "clusters":
+        return clusters(report, options)
     targets: list = []
     small(report, options, targets)
     medium(report, options, targets)
@@ -32,6 +37,30 @@ def main() -> None:
     report.text("## Targets")
     report.targets(targets)
     report.write(lambda base: draw.plan(report.body, base))
+
+
+def clusters(report: Report, options) -> None:
+    report.name = "plan-clusters"
+    report.body["command"] += ' BENCH_ARGS="--parts clusters"'
+    report.warn_of_load()
+    rows = []
+    for nodes in CLUSTERS[:2] if options.trial else CLUSTERS:
+        say(f"a plan for {nodes} nodes")
+        planned = [one for _ in range(max(3, options.rounds)) for one in lines("cluster", "--nodes", nodes)]
+        rows.append({**planned[0], "milliseconds": statistics.median(one["milliseconds"] for one in planned)})
+    report.body["clusters"] = rows
+    report.text(
+        "## Planning a bulk insert in a cluster", "",
+        "A live table of four partitions a node, three replicas each, 500,000 rows of 1 KB a node; 100,000 more for each node come, all into a tenth of the "
+        "keys. How long the plan takes to make, with what each batch copies, once rows are sampled and partitions have told what they hold; nodes take in 12 MiB "
+        "a second. What the plan takes and saves are the planner's own estimates. Medians of three.",
+    )
+    report.table(
+        ["nodes", "partitions", "splits", "moves", "planning, ms", "splitting and moving, s", "the load is shorter by, s"],
+        [[shown(row["nodes"]), shown(row["partitions"]), shown(row["splits"]), shown(row["moves"]), shown(row["milliseconds"], 1),
+          shown(row["takes_seconds"], 0), shown(row["saves_seconds"], 0)] for row in rows],
+    )
+    report.write()
 
 
 def lines(*words, seconds: float = 900) -> list[dict]:

@@ -1,5 +1,6 @@
 //! The planners' quality and speed, by instances of their own; `driver/bench_plan.py` runs it.
 
+mod cluster;
 mod generate;
 mod insert;
 mod placement;
@@ -19,6 +20,8 @@ enum Command {
     Insert(insert::Plan),
     /// Prints the instances.
     Instances(insert::Instances),
+    /// Plans a bulk insert into a live table of a large cluster; a JSON line.
+    Cluster(cluster::Clusters),
     /// Places the workloads of the paper; one JSON object.
     Placements(placement::Placements),
 }
@@ -27,6 +30,7 @@ fn main() {
     match Cli::parse().command {
         Command::Insert(args) => insert::plan(&args),
         Command::Instances(args) => insert::dump(&args),
+        Command::Cluster(args) => cluster::run(&args),
         Command::Placements(args) => placement::run(&args),
     }
 }

@@ -177,16 +177,23 @@ impl Layout {
 
     /// The ranges that have a part in these bounds.
     pub fn within<'a>(&'a self, bounds: &'a Bounds) -> impl Iterator<Item = &'a RangeEntry> {
-        let mut ranges = self.ranges().peekable();
+        // The chunk that they begin in, and those behind it.
+        let begins = |chunk: &Doc<LayoutChunk>| {
+            let first = chunk.ranges.first();
+            first.is_none_or(|first| first.lower <= bounds.lower)
+        };
+        let behind = self.chunks.partition_point(begins);
+        let chunks = self.chunks[behind.saturating_sub(1)..].iter();
+        let mut ranges = chunks.flat_map(|chunk| &chunk.ranges).peekable();
         std::iter::from_fn(move || {
             let range = ranges.next()?;
             let next = ranges.peek().map(|next| &next.lower);
             let is_before = next.is_some_and(|next| *next <= bounds.lower);
-            let is_behind = bounds
-                .upper
-                .as_ref()
-                .is_some_and(|upper| range.lower >= *upper);
-            Some((!is_before && !is_behind).then_some(range))
+            let upper = bounds.upper.as_ref();
+            if upper.is_some_and(|upper| range.lower >= *upper) {
+                return None;
+            }
+            Some((!is_before).then_some(range))
         })
         .flatten()
     }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use forebay_engine::{Bound, Bounds};
+
 use super::{BatchCopy, NodeBytes, Summaries};
 use crate::ids::NodeId;
-use crate::layouts::listed;
-use crate::model::{Model, MoveBatch, MovePlan, TableEntry, Wish};
-use crate::version::{PartitionSummary, VersionSummary, overlaps_any, ranges_answered};
+use crate::model::{Layout, Model, MoveBatch, MovePlan, TableEntry, Wish};
+use crate::version::{PartitionSummary, VersionSummary};
 
 /// Batches, and what they cost.
 pub struct Priced {
@@ -110,12 +111,41 @@ fn held(model: &Model, summaries: &Summaries) -> BTreeMap<NodeId, u64> {
         let (Some(summary), Some(layout)) = (summaries.get(name), model.layout_of(entry)) else {
             continue;
         };
-        for node in listed(layout) {
-            let ranges = ranges_answered(layout, entry, node);
-            *held.entry(node).or_insert(0) += summary.file_bytes(&ranges);
+        let holders = RangeHolders::of(layout, entry);
+        for partition in &summary.partitions {
+            for node in holders.of_bounds(&partition.bounds) {
+                let sum: &mut u64 = held.entry(node).or_default();
+                *sum = sum.saturating_add(partition.file_bytes);
+            }
         }
     }
     held
+}
+
+/// Who holds the ranges of a table.
+struct RangeHolders<'a> {
+    /// By where they begin.
+    ranges: Vec<(&'a Bound, &'a [NodeId])>,
+}
+
+impl<'a> RangeHolders<'a> {
+    fn of(layout: &'a Layout, entry: &TableEntry) -> Self {
+        let ranges = layout.ranges();
+        let ranges = ranges.map(|range| (&range.lower, entry.of_list(&range.list)));
+        Self {
+            ranges: ranges.collect(),
+        }
+    }
+
+    /// Who holds a part of what lies in these bounds.
+    fn of_bounds(&self, bounds: &Bounds) -> BTreeSet<NodeId> {
+        let behind = self
+            .ranges
+            .partition_point(|(lower, _)| **lower <= bounds.lower);
+        let its = self.ranges[behind.saturating_sub(1)..].iter();
+        let its = its.take_while(|(lower, _)| bounds.upper.as_ref().is_none_or(|it| *lower < it));
+        its.flat_map(|(_, list)| list.iter().copied()).collect()
+    }
 }
 
 /// Of a batch, by who has it and who brings it.
@@ -124,52 +154,68 @@ type CopiedBytes = BTreeMap<(Option<NodeId>, NodeId), u64>;
 fn copies(before: &Model, after: &Model, summaries: &Summaries, batch: &MoveBatch) -> CopiedBytes {
     let mut copies = CopiedBytes::new();
     for (name, entry) in after.all_tables() {
-        let mut lists = batch.lists.iter();
         let mut replicas = batch.replicas.iter();
-        let is_concerned = lists.any(|change| change.layout == entry.layout)
-            || replicas.any(|change| change.table == *name);
-        if let (true, Some(summary), Some(old)) =
-            (is_concerned, summaries.get(name), before.table(name))
-        {
-            copies_of(before, after, summary, (old, entry), &mut copies);
+        let has_more = replicas.any(|change| change.table == *name);
+        let lists = batch.lists.iter();
+        let lists = lists.filter(|change| change.layout == entry.layout);
+        let changed: Vec<&Bounds> = lists.map(|change| &change.bounds).collect();
+        let (Some(summary), Some(old)) = (summaries.get(name), before.table(name)) else {
+            continue;
+        };
+        let partitions = match has_more {
+            true => (0..summary.partitions.len()).collect(),
+            false => within(summary, &changed),
+        };
+        if !partitions.is_empty() {
+            let partitions = partitions.into_iter().map(|at| &summary.partitions[at]);
+            copies_of((before, old), (after, entry), partitions, &mut copies);
         }
     }
     copies
 }
 
+/// Which partitions have a part in one of the bounds.
+fn within(summary: &VersionSummary, changed: &[&Bounds]) -> BTreeSet<usize> {
+    let all = &summary.partitions;
+    debug_assert!(
+        all.is_sorted_by(|one, next| one.bounds.lower < next.bounds.lower),
+        "partitions that do not rise would be missed"
+    );
+    let mut found = BTreeSet::new();
+    for bounds in changed {
+        let behind = all.partition_point(|one| one.bounds.lower <= bounds.lower);
+        let first = behind.saturating_sub(1);
+        let end = bounds.upper.as_ref().map_or(all.len(), |upper| {
+            all.partition_point(|one| one.bounds.lower < *upper)
+        });
+        found.extend(first..end);
+    }
+    found
+}
+
 /// A node brings the partitions of which it holds no part before.
-fn copies_of(
-    before: &Model,
-    after: &Model,
-    summary: &VersionSummary,
-    (old, new): (&TableEntry, &TableEntry),
+fn copies_of<'a>(
+    (before, old): (&Model, &TableEntry),
+    (after, new): (&Model, &TableEntry),
+    partitions: impl Iterator<Item = &'a PartitionSummary>,
     copies: &mut CopiedBytes,
 ) {
     let (Some(had_layout), Some(has_layout)) = (before.layout_of(old), after.layout_of(new)) else {
         return;
     };
-    let holders: BTreeSet<NodeId> = listed(had_layout);
-    let had = |node: NodeId| ranges_answered(had_layout, old, node);
-    let had: BTreeMap<NodeId, _> = holders.iter().map(|node| (*node, had(*node))).collect();
-    let holds = |node: &NodeId, partition: &PartitionSummary| {
-        let ranges = had.get(node);
-        ranges.is_some_and(|ranges| overlaps_any(&partition.bounds, ranges))
-    };
+    let had = RangeHolders::of(had_layout, old);
+    let has = RangeHolders::of(has_layout, new);
     let zone = |node: &NodeId| before.node(*node).map(|entry| &entry.zone);
-    for to in listed(has_layout) {
-        let has = ranges_answered(has_layout, new, to);
-        let partitions = summary.partitions.iter();
-        let brought = partitions.filter(|one| overlaps_any(&one.bounds, &has) && !holds(&to, one));
-        for partition in brought {
-            let has_it = |node: &&NodeId| {
-                let is_up = before.node(**node).is_some_and(|entry| entry.is_up());
-                is_up && holds(node, partition)
-            };
-            let mut near = holders.iter().filter(|node| zone(node) == zone(&to));
+    let is_up = |node: &&NodeId| before.node(**node).is_some_and(|entry| entry.is_up());
+    for partition in partitions {
+        let holders = had.of_bounds(&partition.bounds);
+        for to in has.of_bounds(&partition.bounds).difference(&holders) {
+            let mut near = holders.iter().filter(|node| zone(node) == zone(to));
             // A live table is not in the store.
             let mut all = holders.iter().filter(|_| new.live().is_some());
-            let from = near.find(has_it).or_else(|| all.find(has_it));
-            *copies.entry((from.copied(), to)).or_insert(0) += partition.file_bytes;
+            let from = near.find(is_up).or_else(|| all.find(is_up));
+            let sum = copies.entry((from.copied(), *to)).or_insert(0);
+            *sum = sum.saturating_add(partition.file_bytes);
         }
     }
 }

@@ -42,9 +42,9 @@ fn pieces(
     let size = told
         .get(&group.partition)
         .map_or(&unknown, |told| &told.size);
-    let inner = cuts
-        .iter()
-        .filter(|cut| group.bounds.lower < ***cut && group.bounds.holds(cut));
+    let first = cuts.partition_point(|at| **at <= group.bounds.lower);
+    let inner = cuts[first..].iter();
+    let inner = inner.take_while(|at| group.bounds.holds(at));
     let mut lowers = vec![&group.bounds.lower];
     lowers.extend(inner.copied());
     let uppers = lowers.iter().skip(1).map(|upper| Some(*upper));
