@@ -220,6 +220,6 @@ def test_what_cannot_be_planned_is_refused_with_what_to_do(skewed, tmp_path, sto
         )
     )
     words = refuse("load", *source, "--plan", other)
-    assert "cuts table u, which is not what it is for" in words
+    assert "splits table u, which is not what it is for" in words
     assert "--input" in refuse("plan", "insert", "--input", other, "--key", "{id}", code=2)
     assert partitions(made) == 3

@@ -301,6 +301,16 @@ def test_loads_wait_for_each_other_and_are_cancelled_until_they_are_added(counte
     assert "added it already" in words or "all of it is added" in words
     assert made.store.finish(four).json()["rows"] == COUNTED
     assert set(get_all(made["n1"], names)) == {"3000"}
+    # So does one that another waits for while it is built: its runs are not taken for leftovers.
+    lock = made.store.path / "tables/t/push.lock"
+    five = made.store.start(*adding(made.source))
+    wait_for(lambda: str(five.pid) in lock.read_text(), lock.read_text)
+    six = made.store.start(*adding(made.source))
+    wait_under_way(made)
+    five.kill()
+    five.communicate()
+    made.store.finish(six)
+    assert set(get_all(made["n1"], names)) == {"5000"}
 
 
 def test_what_a_killed_command_staged_goes_with_the_table(counted):

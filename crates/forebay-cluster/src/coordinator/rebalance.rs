@@ -264,11 +264,16 @@ impl Step<'_> {
             (*before, *at) = (done_bytes, now);
         }
         let without_progress = self.now.since(*at);
-        let (limit, what) = match self.is_alive(node) {
-            true => (NO_PROGRESS, "made no progress"),
-            false => (self.model.timing().plan_gives_up(), "was down"),
+        // One that is back for a moment again and again is not down for all that time.
+        let silent = self.heard.get(&node).map_or(self.took_over, |it| it.at);
+        let (time, limit, what) = match self.is_alive(node) {
+            true => (without_progress, NO_PROGRESS, "made no progress"),
+            false => {
+                let down = without_progress.min(self.now.since(silent));
+                (down, self.model.timing().plan_gives_up(), "was down")
+            }
         };
-        match without_progress >= limit {
+        match time >= limit {
             true => Brought::Failed(format!("node {name} {what} for {} s", limit.as_secs())),
             false => Brought::NotYet,
         }

@@ -158,10 +158,13 @@ pub enum MoveStage {
 }
 
 impl Rebalance {
-    /// How long it takes from now on, by the pace so far: so much was copied in so long. `None`: no
-    /// pace is known yet.
+    /// How long copying goes on, by the pace so far: so much was copied in so long. `None`: no pace
+    /// is known yet, or all is copied and others are waited for.
     pub fn left(&self, passed_ms: u64, copied_bytes: u64) -> Option<Duration> {
         let left = u128::from(self.copied_bytes.saturating_sub(copied_bytes));
+        if left == 0 {
+            return None;
+        }
         let left_ms = (u128::from(passed_ms) * left).checked_div(u128::from(copied_bytes))?;
         u64::try_from(left_ms).ok().map(Duration::from_millis)
     }

@@ -129,7 +129,7 @@ pub use self::entry::EntryWrite;
 pub use self::error::LiveError;
 pub use self::expiry::{Expiry, Stored};
 pub use self::ingest::IngestRun;
-pub use self::load::{Load, LoadError, LoadTicket, StagedLoad, StagedRun, Taken};
+pub use self::load::{Load, LoadError, LoadTicket, LoadTurn, StagedLoad, StagedRun, Taken};
 pub use self::log::{Durability, DurabilityError, LogError};
 pub use self::many::KeySnapshot;
 pub use self::options::{LiveDraft, LiveOptions, Replication};

@@ -13,7 +13,7 @@ use forebay_engine::TableName;
 use forebay_engine::live::{JoinError, LiveError, RunFiles, TableCheckpoint};
 use reqwest::StatusCode;
 
-use super::node_files::{NodeCheckpoint, NodeFiles};
+use super::node_files::{NodeCheckpoint, NodeFiles, is_given_up};
 use super::scratch::ScratchDir;
 use crate::context::Context;
 use crate::node_http::{Answer, NodeHttp, PageError};
@@ -49,7 +49,22 @@ pub fn take(table: &TableName, context: &Context) -> anyhow::Result<TableCheckpo
 }
 
 /// The same in a store of its own on this machine, while a directory of temporary files is there.
+/// It begins again where a node gives up what it had of the table.
 pub fn bring(
+    table: &TableName,
+    keys: Option<&[Vec<u8>]>,
+    context: &Context,
+) -> anyhow::Result<(forebay_engine::Store, ScratchDir)> {
+    for _ in 1..TRIES {
+        match try_bring(table, keys, context) {
+            Err(error) if is_given_up(&error) => context.clock.sleep(AGAIN),
+            brought => return brought,
+        }
+    }
+    try_bring(table, keys, context)
+}
+
+fn try_bring(
     table: &TableName,
     keys: Option<&[Vec<u8>]>,
     context: &Context,

@@ -10,7 +10,7 @@ use forebay_engine::live::RunFiles;
 use forebay_io::raw::Mapping;
 use forebay_io::{Clock, ReadFile};
 
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 
 use crate::node_http::{Answer, NodeHttp, PageError};
 
@@ -20,6 +20,17 @@ const READ: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(2);
 /// A node gives up what nobody reads for two minutes; all are asked so often while one is read.
 const TOUCH: Duration = Duration::from_secs(30);
+
+/// A node has the checkpoint no more: the last it had of the table went to another one.
+const GIVEN_UP: io::ErrorKind = io::ErrorKind::StaleNetworkFileHandle;
+
+/// Whether this came of that: another checkpoint may be read to its end.
+pub fn is_given_up(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|cause| cause.kind() == GIVEN_UP)
+    })
+}
 
 /// A checkpoint of a live table on the nodes of a cluster, by the id that the command drew. When it
 /// is dropped, the nodes give it up.
@@ -96,12 +107,16 @@ impl NodeCheckpoint {
         let path = format!("{file}?from={from}&bytes={bytes}");
         let answer = self.http.ask(&Method::GET, node, &path, READ);
         answer.map_err(|error| {
+            let kind = match &error {
+                PageError::Refused { status, .. } if *status == StatusCode::NOT_FOUND => GIVEN_UP,
+                _ => io::ErrorKind::Other,
+            };
             let why = match error {
                 // The node was reached before: what it may want of certificates is known.
                 PageError::NoAnswer { words, .. } => words,
                 error => error.to_string(),
             };
-            io::Error::other(format!("node {node}: {why}"))
+            io::Error::new(kind, format!("node {node}: {why}"))
         })
     }
 }

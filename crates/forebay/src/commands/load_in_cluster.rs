@@ -11,7 +11,7 @@ use forebay_cluster::model::{
 };
 use forebay_cluster::planning::{Paces, PlanningError};
 use forebay_cluster::request::Request;
-use forebay_engine::live::{LiveOptions, Load, LoadError};
+use forebay_engine::live::{LiveOptions, Load, LoadError, LoadTurn};
 use forebay_engine::{PartitionId, PartitionRange, RunRef, Store, StoreError, TableName};
 use forebay_load::load::{BuiltLoad, LoadReport, LoadRequest, LoadSample, build_load};
 use forebay_plan::insert::Mode;
@@ -159,8 +159,12 @@ impl LoadInCluster {
         let (load, mut groups) = match sampled.is_empty() {
             true => self.begin_in_turn(table, options, with)?,
             false => {
-                let groups = self.groups(table)?;
-                (store.stage_load(table, options, ranges(&groups))?, groups)
+                let turn = store.take_load_turn(table)?;
+                let staged = self.stage_unless_loading(turn, table, options, store)?;
+                staged.ok_or_else(|| {
+                    let why = "another load of it is under way: wait for that (forebay cluster watch), then load again";
+                    not_added(table, why.to_owned())
+                })?
             }
         };
         let mut is_of_others = false;
@@ -211,17 +215,38 @@ impl LoadInCluster {
         let mut is_first = true;
         loop {
             self.wait_for_turn(table, drawing)?;
-            let groups = self.groups(table)?;
-            match store.stage_load(table, options, ranges(&groups)) {
+            match store.take_load_turn(table) {
                 Err(error @ LoadError::Busy { .. }) => {
                     if std::mem::take(&mut is_first) {
                         drawing.message(&format!("{error}: this load waits until it is over"));
                     }
                     context.clock.sleep(TURN);
                 }
-                load => return Ok((load?, groups)),
+                turn => {
+                    if let Some(staged) = self.stage_unless_loading(turn?, table, options, store)? {
+                        return Ok(staged);
+                    }
+                }
             }
         }
+    }
+
+    /// `None`: the cluster goes on with a load of the table whose command ended meanwhile, and needs
+    /// what that has staged.
+    fn stage_unless_loading(
+        &self,
+        turn: LoadTurn,
+        table: &TableName,
+        options: &LiveOptions,
+        store: &Store,
+    ) -> anyhow::Result<Option<(Load, Vec<GroupEntry>)>> {
+        let (_, model) = self.cluster.client().model()?;
+        if model.work.load_of(table).is_some() {
+            return Ok(None);
+        }
+        let groups = self.groups(table)?;
+        let load = store.stage_load(turn, options, ranges(&groups))?;
+        Ok(Some((load, groups)))
     }
 
     /// Has the plan carried out, if there is one; gives the groups that the table has then.

@@ -101,7 +101,7 @@ pub struct ClusterArgs {
     )]
     replace_after: Option<Duration>,
 
-    /// Spread the load of tables by itself where a node has half more than the mean for a
+    /// Spread the load of tables by itself where a node has a quarter more than the mean for a
     /// while: others lead its partitions, and replicas are copied, so many bytes an hour (10G; 0:
     /// none is copied). Without it an operator does that (forebay plan place). Give all nodes the
     /// same

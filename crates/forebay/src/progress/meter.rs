@@ -56,9 +56,7 @@ impl Reading {
             ),
             _ => self.amount(self.done),
         };
-        let left = self
-            .eta_seconds
-            .filter(|left| left.is_finite() && *left < 1e9);
+        let left = self.eta_seconds.filter(|left| *left > 0.0 && *left < 1e9);
         let left =
             left.map(|left| format!(", {} left", human::duration(Duration::from_secs_f64(left))));
         format!(

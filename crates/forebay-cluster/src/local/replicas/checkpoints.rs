@@ -131,9 +131,18 @@ impl Checkpoints {
         self.end_where(|checkpoint| now.saturating_sub(checkpoint.touched) >= UNREAD);
     }
 
-    /// Ends those that have something of a group which is to end here.
-    pub fn end_of(&self, group: GroupId) {
-        self.end_where(|checkpoint| checkpoint.groups.contains(&group));
+    /// Ends those that are still to be taken of a group which is to end here. One that was taken
+    /// has its files.
+    pub fn end_held(&self, group: GroupId) {
+        self.end_where(|checkpoint| {
+            let is_held = matches!(checkpoint.state, CheckpointState::Held(_));
+            is_held && checkpoint.groups.contains(&group)
+        });
+    }
+
+    /// Ends all of a table that is to go.
+    pub fn end_of_table(&self, table: &TableName) {
+        self.end_where(|checkpoint| checkpoint.table == *table);
     }
 
     fn end_where(&self, is_past: impl Fn(&NodeCheckpoint) -> bool) {

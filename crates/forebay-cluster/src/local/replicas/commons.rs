@@ -135,7 +135,7 @@ impl ReplicaCommons {
             running.state.drop_copy();
         }
         self.shelf.remove_of(group);
-        self.checkpoints.end_of(group);
+        self.checkpoints.end_held(group);
         self.sizes.forget(group);
     }
 

@@ -138,6 +138,7 @@ impl ReplicaKeeper {
         for group in &held.running {
             self.commons.end(*group);
         }
+        self.commons.checkpoints.end_of_table(name);
         // Whoever still has it writes nothing beside one that takes its place.
         held.engine_log.abandon();
     }
@@ -158,6 +159,7 @@ impl ReplicaKeeper {
         self.commons.host.close();
         for (name, held) in std::mem::take(&mut self.tables) {
             self.commons.hide(&name);
+            self.commons.checkpoints.end_of_table(&name);
             if let Err(error) = held.close() {
                 warn!(table = %name, %error, "its replicas may have to join their groups anew");
             }

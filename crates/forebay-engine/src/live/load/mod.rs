@@ -46,7 +46,7 @@ use crate::push::NewRun;
 use crate::store::Store;
 pub(crate) use offer::kept_for_load;
 use offer::{Offer, OfferState, file_of, staged, sweep};
-pub use staged::{StagedLoad, StagedRun};
+pub use staged::{LoadTurn, StagedLoad, StagedRun};
 pub use take::Taken;
 pub use ticket::LoadTicket;
 

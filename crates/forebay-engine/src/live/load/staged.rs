@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use forebay_run::format::RunSummary;
 use serde::{Deserialize, Serialize};
 
-use forebay_io::replace_file;
+use forebay_io::{Lock, replace_file};
 
 use super::offer::{PREFIX, staged, sweep};
 use super::{Load, LoadError};
@@ -62,6 +62,14 @@ impl StagedLoad {
     }
 }
 
+/// Nobody else stages a load of a table while this lives.
+#[derive(Debug)]
+pub struct LoadTurn {
+    table: TableName,
+    files: TableFiles,
+    lock: Box<dyn Lock>,
+}
+
 impl StagedRun {
     /// Its files in the store, that come to be a run at this path.
     pub fn files(&self, to: &Path) -> Vec<VersionFile> {
@@ -82,25 +90,37 @@ impl StagedRun {
 }
 
 impl Store {
-    /// Begins to stage a load of a live table of the cluster that the store belongs to; the table
-    /// is as its catalog says. What earlier loads left is removed. REQUIRES: none of them is
-    /// under way in the cluster.
-    pub fn stage_load(
-        &self,
-        name: &TableName,
-        options: &LiveOptions,
-        partitions: Vec<PartitionRange>,
-    ) -> Result<Load, LoadError> {
+    /// Keeps others from beginning to stage a load of a live table of the cluster that the store
+    /// belongs to. Waits some seconds for one that is being built.
+    pub fn take_load_turn(&self, name: &TableName) -> Result<LoadTurn, LoadError> {
         let files = TableFiles::new(self.root(), name);
         let (disk, runs) = (&**self.disk(), files.runs());
         disk.create_dir_all(&runs).at("create", &runs)?;
         let lock = self.lock_load(name, &files)?;
+        Ok(LoadTurn {
+            table: name.clone(),
+            files,
+            lock,
+        })
+    }
+
+    /// Begins to stage a load; the table is as its catalog says. What earlier loads left is
+    /// removed. REQUIRES: none of them is under way in the cluster, also none whose command has
+    /// died.
+    pub fn stage_load(
+        &self,
+        turn: LoadTurn,
+        options: &LiveOptions,
+        partitions: Vec<PartitionRange>,
+    ) -> Result<Load, LoadError> {
+        let LoadTurn { table, files, lock } = turn;
+        let (disk, runs) = (&**self.disk(), files.runs());
         // In object storage the place of work is made only now.
         disk.create_dir_all(&runs).at("create", &runs)?;
         sweep(disk, &files)?;
         Ok(Load {
             store: self.clone(),
-            table: name.clone(),
+            table,
             files,
             id: RunId::plain(format!("{:016x}", self.random().next_u64())),
             table_id: 0,

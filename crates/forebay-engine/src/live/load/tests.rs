@@ -279,7 +279,10 @@ fn a_staged_load_is_whole_with_its_document_and_goes_with_its_load_unless_that_l
         options,
         partitions,
     } = LiveDraft::ordered(vec![b"m".to_vec()]);
-    let begin = || store.stage_load(&name(), &options, partitions.clone());
+    let begin = || {
+        let turn = store.take_load_turn(&name())?;
+        store.stage_load(turn, &options, partitions.clone())
+    };
     let names = || {
         let of = |dir: &str| disk.list(Path::new(dir)).unwrap();
         let names = [of("/s/tables/t"), of("/s/tables/t/runs")].concat();
@@ -337,7 +340,10 @@ fn what_others_wrote_for_a_staged_load_goes_with_it_and_is_told_from_that_for_an
         options,
         partitions,
     } = LiveDraft::ordered(Vec::new());
-    let begin = || store.stage_load(&name(), &options, partitions.clone());
+    let begin = || {
+        let turn = store.take_load_turn(&name())?;
+        store.stage_load(turn, &options, partitions.clone())
+    };
     let mut load = begin().unwrap();
     let ticket = load.share();
     let text = serde_json::to_string(&ticket).unwrap();

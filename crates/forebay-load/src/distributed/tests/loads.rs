@@ -101,9 +101,8 @@ impl Tasks {
 
 fn stage(store: &Store, request: &LoadRequest, draft: &LiveDraft) -> forebay_engine::live::Load {
     let (options, partitions) = (&draft.options, draft.partitions.clone());
-    store
-        .stage_load(&request.table, options, partitions)
-        .unwrap()
+    let turn = store.take_load_turn(&request.table).unwrap();
+    store.stage_load(turn, options, partitions).unwrap()
 }
 
 /// Each partition's run, as it lies there.

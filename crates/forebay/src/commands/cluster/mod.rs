@@ -39,7 +39,7 @@ enum What {
     ///
     /// Without names all that hold nothing, but those that were drained. Without --yes the plan is
     /// shown, and nothing is changed. With --json one object {plan, ended, reason, seconds}: plan
-    /// is {wish, batches, copied_bytes, expected_s, nodes, note}, and nodes lists {node,
+    /// is {wish, cuts, batches, copied_bytes, expected_s, nodes, note}, and nodes lists {node,
     /// before_bytes, after_bytes, copied_bytes}; ended is done or stopped, null without --yes. What
     /// is only shown ends with exit code 2, unless there is nothing to do.
     Add(Carried<moving::Add>),

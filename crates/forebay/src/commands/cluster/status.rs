@@ -356,7 +356,7 @@ pub fn moving(plan: &PlanStatus) -> String {
         }
         _ => String::new(),
     };
-    let left = plan.left_s.map(|left| {
+    let left = plan.left_s.filter(|left| *left > 0).map(|left| {
         let left = human::duration(Duration::from_secs(left));
         format!(", about {left} left")
     });

@@ -32,7 +32,8 @@ impl TestLoad {
             .partitions
             .remove(0);
         let partition = range.id;
-        let load = store.stage_load(&table_name(), &nodes.options, vec![range]);
+        let turn = store.take_load_turn(&table_name()).unwrap();
+        let load = store.stage_load(turn, &nodes.options, vec![range]);
         let load = load.unwrap();
         let new = load.new_run(partition);
         let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
