@@ -129,7 +129,7 @@ def test_a_lost_catalog_is_restored_from_the_nodes(served, tmp_path):
 
 def test_an_old_copy_of_the_catalog_says_nothing(served, tmp_path):
     made = served
-    # A file that is being put in the place of another one may be gone by the time that it is copied.
+    # A file that is to take the place of another one may be gone when it is to be copied.
     unfinished = shutil.ignore_patterns(".*.new")
     shutil.copytree(made.store.path / "cluster", tmp_path / "copy", ignore=unfinished)
     made.push(3)

@@ -317,7 +317,8 @@ def test_a_plan_is_ended_while_nodes_copy(slow):
     assert plan["wish"] == "add n5" and plan["copied_bytes"] > 0, plan
     assert plan["request"] in made.store.run("cluster", "status").out
     # One plan at a time.
-    assert "is carried out: wait for it" in made.store.refuse("cluster", "drain", "n1", "--yes", code=4)
+    words = made.store.refuse("cluster", "drain", "n1", "--yes", code=4)
+    assert "is carried out: wait for it" in words
     made.store.json("cluster", "cancel", plan["request"])
     ended = made.store.finish(process)
     assert ended.code == 5, ended.err

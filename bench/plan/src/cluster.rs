@@ -10,7 +10,7 @@ use forebay_cluster::model::{
     Replication, Survey, SurveyedPartition, TableEntry, TableGroups,
 };
 use forebay_cluster::planning::{
-    BATCH_BYTES, BulkInsert, BulkRows, KnownCluster, Paces, Summaries, propose_insert,
+    BulkInsert, BulkRows, KnownCluster, Paces, Summaries, propose_insert,
 };
 use forebay_cluster::{HostPort, NodeId, NodeName, Zone};
 use forebay_engine::live::{LiveDraft, PartitionSize};
@@ -57,6 +57,7 @@ pub fn run(args: &Clusters) {
     let bulk = BulkInsert {
         into: &into,
         partition_bytes: None,
+        batch_bytes: None,
         move_price: 1.0,
         mode: Mode::Fast,
     };
@@ -70,7 +71,7 @@ pub fn run(args: &Clusters) {
         paces: &paces,
     };
     let started = Instant::now();
-    let made = propose_insert(&known, &bulk, BATCH_BYTES, &mut || false);
+    let made = propose_insert(&known, &bulk, &mut || false);
     let milliseconds = started.elapsed().as_secs_f64() * 1e3;
     let line = match made {
         Ok(made) => json!({

@@ -32,8 +32,8 @@ pub struct ReplicaOrder {
     /// The replica of here that it goes on from, alone, where its group takes the place of one that
     /// lost its majority.
     pub inherits: Option<Inherited>,
-    /// The peer of another group that it comes from, where that was split. If that one had the split
-    /// by a copy, this one was never here: it is made, empty, though the catalog has it.
+    /// The peer of another group that it comes from, where that was split. If that one had the
+    /// split by a copy, this one was never here: it is made, empty, though the catalog has it.
     pub comes_from: Option<(GroupId, PeerId)>,
     /// The partition is to be split.
     pub split: Option<Arc<SplitEntry>>,

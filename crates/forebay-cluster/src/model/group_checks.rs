@@ -43,7 +43,8 @@ impl TableGroups {
 }
 
 impl GroupEntry {
-    /// Its peers are different ones, and the children that it is split into lie within it, side by side.
+    /// Its peers are different ones, and the children that it is split into lie within it, side by
+    /// side.
     pub(super) fn check(&self) {
         let peers: BTreeSet<_> = self.peers.iter().map(|entry| entry.peer).collect();
         debug_assert!(

@@ -15,7 +15,9 @@ use forebay_plan::insert::{
 };
 use forebay_run::hash::KeyHasher;
 
-use super::{Paces, PlanningError, Proposal, Summaries, price, refuse_while_moving, surveyed};
+use super::{
+    BATCH_BYTES, Paces, PlanningError, Proposal, Summaries, price, refuse_while_moving, surveyed,
+};
 use crate::ids::NodeId;
 use crate::model::{
     GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, SplitChange, Survey, Wish,
@@ -27,9 +29,11 @@ const PIECES_A_NODE: u64 = 4;
 const LEAST_BYTES: u64 = 16 << 20;
 const MOST_BYTES: u64 = 1 << 30;
 /// What it costs to move a partition, whatever is in it, as a part of what a node has to take in:
-/// splitting and handing over take their time, and who writes waits meanwhile. Without it partitions
-/// that are nearly empty would be split for the last percent.
+/// splitting and handing over take their time, and who writes waits meanwhile. Without it
+/// partitions that are nearly empty would be split for the last percent.
 const HANDOVER_SHARE: f64 = 0.02;
+/// So many nodes share what a batch copies: batches come one after the other.
+const NODES_A_BATCH: usize = 10;
 /// Moves are to bring the cost to no more than this share of what it is without any.
 const WORTH: f64 = 0.98;
 /// So much more time is to be saved than spent: both are estimates.
@@ -57,6 +61,9 @@ pub struct BulkInsert<'a> {
     /// What a partition is to have at most; none: as many bytes as leave four for each node, from
     /// 16 MiB to 1 GiB, or one for each, whichever gains more time.
     pub partition_bytes: Option<u64>,
+    /// How much a batch copies at most, unless one place alone is more; none: [`BATCH_BYTES`], and
+    /// as much again from each tenth node on.
+    pub batch_bytes: Option<u64>,
     /// What a record that is moved costs, where one that is inserted costs 1.
     pub move_price: f64,
     pub mode: Mode,
@@ -127,23 +134,23 @@ pub struct KnownCluster<'a> {
 pub fn propose_insert(
     known: &KnownCluster<'_>,
     bulk: &BulkInsert<'_>,
-    most_batch_bytes: u64,
     over: &mut dyn FnMut() -> bool,
 ) -> Result<InsertProposal, PlanningError> {
     let pool = InsertPool::of(known.model, known.survey, bulk)?;
     let mut propose = |partition_bytes, mode| {
         let insert = pool.plan(partition_bytes, mode, over)?;
-        pool.proposal(known, insert, (partition_bytes, most_batch_bytes))
+        pool.proposal(known, insert, partition_bytes)
     };
     let mut sizes = pool.sizes().into_iter();
     let first = sizes.next().unwrap_or(MOST_BYTES);
     let Some(other) = sizes.next() else {
         return propose(first, bulk.mode);
     };
-    let (one, two) = (propose(first, Mode::Fast)?, propose(other, Mode::Fast)?);
-    let best = match two.verdict.gain_s() > one.verdict.gain_s() {
-        true => two,
-        false => one,
+    let best = match (propose(first, Mode::Fast), propose(other, Mode::Fast)) {
+        (Ok(fine), Ok(coarse)) if coarse.verdict.gain_s() > fine.verdict.gain_s() => coarse,
+        // Fine pieces may be more than a table can have.
+        (Err(_), Ok(coarse)) => coarse,
+        (fine, _) => fine?,
     };
     match bulk.mode {
         Mode::Fast => Ok(best),
@@ -227,13 +234,17 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         &self,
         known: &KnownCluster<'_>,
         insert: InsertPlan,
-        (partition_bytes, most_batch_bytes): (u64, u64),
+        partition_bytes: u64,
     ) -> Result<InsertProposal, PlanningError> {
         let model = known.model;
         let batches = self.batches(model, &insert)?;
         let mut summaries = surveyed(model, known.survey, &batches);
         summaries.extend(known.summaries.clone());
-        let priced = price(model, &summaries, batches, Some(most_batch_bytes));
+        let most_bytes = self.bulk.batch_bytes.unwrap_or_else(|| {
+            let tens = self.machines.len().div_ceil(NODES_A_BATCH).max(1);
+            BATCH_BYTES * tens as u64
+        });
+        let priced = price(model, &summaries, batches, Some(most_bytes));
         let mut tables = self.bulk.into.iter().map(|rows| rows.table.clone());
         let table = tables.next().ok_or(PlanningError::NoTables)?;
         let wish = Wish::Insert {

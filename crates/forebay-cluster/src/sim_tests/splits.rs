@@ -1,8 +1,8 @@
 //! Partitions of model groups that are split.
 //!
 //! A split is decided as a change is. A replica has it once it has the log up to there, and its
-//! peers of the children with it, if it had any to come: a replica that forgot comes back as another
-//! peer, which has none.
+//! peers of the children with it, if it had any to come: a replica that forgot comes back as
+//! another peer, which has none.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Splitting a partition: it keeps what lies before the first split point, and each child takes what
-//! lies between its own and the next one.
+//! Splitting a partition: it keeps what lies before the first split point, and each child takes
+//! what lies between its own and the next one.
 //!
 //! 1. Memory is flushed, then once more with the partition's writes held up: it is in its runs, and
 //!    the log has nothing of it that would be read back. Who is going to split a partition of a
@@ -66,7 +66,8 @@ impl LiveTable {
     /// points lie within the partition, as another entry split it before, the entry does nothing
     /// else than move the place.
     ///
-    /// After an error nothing is split. One that [may pass](LiveError::may_pass) may be tried again.
+    /// After an error nothing is split. One that [may pass](LiveError::may_pass) may be tried
+    /// again.
     pub fn split_by(
         &self,
         id: PartitionId,
@@ -251,7 +252,8 @@ impl LiveShared {
         Ok(ranges)
     }
 
-    /// The runs of each part. One that several parts, or another partition, have is bounded in each.
+    /// The runs of each part. One that several parts, or another partition, have is bounded in
+    /// each.
     fn runs_of_parts(
         &self,
         manifest: &LiveManifest,

@@ -9,8 +9,7 @@ use clap::Args;
 use forebay_cluster::client::{ClusterPointers, Ended};
 use forebay_cluster::model::{Model, MovePlan, MoveStage, Wish};
 use forebay_cluster::planning::{
-    BATCH_BYTES, BulkInsert, BulkRows, InsertProposal, KnownCluster, Paces, Summaries, Verdict,
-    propose_insert,
+    BulkInsert, BulkRows, InsertProposal, KnownCluster, Paces, Summaries, Verdict, propose_insert,
 };
 use forebay_cluster::request::Request;
 use forebay_engine::{StoreError, TableName};
@@ -95,6 +94,7 @@ pub fn plan_insert(
     let bulk = BulkInsert {
         into: &into,
         partition_bytes: args.partition_bytes,
+        batch_bytes: args.batch,
         move_price: args.move_price.unwrap_or(1.0),
         mode: search.mode,
     };
@@ -106,7 +106,7 @@ pub fn plan_insert(
         survey: &survey,
         paces,
     };
-    let made = propose_insert(&known, &bulk, args.batch.unwrap_or(BATCH_BYTES), over)?;
+    let made = propose_insert(&known, &bulk, over)?;
     Ok((model, made))
 }
 

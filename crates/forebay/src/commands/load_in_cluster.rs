@@ -231,8 +231,8 @@ impl LoadInCluster {
         }
     }
 
-    /// `None`: the cluster goes on with a load of the table whose command ended meanwhile, and needs
-    /// what that has staged.
+    /// `None`: the cluster goes on with a load of the table whose command ended meanwhile, and
+    /// needs what that has staged.
     fn stage_unless_loading(
         &self,
         turn: LoadTurn,

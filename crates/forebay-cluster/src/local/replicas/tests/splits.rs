@@ -111,7 +111,8 @@ fn split(peers: &[(u64, u64)]) -> SplitEntry {
     }
 }
 
-/// Entry 2 sets the first key, and so on; one splits, and the one behind it sets the first key again.
+/// Entry 2 sets the first key, and so on; one splits, and the one behind it sets the first key
+/// again.
 fn entry(index: u64) -> Committed {
     let set = |key: &[u8], value: &[u8]| Content::Batch {
         stamp_ms: 10 * index,
