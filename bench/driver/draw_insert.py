@@ -76,8 +76,9 @@ def scaled(axes, found: list) -> None:
 def rows(axes, found: list) -> None:
     case = insert_times.main_case(found)
     these = [row for row in found if row["way"] in insert_ways.ROWS]
-    bars = [(insert_ways.WAYS[row["way"]][0] + ("" if row["kind"] == case["kind"] else f", {row['kind']} keys"), row["rows"] / row["seconds"], "#b5651d")
-            for row in these]
+    # Each label once: bars of one label would lie on each other.
+    other = lambda row: [f", {row['kind']} keys"] * (row["kind"] != case["kind"]) + [f", {row['replicas']} replicas"] * (row["replicas"] != case["replicas"])  # noqa: E731
+    bars = [("".join([insert_ways.WAYS[row["way"]][0], *other(row)]), row["rows"] / row["seconds"], "#b5651d") for row in these]
     for way in insert_times.RUNS:
         seconds = insert_times.seconds_of(found, way=way, **case)
         if seconds:
