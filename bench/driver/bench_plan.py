@@ -52,7 +52,7 @@ def clusters(report: Report, options) -> None:
     report.text(
         "## Planning a bulk insert in a cluster", "",
         "A live table of four partitions a node, three replicas each, 500,000 rows of 1 KB a node; 100,000 more for each node come, all into a tenth of the "
-        "keys. How long the plan takes to make, with what each batch copies, once rows are sampled and partitions have told what they hold; nodes take in 12 MiB "
+        "keys. How long the plan takes to make, with what each batch copies, once rows are sampled and partitions have reported what they hold; nodes take in 12 MiB "
         "a second. What the plan takes and saves are the planner's own estimates. Medians of three.",
     )
     report.table(

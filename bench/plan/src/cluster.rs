@@ -131,10 +131,10 @@ fn cluster(args: &Clusters, table: &TableName) -> (Model, Survey) {
         .insert(table.clone(), TableGroups::new(&groups));
     let records = BEFORE_A_NODE * nodes / partitions;
     let width = KEYS / partitions;
-    let told: BTreeMap<PartitionId, SurveyedPartition> = (0..partitions)
+    let sizes: BTreeMap<PartitionId, SurveyedPartition> = (0..partitions)
         .map(|at| {
             let marks = (1..=MARKS).map(|mark| at * width + mark * width / (MARKS + 1));
-            let told = SurveyedPartition {
+            let size = SurveyedPartition {
                 size: PartitionSize {
                     records,
                     bytes: records * ROW_BYTES,
@@ -143,10 +143,10 @@ fn cluster(args: &Clusters, table: &TableName) -> (Model, Survey) {
                 leader: Some(list(at)[0]),
                 traffic: Vec::new(),
             };
-            (PartitionId(at as u32), told)
+            (PartitionId(at as u32), size)
         })
         .collect();
-    (model, Survey::from([(table.clone(), told)]))
+    (model, Survey::from([(table.clone(), sizes)]))
 }
 
 fn node(id: u32) -> NodeEntry {

@@ -56,20 +56,8 @@ pub fn run(args: &Placements) {
 fn workloads() -> [(&'static str, Distribution); 5] {
     [
         ("uniform", Distribution::Uniform),
-        (
-            "beta",
-            Distribution::Beta {
-                alpha: 2.0,
-                beta: 2.0,
-            },
-        ),
-        (
-            "normal",
-            Distribution::Normal {
-                mean: 0.0,
-                deviation: 1.0,
-            },
-        ),
+        ("beta", Distribution::Beta { alpha: 2.0, beta: 2.0 }),
+        ("normal", Distribution::Normal { mean: 0.0, deviation: 1.0 }),
         ("power law", Distribution::PowerLaw { shape: 3.0 }),
         ("gamma", Distribution::Gamma { shape: 5.0 }),
     ]
@@ -86,23 +74,12 @@ fn drawn(distribution: Distribution, partitions: usize, requests: u64, seed: u64
 
 fn cluster(nodes: usize, slots: usize, load: Vec<f64>) -> Cluster {
     let slots = Some(PerNode::All(slots));
-    Input {
-        nodes,
-        slots,
-        load,
-        ..Input::default()
-    }
-    .check()
-    .expect("a right input")
+    Input { nodes, slots, load, ..Input::default() }.check().expect("a right input")
 }
 
 /// The paper's cluster with k slots a node.
 fn paper(distribution: Distribution, slots: usize, seed: u64) -> Cluster {
-    cluster(
-        NODES,
-        slots,
-        drawn(distribution, LEAST_NODES * slots, REQUESTS, seed),
-    )
+    cluster(NODES, slots, drawn(distribution, LEAST_NODES * slots, REQUESTS, seed))
 }
 
 fn placed(cluster: &Cluster, scheme: Scheme) -> Placement {
@@ -193,19 +170,12 @@ fn figure_6(instances: u64) -> Value {
 
 /// The paper's Table IV: the workload that is planned for, and those that come.
 fn table_4() -> [(&'static str, Distribution, [Distribution; 5]); 3] {
-    let beta = |shape| Distribution::Beta {
-        alpha: shape,
-        beta: shape,
-    };
+    let beta = |shape| Distribution::Beta { alpha: shape, beta: shape };
     let power = |shape| Distribution::PowerLaw { shape };
     let gamma = |shape| Distribution::Gamma { shape };
     [
         ("beta", beta(2.0), [1.0, 1.5, 2.0, 4.0, 5.0].map(beta)),
-        (
-            "power law",
-            power(3.0),
-            [2.0, 2.5, 3.0, 4.0, 5.0].map(power),
-        ),
+        ("power law", power(3.0), [2.0, 2.5, 3.0, 4.0, 5.0].map(power)),
         ("gamma", gamma(5.0), [7.0, 6.0, 5.0, 4.0, 3.0].map(gamma)),
     ]
 }
@@ -214,12 +184,7 @@ fn figure_8() -> Value {
     let mut rows = Vec::new();
     for (name, planned, shifted) in table_4() {
         let cluster = paper(planned, SLOTS, 1);
-        for scheme in [
-            Scheme::Coarse,
-            Scheme::Compact,
-            Scheme::Balanced,
-            Scheme::Smooth,
-        ] {
+        for scheme in [Scheme::Coarse, Scheme::Compact, Scheme::Balanced, Scheme::Smooth] {
             let placement = placed(&cluster, scheme);
             let of = |policy| {
                 shifted.map(|distribution| {
@@ -248,13 +213,7 @@ fn shifts(instances: u64) -> Value {
         for scheme in [Scheme::Compact, Scheme::Balanced, Scheme::Smooth] {
             let placement = placed(&cluster, scheme);
             let mut noisy: Vec<f64> = (0..instances)
-                .map(|_| {
-                    capacity(
-                        &cluster,
-                        &placement,
-                        &with_noise(&cluster.loads, &mut random),
-                    )
-                })
+                .map(|_| capacity(&cluster, &placement, &with_noise(&cluster.loads, &mut random)))
                 .collect();
             noisy.sort_by(f64::total_cmp);
             let mut moved = cluster.loads.clone();
@@ -310,20 +269,13 @@ fn migrations(instances: u64) -> Value {
 
 /// Times, in milliseconds.
 fn scale(most: usize) -> Value {
-    let sizes = [10, 100, 300, 1000, 3000]
-        .into_iter()
-        .filter(|&nodes| nodes <= most);
+    let sizes = [10, 100, 300, 1000, 3000].into_iter().filter(|&nodes| nodes <= most);
     let rows = sizes.map(|nodes| {
         let requests = 10_000 * nodes as u64;
         let load = drawn(Distribution::Gamma { shape: 5.0 }, nodes * 32, requests, 1);
         let mut cluster = cluster(nodes, 64, load);
         let mut row = json!({"nodes": nodes, "partitions": nodes * 32});
-        for scheme in [
-            Scheme::Base,
-            Scheme::Compact,
-            Scheme::Balanced,
-            Scheme::Smooth,
-        ] {
+        for scheme in [Scheme::Base, Scheme::Compact, Scheme::Balanced, Scheme::Smooth] {
             let (placement, elapsed) = timed(|| placed(&cluster, scheme));
             row[scheme.name()] = json!(elapsed);
             let (carried, elapsed) = timed(|| capacity(&cluster, &placement, &cluster.loads));

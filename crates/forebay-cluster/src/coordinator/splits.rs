@@ -26,7 +26,7 @@ impl Step<'_> {
         let SplitChange { table, at } = split;
         if !wish.inserts_into(table) {
             return Err(format!(
-                "the plan splits table {table}, which is not what it is for: make it anew"
+                "the plan splits table {table}, which is not what it is for: make a new plan"
             ));
         }
         let Some(groups) = self.model.groups.get(table) else {

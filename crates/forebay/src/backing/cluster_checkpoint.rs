@@ -58,7 +58,7 @@ pub fn bring(
     for _ in 1..TRIES {
         match try_bring(table, keys, context) {
             Err(error) if is_given_up(&error) => context.clock.sleep(AGAIN),
-            brought => return brought,
+            copied => return copied,
         }
     }
     try_bring(table, keys, context)

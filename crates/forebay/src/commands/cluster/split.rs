@@ -67,7 +67,7 @@ pub fn run(args: &Split, context: &Context) -> anyhow::Result<Outcome> {
     let (partition, led) = wait_for_child(client, context, table, &at)?;
     let Some(partition) = partition else {
         bail!(
-            "table {table} is not split at {at} yet, and is to be: forebay cluster status tells how its partitions stand; \
+            "table {table} is not split at {at} yet, and is to be: forebay cluster status shows how its partitions stand; \
              give the same command again to wait on"
         );
     };
