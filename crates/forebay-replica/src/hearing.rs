@@ -169,17 +169,17 @@ impl Replica {
     /// back to it, entries follow at once; the library would wait until that is announced again,
     /// and the peer hear of nothing meanwhile, also of what it is asked for.
     fn go_on_behind_copy(&mut self, peer: u64) {
-        let first = self.raw.raft.raft_log.first_index();
-        let is_leader = self.is_leader();
-        let progress = self.raw.raft.mut_prs().get_mut(peer);
-        let waits = |progress: &&mut raft::Progress| {
-            let is_announced = progress.state == raft::ProgressState::Snapshot;
-            is_announced && progress.matched >= FOUNDED.index.max(first - 1)
-        };
-        if let Some(progress) = progress.filter(|progress| is_leader && waits(progress)) {
+        let raft = &mut self.raw.raft;
+        let waits = |progress: &raft::Progress| progress.state == raft::ProgressState::Snapshot;
+        if raft.state != StateRole::Leader || !raft.prs().get(peer).is_some_and(waits) {
+            return;
+        }
+        let least = FOUNDED.index.max(raft.raft_log.first_index() - 1);
+        let progress = raft.mut_prs().get_mut(peer);
+        if let Some(progress) = progress.filter(|progress| progress.matched >= least) {
             progress.snapshot_failure();
             progress.become_probe();
-            self.raw.raft.send_append(peer);
+            raft.send_append(peer);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_cluster::client::{ClientError, ClusterPointers, Ended};
 use forebay_cluster::model::{
-    GroupEntry, LoadDraft, LoadStage, LoadedPartition, MovePlan, RolloutOptions, TableLoad,
+    GroupEntry, LoadDraft, LoadStage, LoadedPartition, Model, MovePlan, RolloutOptions, TableLoad,
 };
 use forebay_cluster::planning::{Paces, PlanningError};
 use forebay_cluster::request::Request;
@@ -244,7 +244,7 @@ impl LoadInCluster {
         if model.work.load_of(table).is_some() {
             return Ok(None);
         }
-        let groups = self.groups(table)?;
+        let groups = groups_of(&model, table);
         let load = store.stage_load(turn, options, ranges(&groups))?;
         Ok(Some((load, groups)))
     }
@@ -361,8 +361,7 @@ impl LoadInCluster {
 
     fn groups(&self, table: &TableName) -> anyhow::Result<Vec<GroupEntry>> {
         let (_, model) = self.cluster.client().model()?;
-        let groups = model.groups.get(table);
-        Ok(groups.map_or(Vec::new(), |groups| groups.all().cloned().collect()))
+        Ok(groups_of(&model, table))
     }
 
     fn stage(
@@ -416,6 +415,11 @@ impl LoadInCluster {
             Err(error) => Err(not_added(table, error.to_string()).into()),
         }
     }
+}
+
+fn groups_of(model: &Model, table: &TableName) -> Vec<GroupEntry> {
+    let groups = model.groups.get(table).into_iter();
+    groups.flat_map(|groups| groups.all().cloned()).collect()
 }
 
 fn outcome(load: &TableLoad) -> Result<(), LoadError> {
