@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import subprocess
+import sys
 import time
 
 import cluster_places
@@ -20,6 +22,23 @@ WAYS = {
     "on a core of its own": ([], True),
 }
 SERVERS = ("one server", "three nodes, two replicas")
+#: The controls: processes of the lowest priority that have nothing to do with Forebay. What they cost readers, this
+#: system asks of readers for any work beside them.
+_LOWEST = "import os, sys\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n"
+CONTROLS = {
+    "compute": _LOWEST + "while True: sum(range(1_000_000))",
+    "write": _LOWEST
+    + """
+data = os.urandom(1 << 20)
+with open(sys.argv[1], "wb", buffering=0) as file:
+    while True:
+        file.seek(0)
+        for number in range(256):
+            file.write(data)
+            if number % 16 == 15:
+                os.fdatasync(file)
+""",
+}
 
 
 def one(kind: str, way: str, records: int, rounds: int) -> dict:
@@ -37,11 +56,16 @@ def one(kind: str, way: str, records: int, rounds: int) -> dict:
             made = stack.enter_context(cluster_places.directory_cluster(3))
             store, ports = made.store, [node.gateway for node in made.nodes]
             cluster_places.push(store, files[0], "--replicas", "2")
+        scratch = stack.enter_context(cluster_places.folder())
         with Beside("cluster_reader.py", b"reading\n", TABLE, records, RATE, *ports) as reader:
             time.sleep(2)
             for number in range(rounds):
                 spans.append(span("idle", lambda: time.sleep(QUIET_S)))
                 with on_core(1) if is_apart else contextlib.nullcontext():
+                    for control in CONTROLS:
+                        with controlled(control, 1 if is_apart else 2, scratch):
+                            spans.append(span(control, lambda: time.sleep(QUIET_S)))
+                        time.sleep(1)
                     push = lambda file=files[(number + 1) % 2]: cluster_places.push(store, file, *options)  # noqa: E731
                     spans.append(span("push", push))
                 # What follows, such as the removal of files, is no part of it, nor of what is idle.
@@ -52,6 +76,20 @@ def one(kind: str, way: str, records: int, rounds: int) -> dict:
         each.update(slice_of([took for due, took in reads if each["start"] <= due <= each["end"]]))
         each["seconds"] = each.pop("end") - each.pop("start")
     return {"spans": spans, "reads": len(reads), "failures": len(found["failed"]), "failed": found["failed"][:20]}
+
+
+@contextlib.contextmanager
+def controlled(control: str, processes: int, folder):
+    """So many processes of a control, until the end."""
+    started = [
+        subprocess.Popen([sys.executable, "-c", CONTROLS[control], str(folder / f"control-{number}")]) for number in range(processes)
+    ]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def span(kind: str, action) -> dict:
@@ -89,18 +127,24 @@ def write(report: Report, found: dict, records: int) -> None:
         "before was not answered counts from then), while another version of all rows is pushed. Servers, reader and the command share two cores; "
         "with a core of its own the command has one, and all else the other. The reader is a process of the default priority: what it waits for a "
         f"processor counts, too. Microseconds; medians of the rounds. {reads:,} reads in all, {failures} failed.",
+        "",
+        "The controls are no part of Forebay: as many processes of the lowest priority (SCHED_IDLE) as the push has cores, which only compute, or only "
+        "write files and sync them. No work beside readers can cost them less than these do on the same machine.",
     )
     rows = []
     for key, one in found.items():
         kind, way = json.loads(key)
-        idle, push = ([each for each in one["spans"] if each["kind"] == what] for what in ("idle", "push"))
-        ratio = middle(during["p99_us"] / before["p99_us"] for before, during in zip(idle, push))
+        by_kind = lambda what: [each for each in one["spans"] if each["kind"] == what]  # noqa: E731
+        idle, push = by_kind("idle"), by_kind("push")
+        ratio = lambda spans: middle(each["p99_us"] / before["p99_us"] for before, each in zip(idle, spans))  # noqa: E731
         of = lambda spans, field: middle(each[field] for each in spans)  # noqa: E731
         rows.append([
             kind, way, len(push), shown(of(push, "seconds"), 1),
             *(shown(of(spans, field)) for field in ("p50_us", "p99_us", "p999_us") for spans in (idle, push)),
-            shown(ratio, 2),
+            shown(ratio(push), 2), *(shown(ratio(by_kind(control)), 2) for control in CONTROLS),
         ])
     report.table(
-        ["beside", "push", "times", "it took, s", "p50 idle", "during", "p99 idle", "during", "p99.9 idle", "during", "p99 during / idle"], rows,
+        ["beside", "push", "times", "it took, s", "p50 idle", "during", "p99 idle", "during", "p99.9 idle", "during", "p99 during / idle",
+         "compute / idle", "write / idle"],
+        rows,
     )

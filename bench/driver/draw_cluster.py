@@ -72,8 +72,9 @@ def pushing(axes, body: dict) -> None:
     groups = {}
     for key, found in body["found"].items():
         kind, way = json.loads(key)
-        for what in ("idle", "push"):
-            label = f"{kind},\npush {way}".replace("`", "") if what == "push" else f"{kind}, idle"
+        for what in ("idle", "write", "push"):
+            way_words = f"{what} {way}".replace("`", "")
+            label = f"{kind}, idle" if what == "idle" else f"{kind},\n{way_words}"
             groups.setdefault(label, [span for span in found["spans"] if span["kind"] == what])
     waits(axes, groups, "Reads at a fixed rate while a table is pushed")
 

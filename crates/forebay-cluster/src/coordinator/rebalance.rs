@@ -48,6 +48,26 @@ pub struct MoveWatch {
     pub splits: Option<(usize, Duration)>,
 }
 
+/// For how long a plan has waited for a node.
+#[derive(Debug, Clone, Copy)]
+struct Waited {
+    without_progress: Duration,
+    /// Since its last heartbeat, where the node is down.
+    silent: Option<Duration>,
+}
+
+impl Waited {
+    /// Why the plan waits no longer. A node that is down again and again, each time for less than
+    /// the limit, has the time of one that is up.
+    fn problem(self, down_limit: Duration) -> Option<String> {
+        let (time, limit, what) = match self.silent {
+            None => (self.without_progress, NO_PROGRESS, "made no progress"),
+            Some(silent) => (silent.min(self.without_progress), down_limit, "was down"),
+        };
+        (time >= limit).then(|| format!("{what} for {} s", limit.as_secs()))
+    }
+}
+
 impl Step<'_> {
     /// Takes the plan as far as it goes now.
     pub fn move_on(&mut self) {
@@ -264,18 +284,14 @@ impl Step<'_> {
             (*before, *at) = (done_bytes, now);
         }
         let without_progress = self.now.since(*at);
-        // One that is back for a moment again and again is not down for all that time.
-        let silent = self.heard.get(&node).map_or(self.took_over, |it| it.at);
-        let (time, limit, what) = match self.is_alive(node) {
-            true => (without_progress, NO_PROGRESS, "made no progress"),
-            false => {
-                let down = without_progress.min(self.now.since(silent));
-                (down, self.model.timing().plan_gives_up(), "was down")
-            }
+        let heard_at = self.heard.get(&node).map_or(self.took_over, |it| it.at);
+        let waited = Waited {
+            without_progress,
+            silent: (!self.is_alive(node)).then(|| self.now.since(heard_at)),
         };
-        match time >= limit {
-            true => Brought::Failed(format!("node {name} {what} for {} s", limit.as_secs())),
-            false => Brought::NotYet,
+        match waited.problem(self.model.timing().plan_gives_up()) {
+            Some(problem) => Brought::Failed(format!("node {name} {problem}")),
+            None => Brought::NotYet,
         }
     }
 
@@ -393,4 +409,29 @@ enum Brought {
     All,
     NotYet,
     Failed(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOWN_LIMIT: Duration = Duration::from_secs(12);
+
+    fn problem(without_progress_s: u64, silent_s: Option<u64>) -> Option<String> {
+        let waited = Waited {
+            without_progress: Duration::from_secs(without_progress_s),
+            silent: silent_s.map(Duration::from_secs),
+        };
+        waited.problem(DOWN_LIMIT)
+    }
+
+    #[test]
+    fn a_plan_waits_for_a_node_that_is_down_for_moments() {
+        assert_eq!(problem(40, Some(11)), None);
+        assert_eq!(problem(40, Some(12)).unwrap(), "was down for 12 s");
+        // Another coordinator may have heard of it for longer than this one has watched.
+        assert_eq!(problem(3, Some(40)), None);
+        assert_eq!(problem(40, None), None);
+        assert_eq!(problem(600, None).unwrap(), "made no progress for 600 s");
+    }
 }

@@ -40,7 +40,9 @@ const WORTH: f64 = 0.98;
 const MARGIN: f64 = 1.25;
 /// What a node takes in a second where no node has copied anything yet. Rather too low: a plan that
 /// is not needed costs seconds, and one that is missing may cost hours.
-pub(super) const UNKNOWN_PACE: u64 = 16 << 20;
+const UNKNOWN_PACE: u64 = 16 << 20;
+/// The pace of a slow node, in bytes a second: what no plan saves at this pace, none saves at all.
+pub const SLOW_PACE: u64 = 1 << 20;
 
 /// What is to be inserted into one table.
 #[derive(Debug, Clone, Copy)]
@@ -101,11 +103,16 @@ impl Verdict {
     }
 }
 
+/// What the slowest node takes, in bytes a second.
+pub fn slowest_pace(paces: &Paces) -> u64 {
+    paces.values().min().copied().unwrap_or(UNKNOWN_PACE)
+}
+
 impl InsertProposal {
     /// Estimates its time by how fast nodes copied lately, and whether it is worth it.
     fn estimate(&mut self, model: &Model, paces: &Paces) {
         self.proposal.estimate(model, paces);
-        let slowest = paces.values().min().copied().unwrap_or(UNKNOWN_PACE);
+        let slowest = slowest_pace(paces);
         let own = &self.insert.own;
         let saved_bytes = (own.cost_no_moves - own.s_max).max(0.0) * self.record_bytes;
         self.verdict = Verdict {

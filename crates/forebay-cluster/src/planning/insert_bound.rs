@@ -6,16 +6,18 @@ use std::time::Duration;
 use forebay_engine::{Bound, TableName};
 use forebay_run::hash::KeyHasher;
 
+use super::Verdict;
 use super::duration::LIVE_BATCH;
-use super::insert::{BulkRows, UNKNOWN_PACE};
-use super::{Paces, Verdict};
+use super::insert::BulkRows;
 use crate::ids::NodeId;
 use crate::model::Model;
 
 impl Verdict {
     /// The best that a plan can do: the nodes take alike what comes, after one move. Where that is
     /// not worth it, no plan is, and none needs to be made.
-    pub fn at_best(model: &Model, into: &[BulkRows<'_>], paces: &Paces) -> Self {
+    ///
+    /// `bytes_per_s` is what the slowest node takes.
+    pub fn at_best(model: &Model, into: &[BulkRows<'_>], bytes_per_s: u64) -> Self {
         let mut taken: BTreeMap<NodeId, f64> = BTreeMap::new();
         for rows in into {
             add(&mut taken, model, rows);
@@ -26,9 +28,8 @@ impl Verdict {
         let nodes = nodes.filter(|node| can_take(&node.id)).count();
         let most = taken.values().copied().fold(0.0, f64::max);
         let saved_bytes = (most - all / nodes.max(1) as f64).max(0.0);
-        let slowest = paces.values().min().copied().unwrap_or(UNKNOWN_PACE);
         Self {
-            saves: Duration::from_secs_f64(saved_bytes / slowest.max(1) as f64),
+            saves: Duration::from_secs_f64(saved_bytes / bytes_per_s.max(1) as f64),
             takes: LIVE_BATCH,
         }
     }
@@ -66,7 +67,6 @@ fn bound_of(table: &TableName, first: &Bound) -> impl Fn(&Vec<u8>) -> Bound {
 mod tests {
     use super::super::place::tests::{carts, cluster};
     use super::*;
-    use crate::ids::NodeId;
 
     const BYTES: u64 = 1 << 30;
 
@@ -79,8 +79,7 @@ mod tests {
             rows: 1000,
             bytes: BYTES,
         };
-        let paces = Paces::from([(NodeId(0), 10 << 20)]);
-        Verdict::at_best(&model, &[rows], &paces)
+        Verdict::at_best(&model, &[rows], 10 << 20)
     }
 
     #[test]

@@ -38,7 +38,10 @@ use crate::version::VersionSummary;
 pub use balance::{BalanceBounds, BalanceProposal, LoadPeak, propose_balance};
 pub use duration::Paces;
 pub use fits::{fits, fits_all};
-pub use insert::{BulkInsert, BulkRows, InsertProposal, KnownCluster, Verdict, propose_insert};
+pub use insert::{
+    BulkInsert, BulkRows, InsertProposal, KnownCluster, SLOW_PACE, Verdict, propose_insert,
+    slowest_pace,
+};
 pub use known_load::{FOLLOWED_WRITE, KnownLoad, LED_WRITE};
 pub use live_lists::check_live_lists;
 use own_lists::OwnLists;

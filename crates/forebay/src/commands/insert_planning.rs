@@ -121,14 +121,14 @@ fn bulk_rows(sampled: &[(TableName, LoadSample)]) -> Vec<BulkRows<'_>> {
 }
 
 /// The most that a plan could save, by where the rows go now: known without asking what partitions
-/// hold.
+/// hold. `bytes_per_s` is what the slowest node takes.
 pub fn best_verdict(
     cluster: &ClusterPointers,
     sampled: &[(TableName, LoadSample)],
-    paces: &Paces,
+    bytes_per_s: u64,
 ) -> anyhow::Result<Verdict> {
     let (_, model) = cluster.client().model()?;
-    Ok(Verdict::at_best(&model, &bulk_rows(sampled), paces))
+    Ok(Verdict::at_best(&model, &bulk_rows(sampled), bytes_per_s))
 }
 
 /// What a plan comes to, in a few words.

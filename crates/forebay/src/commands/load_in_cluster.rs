@@ -9,7 +9,7 @@ use forebay_cluster::client::{ClientError, ClusterPointers, Ended};
 use forebay_cluster::model::{
     GroupEntry, LoadDraft, LoadStage, LoadedPartition, Model, MovePlan, RolloutOptions, TableLoad,
 };
-use forebay_cluster::planning::{Paces, PlanningError};
+use forebay_cluster::planning::{PlanningError, SLOW_PACE, slowest_pace};
 use forebay_cluster::request::Request;
 use forebay_engine::live::{LiveOptions, Load, LoadError, LoadTurn};
 use forebay_engine::{PartitionId, PartitionRange, RunRef, Store, StoreError, TableName};
@@ -298,8 +298,13 @@ impl LoadInCluster {
                 return Ok(());
             }
             LoadPlan::Auto(args, if_worth) => {
+                let only_if_worth = *if_worth == IfWorth::Only;
+                // Of a small load no node needs to be asked for its pace.
+                if only_if_worth && !self.may_be_worth(sampled, SLOW_PACE, drawing)? {
+                    return self.wait_for_cuts(sampled, drawing);
+                }
                 let paces = known_paces(&self.cluster, context)?;
-                if *if_worth == IfWorth::Only && !self.may_be_worth(sampled, &paces, drawing)? {
+                if only_if_worth && !self.may_be_worth(sampled, slowest_pace(&paces), drawing)? {
                     return self.wait_for_cuts(sampled, drawing);
                 }
                 let search = Search {
@@ -309,7 +314,7 @@ impl LoadInCluster {
                 let (_, made) =
                     plan_insert(&self.cluster, sampled, (args, &paces), search, context)?;
                 let figures = insert_figures(&made);
-                let verdict = verdict_words(&made, *if_worth == IfWorth::Only);
+                let verdict = verdict_words(&made, only_if_worth);
                 let verdict = verdict.map_or(String::new(), |words| format!("; {words}"));
                 drawing.message(&format!("plan: {figures}{verdict}"));
                 match made.verdict.is_worth() || *if_worth == IfWorth::OrNot {
@@ -328,10 +333,10 @@ impl LoadInCluster {
     fn may_be_worth(
         &self,
         sampled: &[(TableName, LoadSample)],
-        paces: &Paces,
+        bytes_per_s: u64,
         drawing: &Drawing,
     ) -> anyhow::Result<bool> {
-        let best = best_verdict(&self.cluster, sampled, paces)?;
+        let best = best_verdict(&self.cluster, sampled, bytes_per_s)?;
         if !best.is_worth() {
             drawing.message(&format!(
                 "plan: none, as none could save enough: at best the load would take {:.1} s less",
