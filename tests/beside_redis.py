@@ -16,9 +16,9 @@ def dice_of_test():
 
 def alike(words, ours, theirs):
     """Whether two answers are the same, but for the moments at which the two servers were asked."""
-    told = {"TTL": 1, "EXPIRETIME": 1, "PTTL": 2000, "PEXPIRETIME": 2000}
-    if words[0] in told and isinstance(ours, int) and isinstance(theirs, int):
-        return ours == theirs or min(ours, theirs) > 0 and abs(ours - theirs) <= told[words[0]]
+    seen = {"TTL": 1, "EXPIRETIME": 1, "PTTL": 2000, "PEXPIRETIME": 2000}
+    if words[0] in seen and isinstance(ours, int) and isinstance(theirs, int):
+        return ours == theirs or min(ours, theirs) > 0 and abs(ours - theirs) <= seen[words[0]]
     return ours == theirs
 
 
@@ -35,13 +35,13 @@ def answer(connection, words):
 
 def compare(ours, theirs, steps, random_command):
     """Gives random commands, some in MULTI, to two clients; all answers have to be alike."""
-    seed, dice = dice_of_test()
+    seed, rng = dice_of_test()
     connections = [client.connection_pool.get_connection() for client in (ours, theirs)]
     for step in range(steps):
-        queued = [random_command(dice)]
+        queued = [random_command(rng)]
         commands = queued
-        if dice.random() < 0.1:
-            queued = queued + [random_command(dice) for _ in range(dice.randrange(4))]
+        if rng.random() < 0.1:
+            queued = queued + [random_command(rng) for _ in range(rng.randrange(4))]
             commands = [["MULTI"], *queued, ["EXEC"]]
         for words in commands:
             answers = [answer(connection, words) for connection in connections]

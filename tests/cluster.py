@@ -21,7 +21,7 @@ FIRST_PORT, LAST_PORT = 10_000, 20_000
 CLASS_PORTS = 4
 PORTS = 4 + CLASS_PORTS
 # What a live table has no replicas of when all of them are there and answer.
-UNWHOLE = ("silent", "joining", "lost")
+UNWHOLE = ("unreachable", "joining", "lost")
 
 # Between two looks that cost a request.
 STEP_S = 0.05
@@ -96,7 +96,7 @@ class ClusterNode:
         ready = json.loads(line)
         assert ready["listen"].endswith(f":{self.port}")
         # What it does when it is cut off is said at its start.
-        assert ready["cut_off"] == "serve" or ready["cut_off"].startswith("refuse:")
+        assert ready["on_isolation"] == "serve" or ready["on_isolation"].startswith("refuse:")
         return self
 
     def alive(self):
@@ -218,23 +218,23 @@ class Cluster:
         for node in self.nodes:
             if node.is_awake():
                 status, text = node.ask(f"/v1/cluster{query}")
-                told = json.loads(text) if status == 200 else None
-                if told and told["coordinator"]:
-                    return told
+                says = json.loads(text) if status == 200 else None
+                if says and says["coordinator"]:
+                    return says
         return None
 
     def wait_for(self, condition, what="the cluster's state", seconds=WAIT_S):
         """Waits until the condition holds of what the coordinator says, and gives that. It is asked
         at each revision, and every POLL_MS for what is none."""
-        told, end = None, time.monotonic() + seconds
+        says, end = None, time.monotonic() + seconds
         while True:
             begun = time.monotonic()
-            told = self.heard(told["revision"] if told else None)
-            if told and condition(told):
-                return told
+            says = self.heard(says["revision"] if says else None)
+            if says and condition(says):
+                return says
             if begun > end:
                 what = what() if callable(what) else what
-                raise AssertionError(f"not within {seconds} s: {what}: {told}")
+                raise AssertionError(f"not within {seconds} s: {what}: {says}")
             # Nobody reaches a coordinator, or revisions come one after the other.
             time.sleep(max(0, begun + STEP_S / 2 - time.monotonic()))
 
@@ -243,7 +243,7 @@ class Cluster:
         least = self.revision()
         if least is None or not any(node.is_awake() for node in self.nodes):
             return self.store.json("cluster", "status")
-        return self.wait_for(lambda told: told["revision"] >= least, f"revision {least}")
+        return self.wait_for(lambda says: says["revision"] >= least, f"revision {least}")
 
     def revision(self):
         """That of the catalog in the store; None where it is lost."""
@@ -259,35 +259,35 @@ class Cluster:
 
     def wait_states(self, **states):
         """Waits until nodes are in these states: wait_states(n1="down")."""
-        self.wait_for(lambda told: states.items() <= states_of(told).items(), states)
+        self.wait_for(lambda says: states.items() <= states_of(says).items(), states)
 
     def wait_no_plan(self, seconds=WAIT_S):
-        self.wait_for(lambda told: told["plan"] is None, "no plan", seconds)
+        self.wait_for(lambda says: says["plan"] is None, "no plan", seconds)
 
     def wait_whole(self, *tables, seconds=WAIT_S):
         """Waits until the live tables' partitions (of all, or of these) have a leader and all of
         their replicas, which answer."""
-        self.wait_for(lambda told: is_whole(told, tables), "all replicas are there", seconds)
+        self.wait_for(lambda says: is_whole(says, tables), "all replicas are there", seconds)
 
     def split(self, table, at, option="--at"):
         """Cuts, once the partition has all of its replicas. Returns the new partition."""
-        told = []
+        says = []
 
         def is_cut():
             words = ["cluster", "split", table, option, str(at), "--json"]
             result = self.store.run(*words, code=None)
             assert result.code == 0 or "then ask again" in result.err, result.err
-            told[:] = [result.json()] if result.code == 0 else []
-            return bool(told)
+            says[:] = [result.json()] if result.code == 0 else []
+            return bool(says)
 
         wait_for(is_cut, f"{at} is cut", 120, 0.5)
-        assert told[0]["led"], told
-        return told[0]["partition"]
+        assert says[0]["led"], says
+        return says[0]["partition"]
 
     def coordinator(self):
         """The node that is it, once there is one."""
-        told = self.wait_for(lambda told: any(told["coordinator"] == n.name for n in self.nodes))
-        return self[told["coordinator"]]
+        says = self.wait_for(lambda says: any(says["coordinator"] == n.name for n in self.nodes))
+        return self[says["coordinator"]]
 
     def restart(self, *args):
         """Starts all nodes again, one after another, with these options."""
@@ -313,7 +313,7 @@ class Cluster:
             )
 
         wait_for(up, lambda: f"all nodes are up: {seen()}", seconds, STEP_S)
-        self.wait_for(lambda told: names.items() <= states_of(told).items(), names, seconds)
+        self.wait_for(lambda says: names.items() <= states_of(says).items(), names, seconds)
 
     def tidy(self):
         """Makes it as it was at first: its nodes are up, with their first options and no others,
@@ -330,7 +330,7 @@ class Cluster:
         for table in self.status()["tables"]:
             self.store.run("drop", table["table"], "--yes")
         self.part_from_others()
-        empty = self.wait_for(lambda told: told["healthy"] and not told["plan"], "it is well")
+        empty = self.wait_for(lambda says: says["healthy"] and not says["plan"], "it is well")
         assert empty["tables"] == [] and not empty.get("loads"), empty
 
     def part_from_others(self):
@@ -359,16 +359,16 @@ class Cluster:
                 assert "panicked" not in node.log.read_text(), node.log.read_text()
 
 
-def states_of(told):
-    return {node["name"]: node["state"] for node in told["nodes"]}
+def states_of(says):
+    return {node["name"]: node["state"] for node in says["nodes"]}
 
 
-def table_of(told, name):
-    return next((table for table in told["tables"] if table["table"] == name), None)
+def table_of(says, name):
+    return next((table for table in says["tables"] if table["table"] == name), None)
 
 
-def is_whole(told, tables=()):
-    live = told.get("live")
+def is_whole(says, tables=()):
+    live = says.get("live")
     found = live and [live["tables"].get(name) for name in tables or live["tables"]]
     if not found or live["short"]["count"] or live["without_leader"]["count"]:
         return False

@@ -9,11 +9,11 @@ from beside_redis import dice_of_test
 from cluster import Cluster, Reading
 from data import people, write
 from disks import Disks
+from fault_injection import Tables
 from harness import Store, wait_for
 from nodes import Node
 from object_store import Proxy, RemoteStore, S3Server
 from shared import SharedClusters, plain, show_logs, weathered_nodes
-from struck import Tables
 
 
 @pytest.hookimpl(wrapper=True)
@@ -173,17 +173,17 @@ def shared_by_module(shared_clusters, request):
 
 
 @pytest.fixture
-def weathered(shared_clusters, request):
+def lossy_cluster(shared_clusters, request):
     """A shared cluster whose nodes can be cut off from each other, with a table `t`, a seed and
     random numbers of it: weathered(count, args)."""
     taken = []
 
     def take(count=3, args=()):
-        seed, dice = dice_of_test()
+        seed, rng = dice_of_test()
         made = shared_clusters.take(weathered_nodes, count, tuple(args))
         taken.append(made)
         made.begin(seed)
-        made.seed, made.dice = seed, dice
+        made.seed, made.rng = seed, rng
         return made
 
     yield take

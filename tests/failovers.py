@@ -23,11 +23,11 @@ from pathlib import Path
 import redis
 from harness import WAIT_S, wait_for
 from histories import FAILED, is_refused
+from lossy_network import LossyCluster
 from measured import build, commit
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
 from redis.retry import Retry
-from weathered import WeatheredCluster
 
 HERE = Path(__file__).parent
 # Between two writes of a writer.
@@ -161,9 +161,9 @@ class NodeWriters(Told):
 
     def listen(self):
         for line in self.process.stdout:
-            told = json.loads(line)
-            error = told["error"]
-            place, key, begin, end = (told[name] for name in ("place", "key", "begin", "end"))
+            says = json.loads(line)
+            error = says["error"]
+            place, key, begin, end = (says[name] for name in ("place", "key", "begin", "end"))
             is_certain = bool(error) and is_refused(error, redis.ResponseError(error))
             self.note(place, key, begin, end, error, is_certain)
 
@@ -201,17 +201,17 @@ class Failovers:
         made.wait_whole()
         self.wait_writes(range(len(made.tags)), LONGEST_S)
         led = made.leaders(made.nodes[0])
-        struck = led[self.chance.randrange(len(led))]
-        places = [place for place, node in enumerate(led) if node is struck]
-        self.gateway.node = self.chance.choice(made.others(struck))
+        faulty = led[self.chance.randrange(len(led))]
+        places = [place for place, node in enumerate(led) if node is faulty]
+        self.gateway.node = self.chance.choice(made.others(faulty))
         self.wait_writes(range(len(made.tags)), LONGEST_S)
         since = time.time()
-        self.strike(kind, struck)
+        self.strike(kind, faulty)
         with contextlib.suppress(AssertionError):
-            wait_for(lambda: made.has_moved(struck, places), "led by others", LONGEST_S, 0.1)
+            wait_for(lambda: made.has_moved(faulty, places), "led by others", LONGEST_S, 0.1)
         self.wait_writes(places, max(1, since + LONGEST_S - time.time()))
         until = time.time()
-        self.undo(kind, struck)
+        self.undo(kind, faulty)
         pauses = {
             one.name: max(one.pause(place, since, until) for place in places)
             for one in self.writers
@@ -332,7 +332,7 @@ def main():
     head = said_first(asked.seed, os.getloadavg()[0])
     print(head)
     with tempfile.TemporaryDirectory(prefix="forebay-failovers-") as directory:
-        made = WeatheredCluster(Path(directory), asked.seed, node_timeout=None)
+        made = LossyCluster(Path(directory), asked.seed, node_timeout=None)
         try:
             done = Failovers(made.start(), random.Random(asked.seed))
             took_s = done.run(asked.failovers, asked.seconds)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import redis
 from harness import WAIT_S, wait_for
-from linear import Operation, show, violations
+from linearizability import Operation, show, violations
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry
@@ -133,18 +133,18 @@ class NodeRecorder:
 
     def listen(self):
         for line in self.process.stdout:
-            told = json.loads(line)
-            kind, key, args = told["kind"], told["key"], tuple(told["args"])
-            if "error" not in told:
-                result = bool(told["result"]) if kind in ("set", "cas") else told["result"]
-                one = Operation(kind, args, result, told["begin"], told["end"])
+            says = json.loads(line)
+            kind, key, args = says["kind"], says["key"], tuple(says["args"])
+            if "error" not in says:
+                result = bool(says["result"]) if kind in ("set", "cas") else says["result"]
+                one = Operation(kind, args, result, says["begin"], says["end"])
                 self.history.append((key, one))
                 self.answered += kind != "get"
                 continue
-            self.errors.append((told["begin"], told["error"]))
-            is_certain = told["error"].startswith(REFUSED) or is_refused(told["error"])
+            self.errors.append((says["begin"], says["error"]))
+            is_certain = says["error"].startswith(REFUSED) or is_refused(says["error"])
             if kind != "get" and not is_certain:
-                self.history.append((key, Operation(kind, args, None, told["begin"])))
+                self.history.append((key, Operation(kind, args, None, says["begin"])))
 
     def end(self):
         self.process.stdin.close()

@@ -49,7 +49,7 @@ class Plans:
 
     def wanted(self, *words):
         """What a command that makes a plan tells: `None` where there is none to make."""
-        told = []
+        seen = []
 
         def is_told():
             result = self.made.store.run(*words, "--output", self.file, "--json", code=None)
@@ -57,15 +57,15 @@ class Plans:
             if "ask again" in result.err or "no node told" in result.err:
                 return False
             if "nothing" in result.err and "to do" in result.err:
-                told[:] = [None]
+                seen[:] = [None]
             elif result.code not in (0, 2):
                 raise Failed(f"{words}: {result.code} {result.err}")
             else:
-                told[:] = [result.json()]
+                seen[:] = [result.json()]
             return True
 
         wait_for(is_told, f"a plan is made: {words}", 120, 0.5)
-        return told[0]
+        return seen[0]
 
     def make(self, kind):
         """(what is told of the plan, how it is carried out), or None."""
@@ -84,13 +84,13 @@ class Plans:
         source = self.made.new_rows(self.loads)
         self.loads += 1
         words = ["t", source, "--key", "{id}"]
-        told = self.wanted("plan", "insert", *words, "--partition-bytes", "1M")
-        return told, ["load", *words, "--plan", self.file, "--json"]
+        seen = self.wanted("plan", "insert", *words, "--partition-bytes", "1M")
+        return seen, ["load", *words, "--plan", self.file, "--json"]
 
 
-def gives_and_takes(told):
+def gives_and_takes(seen):
     """The names of nodes that give something up by a plan, and of those that come to have more."""
-    plan = told.get("plan", told)
+    plan = seen.get("plan", seen)
     gives, takes = set(), set()
     for node in plan.get("nodes") or []:
         if node.get("copied_bytes"):
@@ -141,8 +141,8 @@ class KilledCluster(Cluster):
         self.rows.update(self.pending)
 
     @staticmethod
-    def is_whole(told):
-        return not told["plan"] and is_whole(told, ["t"])
+    def is_whole(seen):
+        return not seen["plan"] and is_whole(seen, ["t"])
 
 
 class Kills:
@@ -155,13 +155,13 @@ class Kills:
 
     def once(self, kind, victim):
         made = self.made
-        told, words = self.plans.make(kind)
-        if told is None:
+        seen, words = self.plans.make(kind)
+        if seen is None:
             return None
         begun = time.monotonic()
         process = made.store.start(*words)
         time.sleep(self.chance.uniform(0, MOST_DELAY_S))
-        node = self.victim(victim, told)
+        node = self.victim(victim, seen)
         node.kill()
         time.sleep(self.chance.uniform(LEAST_DOWN_S, MOST_DOWN_S))
         node.start().comes_up()
@@ -173,8 +173,8 @@ class Kills:
         self.check()
         return ended
 
-    def victim(self, victim, told):
-        gives, takes = gives_and_takes(told)
+    def victim(self, victim, seen):
+        gives, takes = gives_and_takes(seen)
         names = {"gives": sorted(gives), "takes": sorted(takes)}.get(victim)
         if names:
             return self.made[self.chance.choice(names)]

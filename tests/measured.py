@@ -9,8 +9,8 @@ from harness import BINARY
 
 def commit():
     words = ["git", "rev-parse", "--short", "HEAD"]
-    told = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parent)
-    return told.stdout.strip()
+    seen = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parent)
+    return seen.stdout.strip()
 
 
 def build():

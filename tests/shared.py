@@ -3,7 +3,7 @@ where a test wants another kind, or where one did not come to be as it was at fi
 
 from cluster import Cluster, Reading
 from harness import Store
-from weathered import WeatheredCluster
+from lossy_network import LossyCluster
 
 # Of each log, where a test failed.
 LINES = 60
@@ -15,7 +15,7 @@ def plain(directory, *kind):
 
 def weathered_nodes(directory, *kind):
     # A test that begins has a seed of its own.
-    return WeatheredCluster(directory, 0, *kind)
+    return LossyCluster(directory, 0, *kind)
 
 
 class SharedClusters:

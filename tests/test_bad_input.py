@@ -156,8 +156,8 @@ def test_an_empty_source_is_a_table_without_rows_and_a_warning(store, tmp_path):
     assert pushed["warnings"] == [warning]
     header = tmp_path / "header.csv"
     header.write_text("id,name\n")
-    told = store.run("push", "header", header, "--key", "{id}")
-    assert f"warning: {warning}" in told.err
+    seen = store.run("push", "header", header, "--key", "{id}")
+    assert f"warning: {warning}" in seen.err
     (tmp_path / "one.csv").write_text("id,name\n1,a\n")
     assert store.push("header", tmp_path / "one.csv", args=["--force"])["warnings"] == []
     onto = store.run("push", "header", header, "--onto", "current", "--json").json_lines()[-1]

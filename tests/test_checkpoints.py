@@ -22,8 +22,8 @@ def test_a_table_that_is_served_is_read_as_it_is_now(live, tmp_path):
     store = live.store
     assert store.run("get", "kv", "007").out == "7\n"
     assert scanned(store, "kv") == {f"{number:03}": str(number) for number in range(500)}
-    told = store.json("verify", "kv")
-    assert told["table"] == "kv" and told["records"] >= 500
+    seen = store.json("verify", "kv")
+    assert seen["table"] == "kv" and seen["records"] >= 500
     file = tmp_path / "kv.jsonl"
     assert store.json("export", "kv", "--to", str(file))["rows"] == 500
     assert len(file.read_text().splitlines()) == 500
@@ -51,8 +51,8 @@ def test_a_checkpoint_is_one_moment_of_a_table_that_is_written_to(live, tmp_path
             wanted = 200 * (attempt + 1)
             wait_for(lambda wanted=wanted: live.client().dbsize() > wanted, "some writes")
             directory = tmp_path / f"copy-{attempt}"
-            told = live.store.json("checkpoint", "kv", str(directory))
-            assert told["store"] == str(directory) and told["bytes"] == told["linked_bytes"] > 0
+            seen = live.store.json("checkpoint", "kv", str(directory))
+            assert seen["store"] == str(directory) and seen["bytes"] == seen["linked_bytes"] > 0
             copy = Store(directory)
             keys = sorted(int(key) for key in scanned(copy, "kv"))
             assert keys == list(range(len(keys))) and len(keys) > 200 * attempt
@@ -194,6 +194,6 @@ def test_of_two_drops_one_is_told_that_there_is_no_table(live):
         done = [live.store.finish(process) for process in both]
         assert sorted(result.code for result in done)[0] == 0
         for result in done:
-            told = result.err
-            assert result.code == 0 or "no table" in told or "in use" in told, told
+            seen = result.err
+            assert result.code == 0 or "no table" in seen or "in use" in seen, seen
         live.store.run("create", "kv")

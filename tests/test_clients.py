@@ -96,10 +96,10 @@ def test_ioredis(served):
         ["node", NODE / "read.mjs", str(served.port)], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["hash"]["name"] == "person 7" and told["row"] == person(7, 2)
-    assert told["absent"] is None and told["many"] == [str(i) for i in range(100)]
-    assert told["refused"].startswith("READONLY") and told["scanned"] == 1000
+    says = json.loads(done.stdout)
+    assert says["hash"]["name"] == "person 7" and says["row"] == person(7, 2)
+    assert says["absent"] is None and says["many"] == [str(i) for i in range(100)]
+    assert says["refused"].startswith("READONLY") and says["scanned"] == 1000
 
 
 def test_bytes_and_lists(store, tmp_path):

@@ -64,19 +64,19 @@ def test_the_coordinator_is_killed(table):
         assert heard["coordinator"] or "no coordinator" in heard["problems"][0]
     # Once it is left out nobody is led there again, whoever is the coordinator by then.
     ports = set(range(lost.port, lost.port + PORTS))
-    told = lambda: [n.name for n in others if ports & {p for row in n.slots() for p in row}]  # noqa: E731
-    wait_for(lambda: not told(), "it is left out")
+    says = lambda: [n.name for n in others if ports & {p for row in n.slots() for p in row}]  # noqa: E731
+    wait_for(lambda: not says(), "it is left out")
     led_back = []
 
     def watch(client):
-        led_back.extend(told())
+        led_back.extend(says())
         return {1}
 
     watcher = Reading(None, watch, 0.05)
     pushed = made.push_version(2, code=6)
     watcher.end()
     assert led_back == [] and watcher.failed == [], (led_back, watcher.failed)
-    assert pushed["rollout"]["left_out"] == [lost.name]
+    assert pushed["rollout"]["excluded"] == [lost.name]
     assert made.coordinator() is not lost
     for reader in readers:
         reader.wait_for(2)
@@ -91,11 +91,11 @@ def test_nodes_end_on_sigterm_and_start_again_with_what_they_had(table):
     paused = made.store.json("cluster", "pause", "n3", "--for", "5m")
     assert paused == {"node": "n3", "for_ms": 300_000}
     assert made["n3"].stop() == 0
-    made.wait_for(lambda told: states_of(told)["n3"] in ("paused", "left"))
+    made.wait_for(lambda says: states_of(says)["n3"] in ("paused", "left"))
     for node in made.nodes:
         if node.alive():
             assert node.stop() == 0
     made.start()
     for node in made.nodes:
         assert serves(node, 1)
-    assert made.push_version(2)["rollout"]["left_out"] == []
+    assert made.push_version(2)["rollout"]["excluded"] == []

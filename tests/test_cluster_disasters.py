@@ -63,7 +63,7 @@ def head(made):
     return json.loads(text.rsplit("xxh3", 1)[0])["content"]
 
 
-def told(node):
+def says(node):
     """The problems that a node tells; nothing where it does not answer."""
     status, text = node.ask("/v1/cluster")
     return json.loads(text)["problems"] if status == 200 else []
@@ -75,17 +75,17 @@ def lost(made):
 
 def wait_alarmed(made, words):
     def alarmed():
-        return all(any(words in problem for problem in told(node)) for node in made.nodes)
+        return all(any(words in problem for problem in says(node)) for node in made.nodes)
 
-    wait_for(alarmed, lambda: [told(node) for node in made.nodes])
+    wait_for(alarmed, lambda: [says(node) for node in made.nodes])
     for node in made.nodes:
-        assert any("forebay cluster restore" in problem for problem in told(node))
+        assert any("forebay cluster restore" in problem for problem in says(node))
     # What the alert asks for: each node tells what it found itself.
     wait_for(lambda: any(lost(made)), "the metric")
 
 
 def wait_well(made):
-    made.wait_for(lambda told: told["healthy"])
+    made.wait_for(lambda says: says["healthy"])
     wait_for(lambda: not any(lost(made)), "the metric")
 
 
@@ -147,8 +147,8 @@ def test_an_old_copy_of_the_catalog_says_nothing(served, tmp_path):
     # Nor to a node that starts: it serves what it remembers.
     made["n3"].stop()
     made["n3"].start().comes_up()
-    wait_for(lambda: told(made["n3"]), "it tells")
-    assert any("old copy" in problem for problem in told(made["n3"]))
+    wait_for(lambda: says(made["n3"]), "it tells")
+    assert any("old copy" in problem for problem in says(made["n3"]))
     assert [files(node) for node in made.nodes] == held
     # Nodes answer: the cluster is known, and has a problem.
     status = made.store.json("cluster", "status", "--check", code=1)

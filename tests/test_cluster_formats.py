@@ -15,7 +15,7 @@ def formats(made):
     """Of the head, and of all documents that are there."""
     catalog = made.store.path / "cluster"
     head = document(catalog / "head")
-    files = [catalog / "identity", catalog / "seat", *(catalog / "d").iterdir()]
+    files = [catalog / "identity", catalog / "lease", *(catalog / "d").iterdir()]
     numbers = {document(path)["forebay_document"] for path in files}
     assert head["forebay_document"] == head["content"]["forebay_head"]
     return head["forebay_document"], numbers

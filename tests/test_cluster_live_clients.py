@@ -66,10 +66,10 @@ def test_walks_of_ioredis_find_each_key_once(two):
         words = ["node", NODE / "scan_live.mjs", str(port), str(COUNT)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
+        says = json.loads(done.stdout)
         with two["n1"].through_gateway() as gateway:
-            assert told.pop("size") == gateway.dbsize()
-        assert told == dict.fromkeys(["set", "read", "scanned", "different"], COUNT)
+            assert says.pop("size") == gateway.dbsize()
+        assert says == dict.fromkeys(["set", "read", "scanned", "different"], COUNT)
 
 
 def test_clients_are_led_once_and_only_to_primaries(two):
@@ -174,23 +174,23 @@ def guarded(shared, tmp_path):
 def test_users_see_the_tables_that_they_may_read(guarded):
     url = f"http://127.0.0.1:{guarded['n1'].http}/v1/cluster"
 
-    def told(user):
+    def says(user):
         status, text = guarded.secured.ask(url, user)
         return json.loads(text) if status == 200 else {"problems": []}
 
     def has_problems():
-        lines = told("seer")["problems"]
+        lines = says("seer")["problems"]
         return all(any(f"{table} on n3" in line for line in lines) for table in ("pay", "shop"))
 
-    wait_for(has_problems, lambda: f"problems of both tables: {told('seer')}")
-    seen = told("clerk")
+    wait_for(has_problems, lambda: f"problems of both tables: {says('seer')}")
+    seen = says("clerk")
     assert [table["table"] for table in seen["tables"]] == ["shop"]
     assert list(seen["live"]["tables"]) == ["shop"]
     assert any("shop on n3" in line for line in seen["problems"])
     assert any("more problem" in line for line in seen["problems"]), seen["problems"]
     assert "pay" not in json.dumps(seen)
-    assert {table["table"] for table in told("seer")["tables"]} == {"pay", "shop"}
-    blind = told("blind")
+    assert {table["table"] for table in says("seer")["tables"]} == {"pay", "shop"}
+    blind = says("blind")
     assert blind["tables"] == [] and blind["live"]["tables"] == {}
     assert "pay" not in json.dumps(blind) and "shop" not in json.dumps(blind)
 

@@ -23,8 +23,8 @@ ROWS = 50
 
 
 @pytest.fixture
-def made(weathered):
-    return weathered(3)
+def made(lossy_cluster):
+    return lossy_cluster(3)
 
 
 class Writer(threading.Thread):
@@ -106,26 +106,26 @@ def led_by(made, node):
     return found
 
 
-def held_by(made, *struck):
+def held_by(made, *faulty):
     """Of each partition the nodes of these that have a replica."""
-    ports = {str(node.port): node for node in struck}
-    rows = [[str(one).rsplit(":", 1)[-1] for one in row[2]] for row in made.map(struck[0])]
+    ports = {str(node.port): node for node in faulty}
+    rows = [[str(one).rsplit(":", 1)[-1] for one in row[2]] for row in made.map(faulty[0])]
     return [[ports[port] for port in row if port in ports] for row in rows]
 
 
-def resume_without(made, *struck):
+def resume_without(made, *faulty):
     """Cuts nodes off under writers to what they lead and the others have a majority of, and returns
     those writers once all write again."""
     made.wait_whole()
-    held = held_by(made, *struck)
-    places = {place for node in struck for place in led_by(made, node)}
+    held = held_by(made, *faulty)
+    places = {place for node in faulty for place in led_by(made, node)}
     writers = [Writer(made, made.tags[place]) for place in places if len(held[place]) == 1]
     assert writers
     try:
         begun = time.monotonic()
         wait_for(lambda: all(one.writes(begun) for one in writers), "writes")
         since = time.monotonic()
-        made.cut_off(*struck)
+        made.cut_off(*faulty)
         # Before it is known to be cut off, its leader may hold its lease.
         settled = since + 3
         wait_for(
@@ -134,8 +134,8 @@ def resume_without(made, *struck):
         )
     finally:
         ended = [one.end() for one in writers]
-    told = [f"{one.pause(since):.2f} s {one.said(since)}" for one in ended]
-    print([node.name for node in struck], told)
+    seen = [f"{one.pause(since):.2f} s {one.said(since)}" for one in ended]
+    print([node.name for node in faulty], seen)
     return ended
 
 
@@ -144,26 +144,26 @@ def resume_without(made, *struck):
 )
 def test_clients_leave_a_node_that_is_cut_off(made, is_coordinator):
     first = made.coordinator()
-    struck = first if is_coordinator else made.others(first)[0]
-    place = led_by(made, struck)[0]
-    writers = resume_without(made, struck)
+    faulty = first if is_coordinator else made.others(first)[0]
+    place = led_by(made, faulty)[0]
+    writers = resume_without(made, faulty)
     key = f"t:{{{made.tags[place]}}}refused"
-    with struck.client(struck.port + 4) as at_class, struck.client() as ordinary:
+    with faulty.client(faulty.port + 4) as at_class, faulty.client() as ordinary:
         for client in (at_class, ordinary):
             words = [("SET", key, 1), ("GET", key)]
             words += [("CLUSTER", word) for word in ("SLOTS", "SHARDS", "NODES")]
             for one in words:
                 wait_for(lambda c=client, one=one: refused_at_once(c, *one), f"{one} is refused")
-        assert state(struck) == "fail"
+        assert state(faulty) == "fail"
         # What it heads and who it is can be asked all the same.
         assert at_class.execute_command("CLUSTER", "MYID")
-    for node in made.others(struck):
+    for node in made.others(faulty):
         assert node.slots()
     made.weather.heal()
     made.wait_up()
     made.wait_whole()
-    wait_for(lambda: state(struck) == "ok" and struck.slots(), "it is back")
-    with struck.through_gateway() as client:
+    wait_for(lambda: state(faulty) == "ok" and faulty.slots(), "it is back")
+    with faulty.through_gateway() as client:
         assert client.get(key) is None
         for one in writers:
             for number, (_, _, error) in enumerate(one.rows):
@@ -186,9 +186,9 @@ def coordinators(nodes):
     return [json.loads(node.ask("/v1/cluster")[1]).get("coordinator") for node in nodes]
 
 
-def check_new_client(made, struck, tag):
+def check_new_client(made, faulty, tag):
     """The coordinator is one of the many, and clients that come now find their way."""
-    others = made.others(*struck)
+    others = made.others(*faulty)
     names = {node.name for node in others}
     wait_for(lambda: names.issuperset(coordinators(others)), lambda: f"{coordinators(others)}")
 
@@ -205,18 +205,18 @@ def check_new_client(made, struck, tag):
 @pytest.mark.parametrize(
     "with_coordinator", [True, pytest.param(False, marks=pytest.mark.nightly)]
 )
-def test_clients_leave_nodes_that_are_cut_off_together(weathered, with_coordinator):
-    made = weathered(5)
+def test_clients_leave_nodes_that_are_cut_off_together(lossy_cluster, with_coordinator):
+    made = lossy_cluster(5)
     made.wait_whole()
     fits = partial(lead_alone, made, with_coordinator)
-    struck = next(filter(fits, combinations(made.nodes, 2)))
+    faulty = next(filter(fits, combinations(made.nodes, 2)))
     # Later on nodes that are away are left out of what is told.
-    held = held_by(made, *struck)
-    ended = resume_without(made, *struck)
-    check_new_client(made, struck, ended[0].tag)
+    held = held_by(made, *faulty)
+    ended = resume_without(made, *faulty)
+    check_new_client(made, faulty, ended[0].tag)
     for place, holders in enumerate(held):
         key = f"t:{{{made.tags[place]}}}at-the-cut-off"
-        for node in struck:
+        for node in faulty:
             with node.client() as client:
                 if len(holders) == 2:
                     # They are two of the three that have a replica: one of them leads.
@@ -232,9 +232,9 @@ def test_clients_leave_nodes_that_are_cut_off_together(weathered, with_coordinat
     made.weather.heal()
     made.wait_up()
     made.wait_whole()
-    for node in struck:
+    for node in faulty:
         wait_for(lambda node=node: state(node) == "ok" and node.slots(), "it is back")
-    with struck[0].through_gateway() as client:
+    with faulty[0].through_gateway() as client:
         for place, holders in enumerate(held):
             key = f"t:{{{made.tags[place]}}}at-the-cut-off"
             assert client.get(key) == ("1" if len(holders) == 2 else None)
@@ -257,19 +257,19 @@ def test_where_batch_tables_serve_its_clients_are_told_of_the_other_nodes(made, 
     rows = pa.table({"id": range(ROWS), "row": [f"row {i}" for i in range(ROWS)]})
     path = write(rows, tmp_path / "b.parquet")
     made.store.run("push", "b", path, "--key", "{id}", "--replicas", "3")
-    struck = made.coordinator()
-    resume_without(made, struck)
-    wait_for(lambda: state(struck) == "fail", "it knows that it is cut off")
+    faulty = made.coordinator()
+    resume_without(made, faulty)
+    wait_for(lambda: state(faulty) == "fail", "it knows that it is cut off")
     ports = {port: node for node in made.nodes for port in range(node.port, node.port + 9)}
 
     def heads_all():
-        return all(ports[row[0]] is struck for row in struck.slots())
+        return all(ports[row[0]] is faulty for row in faulty.slots())
 
-    wait_for(heads_all, lambda: f"it answers for all classes: {struck.slots()}")
-    assert {ports[port] for row in struck.slots() for port in row} == set(made.nodes)
-    with struck.cluster_client(socket_timeout=2, retry=Retry(NoBackoff(), 0)) as client:
-        told = client.mget_nonatomic([f"b:{i}" for i in range(ROWS)])
-        assert [json.loads(row)["row"] for row in told] == rows["row"].to_pylist()
+    wait_for(heads_all, lambda: f"it answers for all classes: {faulty.slots()}")
+    assert {ports[port] for row in faulty.slots() for port in row} == set(made.nodes)
+    with faulty.cluster_client(socket_timeout=2, retry=Retry(NoBackoff(), 0)) as client:
+        seen = client.mget_nonatomic([f"b:{i}" for i in range(ROWS)])
+        assert [json.loads(row)["row"] for row in seen] == rows["row"].to_pylist()
 
         # It was started with this node alone, and finds the others.
         def writes():

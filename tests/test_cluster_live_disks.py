@@ -95,7 +95,7 @@ def test_the_others_go_on_and_it_comes_back_with_room(made):
     keys = []
     fill_up(made, keys)
     wait_for(lambda: any(map(names_the_disk, problems(third))), lambda: problems(third))
-    assert third.metric('forebay_cluster_replicas_troubled{table="t"}') == 1
+    assert third.metric('forebay_cluster_replicas_with_problems{table="t"}') == 1
     wait_for(
         lambda: any("node n3: " in p and names_the_disk(p) for p in made.status()["problems"]),
         lambda: made.status()["problems"],

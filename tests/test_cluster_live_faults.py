@@ -11,13 +11,13 @@ KEYS = 6
 
 
 @pytest.fixture
-def made(weathered):
-    return weathered(3)
+def made(lossy_cluster):
+    return lossy_cluster(3)
 
 
-def wait_writes(made, *struck):
+def wait_writes(made, *faulty):
     """Waits until each partition takes a write through each node that is not struck."""
-    for node in made.others(*struck):
+    for node in made.others(*faulty):
         for tag in made.tags:
             wait_for(lambda node=node, tag=tag: is_set(node, f"t:{{{tag}}}probe"), tag)
 
@@ -32,27 +32,27 @@ def is_set(node, key):
 
 def led_by(made, node):
     """The places of the partitions that the node leads; all are led, as all nodes know it."""
-    told = []
+    seen = []
 
     def agree():
-        told[:] = [made.leaders(one) for one in made.nodes]
-        return None not in told[0] and all(one == told[0] for one in told)
+        seen[:] = [made.leaders(one) for one in made.nodes]
+        return None not in seen[0] and all(one == seen[0] for one in seen)
 
-    wait_for(agree, lambda: f"nodes agree who leads: {told}")
-    return [place for place, leader in enumerate(told[0]) if leader is node]
+    wait_for(agree, lambda: f"nodes agree who leads: {seen}")
+    return [place for place, leader in enumerate(seen[0]) if leader is node]
 
 
 def a_leader(made):
     """Some node that leads partitions, and which."""
     led_by(made, None)
-    struck = made.dice.choice(made.leaders(made["n1"]))
-    return struck, led_by(made, struck)
+    faulty = made.rng.choice(made.leaders(made["n1"]))
+    return faulty, led_by(made, faulty)
 
 
-def falls_over(made, clients, struck, places):
+def falls_over(made, clients, faulty, places):
     """Holds a fault until others lead and every partition takes writes."""
-    wait_for(lambda: made.has_moved(struck, places), "others lead")
-    wait_writes(made, struck)
+    wait_for(lambda: made.has_moved(faulty, places), "others lead")
+    wait_writes(made, faulty)
     clients.resume()
 
 
@@ -64,22 +64,22 @@ def test_histories_hold_as_leaders_are_struck(made):
         wait_writes(made)
         clients.resume()
         made.weather.heal()
-        for ways in made.dice.sample([["from", "to"], ["from"], ["to"]], 3):
-            struck, places = a_leader(made)
-            made.cut_off(struck, ways=ways)
+        for ways in made.rng.sample([["from", "to"], ["from"], ["to"]], 3):
+            faulty, places = a_leader(made)
+            made.cut_off(faulty, ways=ways)
             # Who is heard and does not hear steps down, too.
-            falls_over(made, clients, struck, places)
+            falls_over(made, clients, faulty, places)
             made.weather.heal()
             wait_writes(made)
-        struck, places = a_leader(made)
-        struck.signal(signal.SIGSTOP)
-        falls_over(made, clients, struck, places)
-        struck.signal(signal.SIGCONT)
+        faulty, places = a_leader(made)
+        faulty.signal(signal.SIGSTOP)
+        falls_over(made, clients, faulty, places)
+        faulty.signal(signal.SIGCONT)
         wait_writes(made)
-        struck, places = a_leader(made)
-        struck.kill()
-        falls_over(made, clients, struck, places)
-        struck.start().comes_up()
+        faulty, places = a_leader(made)
+        faulty.kill()
+        falls_over(made, clients, faulty, places)
+        faulty.start().comes_up()
         wait_writes(made)
     counts = made.weather.counts
     assert counts["lost"] and counts["doubled"] and counts["held"], counts
@@ -90,11 +90,11 @@ def test_histories_hold_as_leaders_are_struck(made):
 def test_histories_hold_as_the_coordinator_dies_and_as_all_nodes_die(made):
     with Clients(made.nodes, made.seed, KEYS) as clients:
         clients.resume()
-        struck = made.coordinator()
-        places = led_by(made, struck)
-        struck.kill()
-        falls_over(made, clients, struck, places)
-        struck.start().comes_up()
+        faulty = made.coordinator()
+        places = led_by(made, faulty)
+        faulty.kill()
+        falls_over(made, clients, faulty, places)
+        faulty.start().comes_up()
         wait_writes(made)
         for node in made.nodes:
             node.kill()

@@ -39,9 +39,9 @@ def words(made, *more):
 
 def test_an_index_takes_in_rows_with_its_table(made, tmp_path):
     plan = ["--partition-bytes", "256K"]
-    told = made.store.json("plan", "insert", "people", *words(made, *plan))
-    tables = {piece["table"] for piece in told["partitions"]}
-    assert tables == {"people", "by_city"} and told["rows"] == COUNT
+    seen = made.store.json("plan", "insert", "people", *words(made, *plan))
+    tables = {piece["table"] for piece in seen["partitions"]}
+    assert tables == {"people", "by_city"} and seen["rows"] == COUNT
     done = made.store.json("load", "people", *words(made, "--plan", "always", *plan))
     assert (done["table"], done["rows"]) == ("people", COUNT)
     assert [(one["table"], one["rows"]) for one in done["indexes"]] == [("by_city", COUNT)]
@@ -65,14 +65,14 @@ def test_an_index_takes_in_rows_with_its_table(made, tmp_path):
         # Each is priced by what leaders have told by then, which they do within seconds.
         planned = made.store.json("plan", "insert", "people", *plan)
         shown = made.store.json("cluster", "apply", output, code=2)["plan"]
-        assert shown["cuts"] == len(planned["splits"])
+        assert shown["splits"] == len(planned["splits"])
         return planned["copied_bytes"] == shown["copied_bytes"]
 
     wait_for(is_priced_alike, "both know the same of what leaders hold", step=0.5)
-    assert json.loads(output.read_text())["wish"]["insert"]["with"] == ["by_city"]
+    assert json.loads(output.read_text())["goal"]["insert"]["with"] == ["by_city"]
     alone = [made.source, "--key", "{id}", "--plan", output]
-    told = made.store.refuse("load", "people", *alone, code=2)
-    assert "with index by_city, and the load is without an index" in told
+    seen = made.store.refuse("load", "people", *alone, code=2)
+    assert "with index by_city, and the load is without an index" in seen
 
 
 def test_what_no_index_can_take_is_refused(made):
@@ -96,8 +96,8 @@ def test_a_row_that_its_index_cannot_take_names_the_index(made, tmp_path):
     rows = {"id": ["k000001", "k000002"], "city": ["oslo", None], "v": [1, 2]}
     pyarrow.parquet.write_table(pyarrow.table(rows), source)
     for command in ["load"], ["plan", "insert"]:
-        told = made.store.refuse(*command, "people", source, "--key", "{id}", *INDEX)
-        assert "index by_city" in told and "people" not in told, told
+        seen = made.store.refuse(*command, "people", source, "--key", "{id}", *INDEX)
+        assert "index by_city" in seen and "people" not in seen, seen
     assert answered(made["n1"], ["k000001"], "people") == [None]
     done = made.store.json("load", "people", source, "--key", "{id}", *INDEX, "--bad-rows", "skip")
     assert (done["rows"], done["indexes"][0]["rejected"]) == (2, 1)

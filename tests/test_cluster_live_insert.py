@@ -85,17 +85,17 @@ def test_a_plan_is_shown_and_nothing_is_changed(skewed, tmp_path, sampler):
     for held in plan["dest"] + [piece["h"] for piece in plan["partitions"]]:
         assert len(held) == 3 == len(set(held))
     file = json.loads(output.read_text())
-    assert file["wish"] == {"insert": {"table": "t"}}
+    assert file["goal"] == {"insert": {"table": "t"}}
     assert len(file["batches"][0]["splits"]) == len(plan["splits"])
     assert drawing.read_text().startswith("<svg") and "n5" in drawing.read_text()
     # Asking how much there is takes a revision; nobody holds anything else.
     assert partitions(made) == 3
     after = made.status()
     assert after["plan"] is None and after["revision"] > before
-    told = made.store.run(
+    seen = made.store.run(
         "plan", "insert", "t", made.source, "--key", "{id}", "--partition-bytes", "2M"
     ).out
-    assert " rows, " in told and "cuts; " in told and "without moves" in told
+    assert " rows, " in seen and "cuts; " in seen and "without moves" in seen
 
 
 def test_a_load_with_a_plan_cuts_and_moves_before_its_rows_come(skewed, tmp_path):
@@ -155,7 +155,7 @@ def test_what_dies_during_a_plan_loses_nothing(skewed, who):
     planned(made)
     command = made.store.start(*words, "--json")
 
-    made.wait_for(lambda told: told["plan"], "a plan is carried out")
+    made.wait_for(lambda seen: seen["plan"], "a plan is carried out")
     killed = None
     if who == "command":
         command.kill()
@@ -190,7 +190,7 @@ def test_what_cannot_be_planned_is_refused_with_what_to_do(skewed, tmp_path, sto
     nothing = refuse("load", *source, "--plan", tmp_path / "none.json")
     assert "cannot read" in nothing and "none.json" in nothing
     other = tmp_path / "other.json"
-    wish = {"wish": {"insert": {"table": "u"}}, "batches": [], "copies": {}}
+    wish = {"goal": {"insert": {"table": "u"}}, "batches": [], "copies": {}}
     other.write_text(json.dumps(wish))
     assert "an insert into u, not into t" in refuse("load", *source, "--plan", other, code=2)
     other.write_text("{}")
@@ -207,7 +207,7 @@ def test_what_cannot_be_planned_is_refused_with_what_to_do(skewed, tmp_path, sto
     other.write_text(
         json.dumps(
             {
-                "wish": {"insert": {"table": "t"}},
+                "goal": {"insert": {"table": "t"}},
                 "batches": [
                     {
                         "copied_bytes": 0,

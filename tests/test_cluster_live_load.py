@@ -104,7 +104,7 @@ def stages(status):
 
 
 def wait_ended(cluster):
-    cluster.wait_for(lambda told: not told.get("loads"), "the load has ended")
+    cluster.wait_for(lambda says: not says.get("loads"), "the load has ended")
 
 
 class Counting:
@@ -439,11 +439,11 @@ def test_a_drain_waits_until_others_have_what_was_loaded(cluster, tmp_path):
     made.store.json(*words("t", write(tmp_path / "a.parquet", values, ROWS)))
     made.wait_whole("t")
     before = sum(map(run_bytes, made.nodes))
-    told = made.store.run("cluster", "drain", "n4", "--yes", "--json").json_lines()[-1]
+    says = made.store.run("cluster", "drain", "n4", "--yes", "--json").json_lines()[-1]
     here = [run_bytes(node) for node in made.nodes[:3]]
     # Each has all of it now, however it is compressed with its neighbours.
-    assert min(here) > 0.9 * before / 3, (here, before, told)
-    assert told["plan"]["expected_s"] and told["seconds"] > 1
+    assert min(here) > 0.9 * before / 3, (here, before, says)
+    assert says["plan"]["expected_s"] and says["seconds"] > 1
     made["n4"].kill()
     made["n3"].kill()
     for node in made.nodes[:2]:

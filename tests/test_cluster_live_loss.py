@@ -36,8 +36,8 @@ def row(made):
     return next((row for row in rows if row["table"] == "t"), None)
 
 
-def all_lost(told):
-    lost = (told["live"] or {}).get("lost", [])
+def all_lost(seen):
+    lost = (seen["live"] or {}).get("lost", [])
     return len(lost) == 4 and all(len(one["remaining"]) == 1 for one in lost)
 
 
@@ -48,23 +48,23 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
         assert client.mset({key: key for key in keys})
     assert row(made)["mode"] == "live" and row(made)["live"]["led"] == 4
     # Where a majority answers there is nothing to accept.
-    assert store.json("cluster", "accept-loss", "t", "--yes") == {
+    assert store.json("cluster", "force-recover", "t", "--yes") == {
         "table": "t",
         "partitions": [],
         "accepted": False,
     }
     with pytest.raises(Failed, match="no live table"):
-        store.run("cluster", "accept-loss", "u")
+        store.run("cluster", "force-recover", "u")
     for node in others:
         node.kill()
     # Before it is known whether the majority is lost, nothing is said to be well.
     wait_for(lambda: row(made) and row(made)["live"]["led"] < 4, "leaders are missed")
-    shown = store.run("cluster", "accept-loss", "t", code=None)
+    shown = store.run("cluster", "force-recover", "t", code=None)
     assert shown.code == 2 or "have no leader now" in shown.err, shown.err
 
     problems = "\n".join(made.wait_for(all_lost, "all partitions are lost")["problems"])
-    assert "forebay cluster accept-loss t" in problems and "n2, n3" in problems
-    shown = store.json("cluster", "accept-loss", "t", code=2)
+    assert "forebay cluster force-recover t" in problems and "n2, n3" in problems
+    shown = store.json("cluster", "force-recover", "t", code=2)
     assert shown["accepted"] is False and len(shown["partitions"]) == 4
     for lost in shown["partitions"]:
         assert {gone["node"] for gone in lost["gone"]} == {"n2", "n3"}
@@ -77,7 +77,7 @@ def test_a_table_goes_on_from_what_is_left_once_its_loss_is_accepted(made):
     assert status == 200 and "4 replicas here know no leader" in why, why
     # One loses what it had; the other comes back with it, and must not count.
     shutil.rmtree(others[0].cache)
-    assert store.json("cluster", "accept-loss", "t", "--yes")["accepted"]
+    assert store.json("cluster", "force-recover", "t", "--yes")["accepted"]
     wait_for(lambda: takes_writes(first, "t:new", "1"), "writes are taken again")
     with first.through_gateway() as client:
         wait_for(lambda: client.mget(keys) == keys, "all that was there is there")
@@ -111,7 +111,7 @@ def test_nodes_by_other_names_come_in_the_place_of_those_that_are_gone(cluster):
         node.kill()
         shutil.rmtree(node.cache)
     made.wait_for(all_lost, "all partitions are lost")
-    assert store.json("cluster", "accept-loss", "t", "--yes")["accepted"]
+    assert store.json("cluster", "force-recover", "t", "--yes")["accepted"]
     # Some partitions would be left to dead nodes alone, which nobody could bring anything.
     refused = store.refuse("cluster", "replicas", "t", "1", "--yes")
     assert "nodes that are down" in refused
@@ -137,26 +137,26 @@ def test_where_nodes_want_a_name_the_loss_is_told_by_way_of_the_catalog(made, tm
     for node in made.nodes:
         node.comes_up()
     assert made["n1"].ask("/v1/cluster")[0] == 401
-    told = []
+    seen = []
 
     def lost():
         # By the command: the test is that it reads the catalog.
-        told[:] = [store.json("cluster", "status")]
-        return (told[0].get("live") or {}).get("lost")
+        seen[:] = [store.json("cluster", "status")]
+        return (seen[0].get("live") or {}).get("lost")
 
     wait_for(lambda: lost() == [], "live tables are told of", step=0.5)
     for node in others:
         node.kill()
-    wait_for(lambda: len(lost() or []) == 4, lambda: told, step=0.5)
-    assert not told[0]["healthy"]
-    assert "forebay cluster accept-loss t" in "\n".join(told[0]["problems"])
+    wait_for(lambda: len(lost() or []) == 4, lambda: seen, step=0.5)
+    assert not seen[0]["healthy"]
+    assert "forebay cluster force-recover t" in "\n".join(seen[0]["problems"])
 
     def is_shown():
-        shown = store.run("cluster", "accept-loss", "t", code=None)
+        shown = store.run("cluster", "force-recover", "t", code=None)
         return shown.code == 2 and "--yes" in shown.out
 
     wait_for(is_shown, "what is lost is shown", step=0.5)
-    assert store.json("cluster", "accept-loss", "t", "--yes")["accepted"]
+    assert store.json("cluster", "force-recover", "t", "--yes")["accepted"]
     with made["n1"].through_gateway(username="seer", password=secured.password) as client:
 
         def answers():
@@ -174,15 +174,15 @@ def test_of_a_table_with_one_replica_whose_files_are_gone_only_a_drop_is_advised
     first.kill()
     shutil.rmtree(first.cache)
     first.start().comes_up()
-    made.wait_for(lambda told: any("can only be dropped" in line for line in told["problems"]))
-    shown = store.run("cluster", "accept-loss", "s", code=2)
+    made.wait_for(lambda seen: any("can only be dropped" in line for line in seen["problems"]))
+    shown = store.run("cluster", "force-recover", "s", code=2)
     assert "no replica is left to go on from" in shown.out and "forebay drop s" in shown.out
 
     # Until the replica of each partition has reported that it is empty, another answer is right.
     def refused():
-        message = store.refuse("cluster", "accept-loss", "s", "--yes")
+        message = store.refuse("cluster", "force-recover", "s", "--yes")
         return "nothing to go on from" in message and "drop the table" in message
 
     wait_for(refused, "all partitions are refused", step=0.5)
     store.run("drop", "s", "--yes")
-    made.wait_for(lambda told: told["healthy"], "the cluster is well")
+    made.wait_for(lambda seen: seen["healthy"], "the cluster is well")

@@ -134,14 +134,14 @@ def wait_settled(made):
     wait_for(is_settled, lambda: f"leaders stay: {seen}")
 
 
-def wait_led(made, told):
+def wait_led(made, says):
     """Until those lead all partitions that the plan wants to, and stay."""
-    wanted = [one["after"][0] for one in told["partitions"]]
+    wanted = [one["after"][0] for one in says["partitions"]]
     lead = lambda: leaders(made) == wanted  # noqa: E731
-    wait_for(lead, lambda: f"{leaders(made)} as {told}")
+    wait_for(lead, lambda: f"{leaders(made)} as {says}")
     # Who is first in a list takes over again within some seconds, and so nobody else would stay.
     time.sleep(5)
-    wait_for(lead, lambda: f"{leaders(made)} as {told}")
+    wait_for(lead, lambda: f"{leaders(made)} as {says}")
 
 
 def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
@@ -155,20 +155,20 @@ def test_leaders_follow_measured_reads_and_nothing_is_copied(skewed, tmp_path):
     assert (hottest[0]["table"], hottest[0]["node"]) == ("t", busiest)
     words = ["plan", "place", "t", "--from-load", "1m", "--copies", "0"]
     output, drawing = tmp_path / "plan.json", tmp_path / "plan.svg"
-    told = made.store.run(*words, "--output", output, "--draw", drawing, "--json").json()
-    assert told["copies"] == 0 == told["copied_bytes"] and told["handed_over"] > 0
-    assert told["hottest_before"] > 2 * told["mean"]
-    assert told["hottest_after"] < 0.6 * told["hottest_before"]
-    assert len(told["partitions"]) == PARTITIONS
-    for one in told["partitions"]:
+    says = made.store.run(*words, "--output", output, "--draw", drawing, "--json").json()
+    assert says["copies"] == 0 == says["copied_bytes"] and says["handed_over"] > 0
+    assert says["hottest_before"] > 2 * says["mean"]
+    assert says["hottest_after"] < 0.6 * says["hottest_before"]
+    assert len(says["partitions"]) == PARTITIONS
+    for one in says["partitions"]:
         assert sorted(one["before"]) == sorted(one["after"])
-    assert json.loads(output.read_text())["wish"] == {"place": {"table": "t"}}
+    assert json.loads(output.read_text())["goal"] == {"place": {"table": "t"}}
     assert drawing.read_text().startswith("<svg") and "n5" in drawing.read_text()
-    assert [one["before"][0] for one in told["partitions"]] == leaders(made)
+    assert [one["before"][0] for one in says["partitions"]] == leaders(made)
     text = made.store.run(*words).out
     assert "come to be led by another node" in text and "the hottest node has" in text
     made.store.run("cluster", "apply", output, "--yes")
-    wait_led(made, told)
+    wait_led(made, says)
     status = made.store.run("cluster", "status").out
     assert "hottest: partition" in status and "reads/s" in status
     made.reading.end()
@@ -185,15 +185,15 @@ def test_a_new_node_gets_replicas_by_the_load_and_leads_them(skewed, tmp_path):
     before = ratio(made)
     output = tmp_path / "plan.json"
     words = ["plan", "place", "t", "--from-load", "1m", "--output", output, "--json"]
-    told = made.store.run(*words).json()
-    assert 0 < told["copies"] <= 20 and told["copied_bytes"] > 0
-    assert told["hottest_after"] < 0.6 * told["hottest_before"]
+    says = made.store.run(*words).json()
+    assert 0 < says["copies"] <= 20 and says["copied_bytes"] > 0
+    assert says["hottest_after"] < 0.6 * says["hottest_before"]
     made.store.run("cluster", "apply", output, "--yes")
     plan = json.loads(output.read_text())
     # Whoever came to hold something by the plan leads and answers.
     assert len(plan["copies"]) >= 1
     made.wait_whole("t")
-    wait_led(made, told)
+    wait_led(made, says)
     assert "n6" in leaders(made)
     made.reading.end()
     assert made.reading.failed == []
@@ -204,13 +204,13 @@ def test_a_coordinator_that_is_to_spreads_the_load_by_itself(kept):
     made = kept
     before = leaders(made)
 
-    def told():
+    def says():
         notes = made.status()["notes"]
         return [note for note in notes if note.startswith("load is kept balanced: t: ")]
 
-    wait_for(told, lambda: f"something was decided: {traffic(made)}", 150)
+    wait_for(says, lambda: f"something was decided: {traffic(made)}", 150)
     wait_for(lambda: leaders(made) != before, "others lead")
-    assert "replicas that are copied: 0" in told()[0]
+    assert "replicas that are copied: 0" in says()[0]
     made.wait_no_plan()
     made.reading.end()
     assert made.reading.failed == []
@@ -221,12 +221,12 @@ def test_what_cannot_be_planned_is_refused_in_words(shared):
     made.store.run("create", "t", *LIVE)
     made.wait_whole("t")
 
-    def told():
+    def says():
         result = made.store.run("plan", "place", "t", "--from-load", "24h", code=None)
         assert result.code != 0
         return "no node told of reads or writes of t" in result.err
 
-    wait_for(told, "how much there is was told", step=0.5)
+    wait_for(says, "how much there is was told", step=0.5)
     words = made.store.refuse("plan", "place", "none", "--from-load", "1h", code=2)
     assert "the cluster has no table" in words
     words = made.store.refuse("plan", "place", "t", code=2)

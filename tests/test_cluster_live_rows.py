@@ -298,8 +298,8 @@ def test_what_cannot_be_is_refused_with_what_to_do(three, tmp_path):
     first = ["--order", "source", "--duplicates", "first"]
     assert "--order sorted" in refuse(*words("t", path, *first), code=2)
     made.store.push("b", path)
-    told = refuse(*words("b", path), code=2)
-    assert "--insert rows is about the nodes of a cluster" in told and "b is no live" in told
+    seen = refuse(*words("b", path), code=2)
+    assert "--insert rows is about the nodes of a cluster" in seen and "b is no live" in seen
     login = tmp_path / "login"
     assert "cannot read" in refuse(*words("t", path, "--login", login))
     login.write_text("nobody")
@@ -310,8 +310,8 @@ def test_what_cannot_be_is_refused_with_what_to_do(three, tmp_path):
 def test_a_store_without_a_cluster_takes_no_rows(store, tmp_path):
     path, _ = source(tmp_path / "rows.parquet", count=100)
     store.run("create", "t", *LIVE)
-    told = store.refuse(*words("t", path), code=2)
-    assert "t is no live table of one" in told
+    seen = store.refuse(*words("t", path), code=2)
+    assert "t is no live table of one" in seen
 
 
 @pytest.fixture
@@ -345,14 +345,14 @@ def test_nodes_with_users_are_met_with_a_login(three, tmp_path, login):
     for node in made.nodes:
         wait_for(node.is_ready, "it is ready")
     path, _ = source(tmp_path / "rows.parquet", count=500)
-    told = made.store.refuse(*words("t", path))
-    assert "--login" in told and "NOAUTH" in told, told
+    seen = made.store.refuse(*words("t", path))
+    assert "--login" in seen and "NOAUTH" in seen, seen
     wrong = tmp_path / "wrong"
     wrong.write_text("loader:wrong\n")
     assert "WRONGPASS" in made.store.refuse(*words("t", path, "--login", wrong))
     assert made.store.json(*words("t", path, "--login", login))["rows"] == 500
-    told = made.store.refuse(*words("u", path, "--login", login))
-    assert "NOPERM" in told and "--login" in told, told
+    seen = made.store.refuse(*words("u", path, "--login", login))
+    assert "NOPERM" in seen and "--login" in seen, seen
 
 
 def test_nodes_that_speak_tls_are_met_by_it(three, tmp_path, login):
@@ -370,7 +370,7 @@ def test_nodes_that_speak_tls_are_met_by_it(three, tmp_path, login):
     assert "no node of the cluster tells" in made.store.refuse(*words("t", path, *how))
     other, _ = certificate(tmp_path, "other")
     how = ["--login", login, "--tls-ca", other, *shown]
-    told = made.store.refuse(*words("t", path, *how))
-    assert "invalid peer certificate" in told, told
-    told = made.store.refuse(*words("t", path, "--tls-ca", key), code=2)
-    assert "has no certificate in PEM form" in told, told
+    seen = made.store.refuse(*words("t", path, *how))
+    assert "invalid peer certificate" in seen, seen
+    seen = made.store.refuse(*words("t", path, "--tls-ca", key), code=2)
+    assert "has no certificate in PEM form" in seen, seen

@@ -105,13 +105,13 @@ def leader(made, at):
 
 def begun(made, at):
     """A cut that is under way."""
-    told = []
-    thread = threading.Thread(target=lambda: told.append(made.split("t", at)))
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(made.split("t", at)))
     thread.start()
 
     def end():
         thread.join(120)
-        assert told, f"{at} is cut"
+        assert seen, f"{at} is cut"
 
     return end
 
@@ -136,19 +136,19 @@ def test_clients_are_answered_rightly_while_partitions_are_cut(made):
 
 @pytest.mark.nightly
 def test_histories_hold_as_nodes_die_while_partitions_are_cut(made):
-    seed, dice = dice_of_test()
+    seed, rng = dice_of_test()
     with Clients(made.nodes, seed, KEYS) as clients:
         clients.resume()
         for at, who in [("p", "leader"), ("n3", "coordinator"), ("r2", "leader"), ("r4", "all")]:
             cut = begun(made, at)
-            threading.Event().wait(dice.uniform(0, 1.5))
-            struck = {"leader": [leader(made, at)], "coordinator": [made.coordinator()]}
-            struck = struck.get(who, made.nodes)
-            for node in struck:
+            threading.Event().wait(rng.uniform(0, 1.5))
+            faulty = {"leader": [leader(made, at)], "coordinator": [made.coordinator()]}
+            faulty = faulty.get(who, made.nodes)
+            for node in faulty:
                 node.kill()
-            for node in struck:
+            for node in faulty:
                 node.start()
-            for node in struck:
+            for node in faulty:
                 node.comes_up()
             cut()
             clients.resume()
@@ -156,13 +156,13 @@ def test_histories_hold_as_nodes_die_while_partitions_are_cut(made):
 
 
 @pytest.mark.nightly
-def test_histories_hold_over_a_bad_net_while_hashed_partitions_are_cut(weathered):
-    made = weathered(3)
+def test_histories_hold_over_a_bad_net_while_hashed_partitions_are_cut(lossy_cluster):
+    made = lossy_cluster(3)
     with Clients(made.nodes, made.seed, KEYS) as clients:
         clients.resume()
         made.weather.lost, made.weather.doubled, made.weather.delay_s = 0.02, 0.1, 0.05
         slots = {key_slot(f"t:{kind}{i}".encode()) for kind in "rn" for i in range(KEYS)}
-        for slot in made.dice.sample(sorted(slots), 3):
+        for slot in made.rng.sample(sorted(slots), 3):
             made.split("t", slot, "--slot")
             clients.resume()
         made.weather.heal()
@@ -173,14 +173,14 @@ def test_histories_hold_over_a_bad_net_while_hashed_partitions_are_cut(weathered
 
 
 def test_what_cannot_be_cut_is_refused(made):
-    def told(table, *words):
+    def seen(table, *words):
         return made.store.run("cluster", "split", table, *words, code=1).err
 
-    assert "no live table u" in told("u", "--at", "m")
-    assert "is split at a key" in told("t", "--slot", 7)
-    assert "keys have up to 8192" in told("t", "--at", "k" * 8193)
+    assert "no live table u" in seen("u", "--at", "m")
+    assert "is split at a key" in seen("t", "--slot", 7)
+    assert "keys have up to 8192" in seen("t", "--at", "k" * 8193)
     made.store.json("create", "h", "--mode", "live", "--replicas", "1", "--durability", "os")
-    assert "is split at a slot" in told("h", "--at", "m")
+    assert "is split at a slot" in seen("h", "--at", "m")
     wrong = made.store.run("cluster", "split", "h", "--slot", 16384, code=2)
     assert "from 1 to 16383" in wrong.err
     made.store.run("cluster", "split", "t", code=2)

@@ -19,8 +19,8 @@ REFUSED = "no majority|reaches no majority|CLUSTERDOWN|NOREPLICAS"
 
 
 @pytest.fixture
-def made(weathered):
-    return weathered(3, ["--stale-reads", f"{BOUND_S}s"])
+def made(lossy_cluster):
+    return lossy_cluster(3, ["--max-staleness", f"{BOUND_S}s"])
 
 
 def key_led_elsewhere(made, node):

@@ -51,7 +51,7 @@ def has_all(node, count):
 
 
 def wait_away(leader):
-    silent = 'forebay_cluster_silent_replicas{table="t"}'
+    silent = 'forebay_cluster_unreachable_replicas{table="t"}'
     wait_for(lambda: leader.metric(silent) == 1, "the leader misses it")
 
 
@@ -73,7 +73,7 @@ def log_bytes(node, what):
 
 
 def tail_bytes(node):
-    return node.metric("forebay_cluster_tail_bytes_total")
+    return node.metric("forebay_cluster_log_sent_bytes_total")
 
 
 @pytest.mark.parametrize("how", ["killed", "stood still"])
@@ -99,7 +99,7 @@ def test_who_was_away_for_50_mb_is_sent_the_tail(shared, how):
 
 
 def test_who_was_away_for_longer_is_brought_a_copy(cluster):
-    made = cluster(3, args=["--memory", MEMORY, "--kept-log", "1M"])
+    made = cluster(3, args=["--memory", MEMORY, "--log-retention", "1M"])
     made.store.run("create", "t", *TABLE)
     leader, away = parts(made)
     write(leader, range(0, 200))

@@ -30,8 +30,7 @@ from contextlib import contextmanager
 import pytest
 from cluster import Reading, table_of
 from disks import fill, make_room
-from harness import wait_for
-from struck import (
+from fault_injection import (
     Gate,
     gets_head,
     held,
@@ -43,6 +42,7 @@ from struck import (
     stalled,
     versions_at,
 )
+from harness import wait_for
 
 # The exit code of the push. Where the store is away, runs that are not here yet may still come, or
 # not. A push that is killed goes on without its command.
@@ -87,8 +87,8 @@ def verifying(made, table, hit, other):
         if is_of_run(exchange) and not is_done and node is other:
             gate.hold()
 
-    def two_are_ready(told):
-        rollout = table_of(told, "t")["rollout"]
+    def two_are_ready(says):
+        rollout = table_of(says, "t")["rollout"]
         return rollout and rollout["ready"] == 2
 
     def wait():
@@ -230,14 +230,14 @@ def the_case(table, fault, moment, hit, other):
         push = table.begin()
         wait()
         # What the coordinator says: it may not know the newest revision.
-        rollout = table_of(made.wait_for(lambda told: True), "t")["rollout"]
+        rollout = table_of(made.wait_for(lambda says: True), "t")["rollout"]
         assert rollout["phase"] == PHASES[moment]
         new = rollout["to"]
         strike(made, table, fault, moment, hit, push)
     after_the_strike(made, fault, hit)
     done = made.store.finish(push)
     if done.code == SIGKILL:
-        made.wait_for(lambda told: phase_of(told) is None)
+        made.wait_for(lambda says: phase_of(says) is None)
     serving = what_the_code_says(made, table, done, CODES[CASES[fault, moment]], hit, before, new)
     made.heal()
     for node in made.nodes:
@@ -249,9 +249,9 @@ def the_case(table, fault, moment, hit, other):
     assert (status["version"], status["rollout"]) == (serving, None)
     for node in made.nodes:
         wait_for(lambda node=node: versions_at(node) == {serving}, node.name)
-    told = table.push()
-    table.version = told["version"]
-    assert told["rollout"]["left_out"] == []
+    says = table.push()
+    table.version = says["version"]
+    assert says["rollout"]["excluded"] == []
     for node in made.nodes:
         assert versions_at(node) == {table.version}
     return new, serving
@@ -260,11 +260,11 @@ def the_case(table, fault, moment, hit, other):
 def what_the_code_says(made, table, done, expected, hit, before, new):
     """Asserts that the exit code is true of what serves now; gives the version that has to."""
     assert done.code in expected, (done.code, done.err)
-    told = done.out.splitlines()
+    says = done.out.splitlines()
     if done.code == 6:
-        assert json.loads(told[-1])["rollout"]["left_out"] == [hit.name]
+        assert json.loads(says[-1])["rollout"]["excluded"] == [hit.name]
     elif done.code == 0:
-        assert json.loads(told[-1])["rollout"]["left_out"] == []
+        assert json.loads(says[-1])["rollout"]["excluded"] == []
     serving = before if done.code == 5 else new
     for node in made.alive():
         # One that is cut off may answer from the version before, or the one that was taken back.

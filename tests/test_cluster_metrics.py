@@ -100,13 +100,13 @@ def test_the_rules_ask_for_what_is_there(page):
         "forebay_cluster_nodes",
         "forebay_cluster_rollouts",
         # What a node has, and what is wrong there alone; the rules go by the table's partitions.
-        "forebay_cluster_replicas_here",
+        "forebay_cluster_replicas",
         "forebay_cluster_leaderless_partitions",
-        "forebay_cluster_replica_behind_entries",
+        "forebay_cluster_replica_lag_entries",
         # How replicas that were away caught up, and what is kept for them: for people.
         "forebay_cluster_log_bytes",
         "forebay_cluster_copies_total",
-        "forebay_cluster_tail_bytes_total",
+        "forebay_cluster_log_sent_bytes_total",
     }
 
 
@@ -136,19 +136,19 @@ def test_a_cluster_that_is_well(made):
     assert coordinators == [made.coordinator()]
     for node in made.nodes:
         assert states(node) == {"up": 3}
-        assert value(node, "forebay_cluster_head_heard_seconds") < 10
+        assert value(node, "forebay_cluster_catalog_age_seconds") < 10
         for table in ("twice", "once"):
             assert value(node, "forebay_cluster_table_version", table=table) == 1
             assert value(node, "forebay_table_version", table=table) == 1
             assert value(node, "forebay_cluster_missing_replicas", table=table) == 0
-            assert value(node, "forebay_cluster_unheld_ranges", table=table) == 0
+            assert value(node, "forebay_cluster_unavailable_ranges", table=table) == 0
         assert value(node, "forebay_cluster_rollouts") == 0
         assert value(node, "forebay_cluster_rollout_age_seconds") == 0
         largest = max(value(node, "forebay_table_file_bytes", table=t) for t in ("twice", "once"))
         assert value(node, "forebay_cluster_cache_needed_bytes") == largest + SPARE_BYTES
         free, there = value(node, "forebay_cluster_cache_free_bytes"), shutil.disk_usage(node.cache)
         assert abs(free - there.free) < max(4 << 30, there.total / 20)
-        assert value(node, "forebay_certificate_left_seconds") is None
+        assert value(node, "forebay_certificate_remaining_seconds") is None
 
     made.store.push("twice", made.path, args=["--partitions", "6"])
     for node in made.nodes:
@@ -158,12 +158,12 @@ def test_a_cluster_that_is_well(made):
 
 def test_the_share_that_is_forwarded(made):
     node = made.nodes[0]
-    asked_before = value(node, "forebay_commands_elsewhere_total", outcome="answered")
+    asked_before = value(node, "forebay_commands_routed_total", outcome="answered")
     ran_before = value(node, "forebay_command_seconds_count", table="once", command="get") or 0
     with node.through_gateway() as client:
         for i in range(300):
             client.get(f"once:{i}")
-    asked = value(node, "forebay_commands_elsewhere_total", outcome="answered") - asked_before
+    asked = value(node, "forebay_commands_routed_total", outcome="answered") - asked_before
     ran = value(node, "forebay_command_seconds_count", table="once", command="get")
     assert ran - ran_before == 300
     # Of three nodes each has about a third, and 300 keys lie on slots of all.
@@ -187,8 +187,8 @@ def test_a_node_is_killed_and_one_is_stopped(made):
         for table in ("twice", "once"):
             found = value(node, "forebay_cluster_missing_replicas", table=table)
             assert found == missing[table], table
-        assert value(node, "forebay_cluster_unheld_ranges", table="twice") == 0
-        assert value(node, "forebay_cluster_unheld_ranges", table="once") == missing["once"]
+        assert value(node, "forebay_cluster_unavailable_ranges", table="twice") == 0
+        assert value(node, "forebay_cluster_unavailable_ranges", table="once") == missing["once"]
 
     made.store.run("cluster", "pause", killed.name)
     wait_for(

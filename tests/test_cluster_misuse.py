@@ -16,7 +16,7 @@ def made(shared_by_module):
     return made
 
 
-def told(made):
+def seen(made):
     """What status tells but for what always moves: refusals are written down, too."""
     status = made.status()
     nodes = [(node["name"], node["state"], node["listen"]) for node in status["nodes"]]
@@ -25,9 +25,9 @@ def told(made):
 
 @pytest.fixture(autouse=True)
 def unchanged(made):
-    before = told(made)
+    before = seen(made)
     yield
-    assert told(made) == before
+    assert seen(made) == before
     assert made.nodes[0].is_ready()
 
 
@@ -178,8 +178,8 @@ def test_tables_that_were_there_are_adopted_when_asked(made, tmp_path):
     refused = store.refuse("cluster", "create")
     assert "--adopt" in refused and "people" in refused
     assert store.json("get", "people", "7")
-    told = store.json("cluster", "create", "--adopt")
-    assert told["tables"] == ["people@1"]
+    seen = store.json("cluster", "create", "--adopt")
+    assert seen["tables"] == ["people@1"]
     refused = store.refuse("push", "people", made.path, "--key", "{id}")
     assert "forebay serve --cluster" in refused
 

@@ -78,8 +78,8 @@ def runs_at(node, table):
     return len(list(directory.glob("*.run"))) if directory.exists() else 0
 
 
-def holding_of(told):
-    return {node["name"] for node in told["nodes"] if node["holds"]}
+def holding_of(said):
+    return {node["name"] for node in said["nodes"] if node["holds"]}
 
 
 def holders(made):
@@ -101,7 +101,7 @@ def test_a_node_is_added_and_another_drained_under_readers(holding):
     reading = readers(made)
     moved = move(made, "add")
     copied = {node["node"]: node["copied_bytes"] for node in moved["plan"]["nodes"]}
-    assert copied["n5"] > 0 and moved["plan"]["wish"] == "add n5"
+    assert copied["n5"] > 0 and moved["plan"]["goal"] == "add n5"
     assert holders(made) == {node.name for node in made.nodes}
     assert runs_at(fifth, "t") > 0 and runs_at(fifth, "words") > 0
     assert any(fifth.port <= row[0] < fifth.port + 8 for row in fifth.slots())
@@ -154,7 +154,7 @@ def test_what_a_dead_node_held_is_on_others_after_a_drain(holding):
     # One that is down brings nothing.
     made.wait_states(**{second.name: "down"})
     moved = move(made, "replace", second.name, lost.name)
-    assert moved["plan"]["wish"] == f"{lost.name} in the place of {second.name}"
+    assert moved["plan"]["goal"] == f"{lost.name} in the place of {second.name}"
     assert lost.name in holders(made) and second.name not in holders(made)
 
 
@@ -168,7 +168,7 @@ def test_what_a_node_held_that_stays_away_comes_to_others_by_itself(holding):
     reading = readers(made, others)
     lost.kill()
     names = {node.name for node in others}
-    made.wait_for(lambda told: holding_of(told) == names and told["plan"] is None)
+    made.wait_for(lambda said: holding_of(said) == names and said["plan"] is None)
     end(reading, [1])
     lost.start().comes_up()
     made.wait_states(**{lost.name: "up"})
@@ -225,7 +225,7 @@ def test_a_plan_is_shown_drawn_kept_and_refused_when_it_is_old(holding, tmp_path
     made = holding(4)
     file, drawing = tmp_path / "plan.json", tmp_path / "plan.svg"
     shown = planned(made, "drain", "n2", "--output", file, "--draw", drawing)
-    assert shown["wish"] == "drain n2" and shown["copied_bytes"] > 0
+    assert shown["goal"] == "drain n2" and shown["copied_bytes"] > 0
     assert drawing.read_text().startswith("<svg")
     # Nothing was changed yet, and is not without --yes.
     assert holders(made) == {"n1", "n2", "n3", "n4"}
@@ -296,7 +296,7 @@ def slow(cluster, tmp_path):
 def begin(made, *words):
     """Starts a plan and waits until nodes copy."""
     process = made.store.start("cluster", *words, "--yes", "--json")
-    made.wait_for(lambda told: "copying" in ((told["plan"] or {}).get("stage") or {}))
+    made.wait_for(lambda said: "copying" in ((said["plan"] or {}).get("stage") or {}))
     return process
 
 
@@ -314,7 +314,7 @@ def test_a_plan_is_ended_while_nodes_copy(slow):
     reader, before = wide_reader(made["n1"]), fifth.slots()
     process = begin(made, "add", "n5")
     plan = made.heard()["plan"]
-    assert plan["wish"] == "add n5" and plan["copied_bytes"] > 0, plan
+    assert plan["goal"] == "add n5" and plan["copied_bytes"] > 0, plan
     assert plan["request"] in made.store.run("cluster", "status").out
     # One plan at a time.
     words = made.store.refuse("cluster", "drain", "n1", "--yes", code=4)
@@ -348,7 +348,7 @@ def test_a_plan_goes_on_after_its_client_the_coordinator_and_a_copying_node_died
     coordinator.kill()
     bringing[0].start().comes_up()
     coordinator.start().comes_up()
-    moved = lambda told: holding_of(told) == {"n1", "n2", "n3"} and told["plan"] is None  # noqa: E731
+    moved = lambda said: holding_of(said) == {"n1", "n2", "n3"} and said["plan"] is None  # noqa: E731
     made.wait_for(moved, seconds=120)
     for reader in readers:
         reader.end()

@@ -33,7 +33,7 @@ def test_pushes_and_swaps_over_a_bucket(bucket, source, proxy):
         pushed = made.store.push(
             table, source(100, 1), args=["--replicas", "2", "--partitions", "6"]
         )
-        assert pushed["swapped"] and pushed["rollout"]["left_out"] == []
+        assert pushed["swapped"] and pushed["rollout"]["excluded"] == []
     readers = [Reading(node.through_gateway(), read_both) for node in made.nodes]
     for table in ("a", "b"):
         made.store.push(table, source(100, 2), args=["--no-swap"])
@@ -56,7 +56,7 @@ def test_pushes_and_swaps_over_a_bucket(bucket, source, proxy):
             assert read_both(client) == {1}
     proxy.before = lambda exchange: None
     wait_for(lambda: made.heard() is not None, "the coordinator answers")
-    assert made.store.push("a", source(100, 3))["rollout"]["left_out"] == []
+    assert made.store.push("a", source(100, 3))["rollout"]["excluded"] == []
 
 
 def test_a_node_that_starts_while_the_bucket_never_answers_serves_what_it_has(

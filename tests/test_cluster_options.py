@@ -11,8 +11,8 @@ import redis
 from cluster import STEP_S, ClusterNode, Reading, table_of
 from data import write
 from disks import fill, make_room
+from fault_injection import Gate, held, is_of_run, phase_of, read_all, stalled, versions_at
 from harness import wait_for
-from struck import Gate, held, is_of_run, phase_of, read_all, stalled, versions_at
 
 ROWS = 20_000
 
@@ -40,15 +40,15 @@ def test_what_a_node_does_not_confirm_is_kept_when_asked(table):
         wait()
         done = made.store.finish(push)
     assert done.code == 6, done.err
-    told = json.loads(done.out.splitlines()[-1])
-    assert told["rollout"]["left_out"] == [hit.name]
-    assert made.table("t")["version"] == told["version"]
+    says = json.loads(done.out.splitlines()[-1])
+    assert says["rollout"]["excluded"] == [hit.name]
+    assert made.table("t")["version"] == says["version"]
     for node in made.nodes:
-        wait_for(lambda node=node: versions_at(node) == {told["version"]}, node.name)
-    reader.wait_for(told["version"])
+        wait_for(lambda node=node: versions_at(node) == {says["version"]}, node.name)
+    reader.wait_for(says["version"])
     reader.end()
     assert (reader.failed, reader.mixed) == ([], [])
-    assert reader.seen == [table.version, told["version"]]
+    assert reader.seen == [table.version, says["version"]]
 
 
 def test_too_few_replicas_are_waited_for_until_the_deadline(table):
@@ -61,18 +61,18 @@ def test_too_few_replicas_are_waited_for_until_the_deadline(table):
         assert versions_at(node) == {table.version}
     # With more patience it serves once the node is back.
     push = table.begin("--min-replicas", "2", "--deadline", "100s")
-    made.wait_for(lambda told: phase_of(told) == "preparing" and ready(told) == 2)
+    made.wait_for(lambda says: phase_of(says) == "preparing" and ready(says) == 2)
     assert push.poll() is None and versions_at(other) == {table.version}
     hit.start().comes_up()
     done = made.store.finish(push)
     assert done.code == 0, done.err
-    told = json.loads(done.out.splitlines()[-1])
+    says = json.loads(done.out.splitlines()[-1])
     for node in made.nodes:
-        assert versions_at(node) == {told["version"]}
+        assert versions_at(node) == {says["version"]}
 
 
-def ready(told):
-    return table_of(told, "t")["rollout"]["ready"]
+def ready(says):
+    return table_of(says, "t")["rollout"]["ready"]
 
 
 def test_a_node_without_progress_is_left_out_at_the_deadline(table):
@@ -85,11 +85,11 @@ def test_a_node_without_progress_is_left_out_at_the_deadline(table):
             gate.hold()
 
     with held(made, watch, gate):
-        told = table.push("--deadline", "3s", code=6)
-        assert told["rollout"]["left_out"] == [hit.name]
+        says = table.push("--deadline", "3s", code=6)
+        assert says["rollout"]["excluded"] == [hit.name]
         # It knows what serves, and has others answer.
         for node in made.nodes:
-            wait_for(lambda n=node: versions_at(n) == {told["version"]}, node.name)
+            wait_for(lambda n=node: versions_at(n) == {says["version"]}, node.name)
 
 
 def test_a_full_disk_of_one_node_ends_a_push(table):
@@ -205,7 +205,7 @@ def test_files_that_are_gone_from_a_running_nodes_cache_are_brought_again(shared
     wait_for(are_back, "the runs")
     path = write(values(2), tmp_path / "wide.parquet")
     pushed = made.store.push("wide", path, args=["--force"])
-    assert pushed["rollout"]["left_out"] == []
+    assert pushed["rollout"]["excluded"] == []
 
 
 def test_a_version_that_was_damaged_while_its_node_was_down_is_rolled_back_to(shared, tmp_path):
@@ -325,10 +325,10 @@ def test_a_process_that_another_took_the_name_of_answers_no_more(cluster, tmp_pa
 
 def test_a_damaged_seat_is_taken_and_status_tells_of_no_coordinator(shared):
     made = shared(3)
-    seat = made.store.path / "cluster/seat"
+    lease = made.store.path / "cluster/lease"
     for node in made.nodes:
         node.kill()
-    seat.write_bytes(b"no seat")
+    lease.write_bytes(b"no lease")
     status = made.store.json("cluster", "status")
     assert not status["healthy"]
     assert any("no coordinator" in problem for problem in status["problems"])

@@ -21,7 +21,7 @@ def divided(shared_by_module, tmp_path_factory):
     table = write(people(COUNT), tmp_path_factory.mktemp("source") / "people.parquet")
     cut = ["--replicas", "2", "--partitions"]
     pushed = made.store.push("people", table, args=[*cut, "16"])
-    assert pushed["swapped"] and pushed["rollout"]["left_out"] == []
+    assert pushed["swapped"] and pushed["rollout"]["excluded"] == []
     made.store.push("ordered", table, key="{id:05}", args=[*cut, "6", "--order", "ordered"])
     return made
 
@@ -45,7 +45,7 @@ def test_any_gateway_gives_every_key(divided):
             assert client.exists("people:1", "people:2", "people:x") == 2
             assert client.get("people:nosuch") is None
             assert client.dbsize() == 2 * COUNT
-        held = node.metric('forebay_commands_elsewhere_total{outcome="answered"}')
+        held = node.metric('forebay_commands_routed_total{outcome="answered"}')
         assert held > 0, f"{node.name} holds everything"
 
 
@@ -93,11 +93,11 @@ def test_ioredis_as_a_cluster_client(divided):
     words = ["node", NODE / "read_cluster.mjs", str(divided.nodes[1].port), str(COUNT)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["rows"] == [person(i) for i in range(COUNT)]
-    assert told["many"] == [person(i) for i in range(100)]
-    assert told["absent"] is None and told["hash"]["name"] == "person 7"
-    assert told["refused"].startswith("READONLY") and told["scanned"] == COUNT
+    says = json.loads(done.stdout)
+    assert says["rows"] == [person(i) for i in range(COUNT)]
+    assert says["many"] == [person(i) for i in range(100)]
+    assert says["absent"] is None and says["hash"]["name"] == "person 7"
+    assert says["refused"].startswith("READONLY") and says["scanned"] == COUNT
 
 
 def test_redis_cli_follows_redirects(divided):

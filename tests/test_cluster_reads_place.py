@@ -75,14 +75,14 @@ def holders(made, table="people"):
     return {int(row[0]): len(row[2]) for row in rows}
 
 
-def reads_told(told, least=4):
-    reads = told.get("reads") or {"nodes": {}, "hottest": []}
+def reads_told(seen, least=4):
+    reads = seen.get("reads") or {"nodes": {}, "hottest": []}
     return len(reads["nodes"]) >= least and reads["hottest"]
 
 
-def ratio(told):
+def ratio(seen):
     """What the most asked node is asked, in multiples of the mean of all six."""
-    nodes = (told.get("reads") or {"nodes": {}})["nodes"]
+    nodes = (seen.get("reads") or {"nodes": {}})["nodes"]
     return max(nodes.values(), default=9) * 6 / max(sum(nodes.values()), 1)
 
 
@@ -111,16 +111,16 @@ def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
     made.wait_for(reads_told)
 
     def is_uneven():
-        told = plan(made)
-        return told["hottest_before"] > 1.7 * told["mean"] and told
+        seen = plan(made)
+        return seen["hottest_before"] > 1.7 * seen["mean"] and seen
 
     wait_for(is_uneven, lambda: plan(made), step=1)
     output, drawing = tmp_path / "plan.json", tmp_path / "plan.svg"
-    told = plan(made, "--output", output, "--draw", drawing)
-    assert 0 < told["copies"] <= 20 and told["copied_bytes"] > 0 and told["handed_over"] == 0
-    assert told["hottest_after"] < 1.2 * told["mean"]
+    seen = plan(made, "--output", output, "--draw", drawing)
+    assert 0 < seen["copies"] <= 20 and seen["copied_bytes"] > 0 and seen["handed_over"] == 0
+    assert seen["hottest_after"] < 1.2 * seen["mean"]
     assert drawing.read_text().startswith("<svg")
-    hot = max(told["partitions"], key=lambda one: one["reads_per_minute"])
+    hot = max(seen["partitions"], key=lambda one: one["reads_per_minute"])
     assert hot["partition"] == 5 and len(hot["after"]) > len(hot["before"]) == 2
     assert "replicas are copied" in made.store.run(*PLAN).out
     made.store.run("cluster", "apply", output, "--yes")
@@ -128,12 +128,12 @@ def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
     assert counts[first] == len(hot["after"]) and min(counts.values()) == 2, counts
     assert holders(made, "other") == others
     # Each copy answers, and the load lies evenly.
-    made.wait_for(lambda told: ratio(told) < 1.35, "the load lies evenly", 120)
+    made.wait_for(lambda seen: ratio(seen) < 1.35, "the load lies evenly", 120)
     status = made.store.run("cluster", "status").out
     assert "batch tables on" in status and "read most: from slot" in status, status
     # Versions come and go, and nodes too.
     pushed = made.store.push("people", made.table_of(2), args=["--partitions", PARTITIONS])
-    assert pushed["rollout"]["left_out"] == []
+    assert pushed["rollout"]["excluded"] == []
     made.store.json("rollback", "people")
     assert holders(made) == counts
     # What is small is cut where its lists begin all the same, and nothing of the versions before is
@@ -141,10 +141,10 @@ def test_what_is_read_most_comes_to_be_on_more_nodes(made, tmp_path):
     made.store.push("people", made.table_of(3))
     assert holders(made) == counts
     made.wait_for(reads_told)
-    told = plan(made)
+    seen = plan(made)
     starts = {int(lower) for lower in holders(made)}
     assert starts <= {one["bounds"]["lower"]["slot"] for one in manifest(made)}
-    assert sum(one["reads_per_minute"] for one in told["partitions"]) < 1.5 * 600 * 60
+    assert sum(one["reads_per_minute"] for one in seen["partitions"]) < 1.5 * 600 * 60
     gone = made["n6"]
     made.store.run("cluster", "drain", "n6", "--yes")
     after = holders(made)
@@ -173,7 +173,7 @@ def test_clients_bound_to_the_table_see_its_own_layout(made, tmp_path):
     first, last = cut(made)
     options = {"username": "seer", "password": secured.password}
     hot = [name for name in NAMES if first <= slot(name) <= last]
-    told = {}
+    seen = {}
     with made.nodes[0].through_gateway(**options) as client:
 
         def planned():
@@ -182,11 +182,11 @@ def test_clients_bound_to_the_table_see_its_own_layout(made, tmp_path):
                 client.mget(hot)
             words = [*PLAN, "--json", "--output", tmp_path / "plan.json"]
             result = made.store.run(*words, code=None)
-            told.update(result.json() if result.code == 0 else {"copies": 0})
-            return told["copies"] > 0
+            seen.update(result.json() if result.code == 0 else {"copies": 0})
+            return seen["copies"] > 0
 
         wait_for(planned, "what is read was told", 120)
-    hottest = next(one for one in told["partitions"] if one["partition"] == 5)
+    hottest = next(one for one in seen["partitions"] if one["partition"] == 5)
     made.store.run("cluster", "apply", tmp_path / "plan.json", "--yes")
 
     def rows(user):
@@ -197,8 +197,8 @@ def test_clients_bound_to_the_table_see_its_own_layout(made, tmp_path):
         return next(row[2:] for row in rows(user) if row[0] <= first <= row[1])
 
     # The primary's node is told as a replica, too, at another port.
-    told = {row[1] for row in nodes_of("clerk")}
-    assert len(told) == len(hottest["after"]) + 1 > len(nodes_of("seer"))
+    seen = {row[1] for row in nodes_of("clerk")}
+    assert len(seen) == len(hottest["after"]) + 1 > len(nodes_of("seer"))
     # As many for each row of a primary: redis-py takes turns over all of them.
     lengths = {(row[2][1], len(row)) for row in rows("clerk")}
     assert len(lengths) == len({primary for primary, _ in lengths})

@@ -28,7 +28,7 @@ def slow(shared, tmp_path):
     def begin(version):
         """Starts a push and waits until nodes prepare."""
         process = made.store.start(*words(source(version)))
-        made.wait_for(lambda told: phase_of(told) == "preparing")
+        made.wait_for(lambda seen: phase_of(seen) == "preparing")
         return process
 
     def words(path):
@@ -40,8 +40,8 @@ def slow(shared, tmp_path):
     return made
 
 
-def phase_of(told):
-    rollout = table_of(told, "t")["rollout"]
+def phase_of(seen):
+    rollout = table_of(seen, "t")["rollout"]
     return rollout and rollout["phase"]
 
 
@@ -80,8 +80,8 @@ def test_how_much_has_come_is_told_while_nodes_prepare(slow):
     events = [json.loads(line) for line in done.err.splitlines()]
     waits = [event["text"] for event in events if event.get("text", "").startswith("waiting for")]
     assert len(waits) == 1 and "30 min" in waits[0] and "--deadline" in waits[0], events
-    told = [event for event in events if event.get("stage") == "preparing on all nodes"]
-    assert any(event["total"] and 0 < event["done"] <= event["total"] for event in told), told
+    seen = [event for event in events if event.get("stage") == "preparing on all nodes"]
+    assert any(event["total"] and 0 < event["done"] <= event["total"] for event in seen), seen
 
 
 def test_a_rollout_is_cancelled(slow):
@@ -111,7 +111,7 @@ def test_a_killed_push_is_rolled_out_all_the_same(slow):
     # Another one meets the rollout, which goes on without its client.
     refused = made.store.run(*made.words(made.source(3, 100)), code=None)
     assert refused.code in (4, 5) and "table t" in refused.err, (refused.code, refused.err)
-    made.wait_for(lambda told: phase_of(told) is None)
+    made.wait_for(lambda seen: phase_of(seen) is None)
     assert made.table("t")["version"] == 2 and serves_everywhere(made, 2)
     made.store.run(*made.words(made.source(4, 100)))
     assert serves_everywhere(made, 4)

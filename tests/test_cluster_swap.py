@@ -116,12 +116,12 @@ def test_what_status_tells(two_tables):
     status = made.status()
     assert status["cluster"] == "forebay"
     assert status["healthy"] is True and status["problems"] == []
-    told = {node["name"]: node for node in status["nodes"]}
+    says = {node["name"]: node for node in status["nodes"]}
     for node in made.nodes:
-        entry = told.pop(node.name)
+        entry = says.pop(node.name)
         assert entry["zone"] == node.zone and entry["state"] == "up"
         assert entry["listen"] == f"127.0.0.1:{node.port}"
-    assert told == {}
+    assert says == {}
     tables = {table["table"]: table for table in status["tables"]}
     for table, version, previous in [("a", 2, 1), ("b", 1, None)]:
         entry = tables[table]
@@ -129,20 +129,20 @@ def test_what_status_tells(two_tables):
         assert entry["replicas"] == 2
     assert made.coordinator() in made.nodes
 
-    made.wait_for(lambda told: {node["serves"] for node in told["nodes"]} == {told["revision"]})
+    made.wait_for(lambda says: {node["serves"] for node in says["nodes"]} == {says["revision"]})
     text = made.store.run("cluster", "status").out
     assert all(node.name in text for node in made.nodes)
 
 
 def test_nodes_prove_what_they_hold(two_tables):
     pushed = two_tables.push("a", 2)
-    proved = pushed["rollout"]["proved"]
+    proved = pushed["rollout"]["verified"]
     assert {one["node"] for one in proved} == {node.name for node in two_tables.nodes}
     # Each row is on two nodes at least, and each node has read back what it holds. What lies across
     # the bounds of classes is on more.
     assert 2 * KEYS <= sum(one["rows"] for one in proved) < 4 * KEYS
     assert sum(one["partitions"] for one in proved) >= 2 * 8
-    assert pushed["rollout"]["left_out"] == []
+    assert pushed["rollout"]["excluded"] == []
 
 
 def test_dropped_tables_are_gone_from_all_nodes(two_tables):

@@ -25,16 +25,16 @@ def test_a_caller_waits_for_a_newer_revision(cluster):
     node = made["n2"]
     status, text = node.ask("/v1/cluster")
     revision = json.loads(text)["revision"]
-    told = []
+    seen = []
 
     def wait():
-        told.append(node.ask(f"/v1/cluster?after={revision}&wait=60s", seconds=90))
+        seen.append(node.ask(f"/v1/cluster?after={revision}&wait=60s", seconds=90))
 
     waiting = threading.Thread(target=wait)
     waiting.start()
     made.store.run("create", "events", "--replicas", "1")
     waiting.join(90)
-    (status, text) = told[0]
+    (status, text) = seen[0]
     assert status == 200 and json.loads(text)["revision"] > revision
     # Nothing happens: the answer comes when the time is over.
     latest = made.status()["revision"]

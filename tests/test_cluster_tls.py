@@ -28,7 +28,7 @@ def test_nodes_that_are_not_on_loopback(over_a_network, tmp_path):
     made = over_a_network
     path = write(people(COUNT), tmp_path / "people.parquet")
     pushed = made.store.push("people", path, args=["--replicas", "1", "--partitions", "6"])
-    assert pushed["rollout"]["left_out"] == []
+    assert pushed["rollout"]["excluded"] == []
     keys = [f"people:{i}" for i in range(COUNT)]
     for node in made.nodes:
         with node.through_gateway() as client:

@@ -1,4 +1,4 @@
-"""What the commands print, in the shapes that docs/commands.md promises."""
+"""What the commands print, in the shapes that docs/reference/commands*.md promise."""
 
 import json
 import os
@@ -183,9 +183,9 @@ def test_diff_says_the_same_as_text_and_as_json(store, tmp_path):
     push("id,n,gone\n1,1,x\n2,2,y\n")
     push("id,n,fresh\n1,1.0,x\n2,2.5,y\n")
     push("id,fresh\n1,x\n2,y\n")
-    told, text = diff(1, 2)
-    assert (told["changed"], told["columns"]) == (2, {"id": 0, "n": 2})
-    schema = told["schema"]
+    says, text = diff(1, 2)
+    assert (says["changed"], says["columns"]) == (2, {"id": 0, "n": 2})
+    schema = says["schema"]
     assert (schema["removed"], schema["added"], schema["retyped"]) == (["gone"], ["fresh"], ["n"])
     assert text.splitlines() == [
         "t version 1 to 2: 0 added, 0 removed, 2 changed, 0 unchanged, by what both versions have",
@@ -196,8 +196,8 @@ def test_diff_says_the_same_as_text_and_as_json(store, tmp_path):
         '~ "1": n 1 -> 1.0',
         '~ "2": n 2 -> 2.5',
     ]
-    told, text = diff(2, 3)
-    assert (told["changed"], told["unchanged"], told["columns"]) == (0, 2, {"id": 0, "fresh": 0})
+    says, text = diff(2, 3)
+    assert (says["changed"], says["unchanged"], says["columns"]) == (0, 2, {"id": 0, "fresh": 0})
     assert text.splitlines()[1:] == ["column n is gone (float64)"]
     # The value of one column, as bytes, as a number, of another column; and rows.
     push("id,n,m\n1,1,7\n2,2,2\n", "--value", "n")
@@ -209,22 +209,22 @@ def test_diff_says_the_same_as_text_and_as_json(store, tmp_path):
         (5, 6, ['~ "1": value 1 -> 7', '~ "2": value 3 -> 2']),
         (6, 7, ['~ "1": value 7 -> {"id":1,"n":1}', '~ "2": value 2 -> {"id":2,"n":3}']),
     ):
-        told, text = diff(before, after)
+        says, text = diff(before, after)
         assert text.splitlines()[-len(changes) :] == changes
-        assert told["columns"] == {"value": len(changes)} == {"value": told["changed"]}
+        assert says["columns"] == {"value": len(changes)} == {"value": says["changed"]}
         seen = [
             f'~ "{d["key"]}": value {d["columns"][0]["before"]} -> {d["columns"][0]["after"]}'
-            for d in told["differences"]
+            for d in says["differences"]
         ]
         assert seen == changes
-        assert [change["text"] for change in told["schema"]["changes"]] == text.splitlines()[1:2]
+        assert [change["text"] for change in says["schema"]["changes"]] == text.splitlines()[1:2]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_an_export_is_the_source_again(two, tmp_path, kind):
     path = tmp_path / f"out.{kind}"
-    told = two.json("export", "people@1", "--to", path)
-    assert (told["table"], told["version"], told["rows"]) == ("people", 1, 1000)
+    says = two.json("export", "people@1", "--to", path)
+    assert (says["table"], says["version"], says["rows"]) == ("people", 1, 1000)
     if kind == "parquet":
         table = pyarrow.parquet.read_table(path).select(people().column_names)
         assert table.sort_by("id").to_pylist() == people().to_pylist()
@@ -317,9 +317,9 @@ def test_a_store_is_made_with_a_word_and_not_where_that_is_forbidden(store, sour
             assert "there is no forebay store" in refused, refused
     assert not store.path.exists() and not list(empty.path.iterdir())
     assert str(store.path) in store.run(*push).err
-    told = empty.run(*push, "--json")
-    assert json.loads(told.out)["store_created"] is True
-    texts = [event.get("text", "") for event in map(json.loads, told.err.splitlines())]
+    says = empty.run(*push, "--json")
+    assert json.loads(says.out)["store_created"] is True
+    texts = [event.get("text", "") for event in map(json.loads, says.err.splitlines())]
     assert any("made a new one" in text and "--no-create" in text for text in texts), texts
     again = store.run(*push, "--no-create", "--json")
     assert "store_created" not in json.loads(again.out) and "made a new" not in again.err

@@ -13,37 +13,37 @@ def beside(real):
     return redis.Redis(unix_socket_path=path, **BYTES)
 
 
-def number(dice):
-    near = [str(dice.randrange(-12, 12)) for _ in range(6)]
+def number(rng):
+    near = [str(rng.randrange(-12, 12)) for _ in range(6)]
     far = ["9223372036854775807", "-9223372036854775808", "99999999999999999999", "x", "1.5", ""]
-    return dice.choice([*near, *near, *far])
+    return rng.choice([*near, *near, *far])
 
 
-def random_on_strings(dice):
-    keys = [f"kv:{{x}}{dice.randrange(5)}" for _ in range(3)]
+def random_on_strings(rng):
+    keys = [f"kv:{{x}}{rng.randrange(5)}" for _ in range(3)]
     key, other, third = keys
-    text = dice.choice(["", "a", "\x00\xff", "0123456789", "10", "\x80" * 20])
+    text = rng.choice(["", "a", "\x00\xff", "0123456789", "10", "\x80" * 20])
     # SETRANGE and SETBIT at great offsets would write as much.
-    offset = dice.choice([str(dice.randrange(30)), "-1", "x", "536870912", "99999999999999999999"])
-    bit = dice.choice([str(dice.randrange(200)), "-1", "x", "4294967296"])
-    span = [str(dice.randrange(-70, 70)), str(dice.randrange(-70, 70))]
+    offset = rng.choice([str(rng.randrange(30)), "-1", "x", "536870912", "99999999999999999999"])
+    bit = rng.choice([str(rng.randrange(200)), "-1", "x", "4294967296"])
+    span = [str(rng.randrange(-70, 70)), str(rng.randrange(-70, 70))]
     last = str(2**63 - 1)
-    return dice.choice(
+    return rng.choice(
         [
             ["SET", key, text],
             ["SET", key, text, "EX", "1000"],
             ["SETRANGE", key, offset, text],
-            ["SETBIT", key, bit, dice.choice(["0", "1", "1", "2", "x"])],
+            ["SETBIT", key, bit, rng.choice(["0", "1", "1", "2", "x"])],
             ["GETBIT", key, bit],
             ["BITCOUNT", key],
             ["BITCOUNT", key, *span],
-            ["BITCOUNT", key, *span, dice.choice(["BIT", "byte"])],
+            ["BITCOUNT", key, *span, rng.choice(["BIT", "byte"])],
             ["BITCOUNT", key, f"-{last}", last, "BIT"],
-            ["BITPOS", key, dice.choice(["0", "1", "1", "0", "2"])],
-            ["BITPOS", key, dice.choice(["0", "1"]), *span[: dice.randrange(3)]],
-            ["BITPOS", key, dice.choice(["0", "1"]), *span, dice.choice(["bit", "BYTE"])],
-            ["BITOP", dice.choice(["AND", "or", "XOR", "B"]), *keys],
-            ["BITOP", dice.choice(["NOT", "AND", "OR", "XOR"]), key, other],
+            ["BITPOS", key, rng.choice(["0", "1", "1", "0", "2"])],
+            ["BITPOS", key, rng.choice(["0", "1"]), *span[: rng.randrange(3)]],
+            ["BITPOS", key, rng.choice(["0", "1"]), *span, rng.choice(["bit", "BYTE"])],
+            ["BITOP", rng.choice(["AND", "or", "XOR", "B"]), *keys],
+            ["BITOP", rng.choice(["NOT", "AND", "OR", "XOR"]), key, other],
             ["BITOP", "NOT", *keys],
             ["GETRANGE", key, *span],
             ["MSETNX", key, text, other, text],
@@ -52,7 +52,7 @@ def random_on_strings(dice):
             ["RENAME", key, other],
             ["RENAMENX", key, other],
             ["COPY", key, other],
-            ["COPY", key, other, *dice.choice([["REPLACE"], ["DB", "0"], ["DB", "x"], ["B"]])],
+            ["COPY", key, other, *rng.choice([["REPLACE"], ["DB", "0"], ["DB", "x"], ["B"]])],
             ["COPY", key, other, "DB", "0", "replace"],
             ["TTL", key],
             ["PERSIST", key],
@@ -64,39 +64,39 @@ def random_on_strings(dice):
     )
 
 
-def random_on_lists(dice):
-    key = f"list:{{x}}{dice.randrange(3)}"
-    other = f"list:{{x}}{dice.randrange(3)}"
+def random_on_lists(rng):
+    key = f"list:{{x}}{rng.randrange(3)}"
+    other = f"list:{{x}}{rng.randrange(3)}"
     items = [
-        dice.choice(["a", "b", "c", "", "10", "\xff\x00"]) for _ in range(dice.randrange(1, 5))
+        rng.choice(["a", "b", "c", "", "10", "\xff\x00"]) for _ in range(rng.randrange(1, 5))
     ]
     item = items[0]
     # The least number, as a rank, is another one in this version of redis-server.
-    rank = number(dice).replace("9223372036854775808", "9223372036854775807")
-    options = [["RANK", rank], ["COUNT", number(dice)], ["MAXLEN", number(dice)], ["B", "1"]]
-    position = [word for option in dice.sample(options, dice.randrange(3)) for word in option]
-    push = dice.choice(["RPUSH", "LPUSH", "RPUSHX", "LPUSHX"])
-    pop = dice.choice(["LPOP", "RPOP"])
-    return dice.choice(
+    rank = number(rng).replace("9223372036854775808", "9223372036854775807")
+    options = [["RANK", rank], ["COUNT", number(rng)], ["MAXLEN", number(rng)], ["B", "1"]]
+    position = [word for option in rng.sample(options, rng.randrange(3)) for word in option]
+    push = rng.choice(["RPUSH", "LPUSH", "RPUSHX", "LPUSHX"])
+    pop = rng.choice(["LPOP", "RPOP"])
+    return rng.choice(
         [
             [push, key, *items],
             [push, key, *items],
             [pop, key],
-            [pop, key, number(dice)],
+            [pop, key, number(rng)],
             [pop, key, "1", "2"],
             ["LRANGE", key, "0", "-1"],
-            ["LRANGE", key, number(dice), number(dice)],
-            ["LINDEX", key, number(dice)],
+            ["LRANGE", key, number(rng), number(rng)],
+            ["LINDEX", key, number(rng)],
             ["LLEN", key],
-            ["LSET", key, number(dice), item],
-            ["LREM", key, str(dice.randrange(-3, 4)), item],
-            ["LREM", key, dice.choice(["x", "9223372036854775807"]), item],
-            ["LTRIM", key, number(dice), number(dice)],
-            ["LINSERT", key, dice.choice(["BEFORE", "after", "B"]), item, items[-1]],
+            ["LSET", key, number(rng), item],
+            ["LREM", key, str(rng.randrange(-3, 4)), item],
+            ["LREM", key, rng.choice(["x", "9223372036854775807"]), item],
+            ["LTRIM", key, number(rng), number(rng)],
+            ["LINSERT", key, rng.choice(["BEFORE", "after", "B"]), item, items[-1]],
             ["LPOS", key, item, *position],
             ["LPOS", key, item, "RANK"],
             ["RPOPLPUSH", key, other],
-            ["LMOVE", key, other, *dice.choices(["LEFT", "right", "RIGHT", "left", "B"], k=2)],
+            ["LMOVE", key, other, *rng.choices(["LEFT", "right", "RIGHT", "left", "B"], k=2)],
             ["RENAME", key, other],
             ["COPY", key, other, "REPLACE"],
             ["EXPIRE", key, "1000"],
@@ -160,13 +160,13 @@ def test_a_short_command_makes_no_huge_value(live):
 
 def test_there_is_nobody_to_wait_for(live, real):
     for words in [["0", "0"], ["0", "10"], ["0", "-1"], ["0", "x"], ["x", "0"]]:
-        told = []
+        seen = []
         for client in (live.client(), real):
             try:
-                told.append(client.execute_command("WAIT", *words))
+                seen.append(client.execute_command("WAIT", *words))
             except redis.ResponseError as error:
-                told.append(str(error))
-        assert told[0] == told[1], words
+                seen.append(str(error))
+        assert seen[0] == seen[1], words
     assert live.client().execute_command("WAIT", "3", "0") == 0
 
 
@@ -176,7 +176,7 @@ def test_what_clients_are_told_of_commands(live, real):
     ours.response_callbacks.clear(), theirs.response_callbacks.clear()
     names = ours.execute_command("COMMAND", "LIST")
     assert ours.execute_command("COMMAND", "COUNT") == len(names)
-    told = {name: ours.execute_command("COMMAND", "INFO", name)[0] for name in names}
+    seen = {name: ours.execute_command("COMMAND", "INFO", name)[0] for name in names}
     known = {name: theirs.execute_command("COMMAND", "INFO", name)[0] for name in names}
     # Redis lists the keys of these by their subcommands; ours read as fast as any.
     containers = {"object", "memory", "client", "config", "acl", "slowlog", "latency", "module"}
@@ -187,7 +187,7 @@ def test_what_clients_are_told_of_commands(live, real):
         if known[name] is None:
             assert name.startswith("kv."), name
             continue
-        our, their = told[name], known[name]
+        our, their = seen[name], known[name]
         if "Not supported." in str(ours.execute_command("COMMAND", "DOCS", name)):
             continue
         assert our[1] == their[1], (name, our, their)

@@ -17,7 +17,7 @@ ROUNDED = {"number", "time", "timestamp", "date", "duration"}
 
 
 def sensible(a, b, how):
-    """Whether docs/conversions.md says what `how` does here."""
+    """Whether docs/reference/conversions.md says what `how` does here."""
     kinds = family(unwrap(a)), family(b)
     if how == "utc":
         return kinds == ("timestamp", "timestamp") and (unwrap(a).tz is None) != (b.tz is None)

@@ -171,8 +171,8 @@ def test_a_table_that_is_damaged_hides_no_other(table, source):
     table.push("others", source(10))
     pointer = table.path / "tables" / "people" / "current"
     pointer.write_bytes(pointer.read_bytes()[:-1])
-    told = {info["table"]: info for info in table.json("tables")}
-    others, people = told["others"], told["people"]
+    seen = {info["table"]: info for info in table.json("tables")}
+    others, people = seen["others"], seen["people"]
     assert (others["table"], others["serving"], others["rows"]) == ("others", 1, 10)
     assert "problem" not in others
     assert people["serving"] is None and "current" in people["problem"]

@@ -123,7 +123,8 @@ def test_the_line_of_the_unit_starts_a_node(store, secured, start, tmp_path):
 
     def days_left():
         page = secured.page(node.url("/metrics"))
-        return float(re.search(r"^forebay_certificate_left_seconds (\S+)$", page, re.M)[1]) / 86400
+        left_s = re.search(r"^forebay_certificate_remaining_seconds (\S+)$", page, re.M)[1]
+        return float(left_s) / 86400
 
     assert 29.9 < days_left() <= 30
     page = secured.page(node.url("/metrics"))
@@ -224,7 +225,7 @@ def test_the_pods_of_the_manifest_make_a_cluster(store, secured, start, tmp_path
     assert {node["listen"] for node in nodes()} == at
     source = write(people(300), tmp_path / "people.parquet")
     pushed = store.push("people", source, args=["--replicas", "1", "--partitions", "6"])
-    assert pushed["rollout"]["left_out"] == []
+    assert pushed["rollout"]["excluded"] == []
     for pod in pods:
         row = secured.ask(pod.url("/v1/tables/people/rows/7"), "seer")
         assert row[0] in (200, 421), row

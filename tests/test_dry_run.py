@@ -26,38 +26,38 @@ def dry(store):
 
     def dry(*words, code=0, reads="--dry-run"):
         before = tree(store.path.parent)
-        told = store.run("push", *words, reads, "--json", code=code)
+        seen = store.run("push", *words, reads, "--json", code=code)
         text = store.run("push", *words, reads, code=code).out
         assert tree(store.path.parent) == before
-        told = told.json()
-        assert told["dry_run"] is True and "nothing was written" in text.splitlines()[0]
-        told["text"] = text
-        return told
+        seen = seen.json()
+        assert seen["dry_run"] is True and "nothing was written" in text.splitlines()[0]
+        seen["text"] = text
+        return seen
 
     return dry
 
 
-def really(store, told, *words, code=0):
+def really(store, seen, *words, code=0):
     """Pushes, and holds what was told against it."""
     pushed = store.json("push", *words, code=code)
-    assert {name: told[name] for name in ALIKE} == {name: pushed[name] for name in ALIKE}
-    assert told["gate"] == pushed["gate"]
+    assert {name: seen[name] for name in ALIKE} == {name: pushed[name] for name in ALIKE}
+    assert seen["gate"] == pushed["gate"]
     outlook = {(True, 0): "swap", (False, 0): "keep", (False, 3): "hold"}
-    assert told["outlook"] == outlook[pushed["swapped"], code]
-    table = f"{told['table']}@{pushed['version']}"
-    manifest = store.path / "tables" / told["table"] / "versions" / f"{pushed['version']}.manifest"
+    assert seen["outlook"] == outlook[pushed["swapped"], code]
+    table = f"{seen['table']}@{pushed['version']}"
+    manifest = store.path / "tables" / seen["table"] / "versions" / f"{pushed['version']}.manifest"
     # The last line is its checksum.
     stored = json.loads(manifest.read_text().rsplit("\n", 2)[0])
-    assert len(stored["partitions"]) == told["partitions"]
-    assert stored["order"] == told["order"] and stored["key"] == told["key"]
-    assert [c["name"] for c in stored["schema"]] == [c["name"] for c in told["columns"]]
-    for example in told["examples"]:
+    assert len(stored["partitions"]) == seen["partitions"]
+    assert stored["order"] == seen["order"] and stored["key"] == seen["key"]
+    assert [c["name"] for c in stored["schema"]] == [c["name"] for c in seen["columns"]]
+    for example in seen["examples"]:
         key = example["key"]
         if isinstance(key, str):
             assert store.run("get", table, key, "--json").json() == [example["value"]]
-    runs = (store.path / "tables" / told["table"] / "runs").glob(f"{pushed['version']}-*")
+    runs = (store.path / "tables" / seen["table"] / "runs").glob(f"{pushed['version']}-*")
     files = sum(run.stat().st_size for run in runs)
-    assert files <= told["disk"]["needed_bytes"] * 1.1 + 4096
+    assert files <= seen["disk"]["needed_bytes"] * 1.1 + 4096
     return pushed
 
 
@@ -66,18 +66,18 @@ def really(store, told, *words, code=0):
 def test_what_is_told_is_what_is_done(store, dry, tmp_path, kind, reads):
     path = write(people(1000), tmp_path / f"people.{kind}")
     words = ["people", path, "--key", "{id:04}"]
-    told = dry(*words, reads=reads)
+    seen = dry(*words, reads=reads)
     assert not store.path.exists()
-    assert told["exact"] and told["read"]["all"] and told["read"]["rows"] == 1000
-    assert [example["key"] for example in told["examples"]] == [f"000{i}" for i in range(5)]
-    assert told["gate"] == [] and told["compared_with"] is None
-    really(store, told, *words)
+    assert seen["exact"] and seen["read"]["all"] and seen["read"]["rows"] == 1000
+    assert [example["key"] for example in seen["examples"]] == [f"000{i}" for i in range(5)]
+    assert seen["gate"] == [] and seen["compared_with"] is None
+    really(store, seen, *words)
     # And beside a version that serves.
     path = write(people(1010, version=2, start=50), tmp_path / f"next.{kind}")
     words = ["people", path, "--key", "{id:04}"]
-    told = dry(*words, reads=reads)
-    assert told["compared_with"] == 1 and told["version"] == 2
-    really(store, told, *words)
+    seen = dry(*words, reads=reads)
+    assert seen["compared_with"] == 1 and seen["version"] == 2
+    really(store, seen, *words)
 
 
 def test_types_are_named_as_column_takes_them(dry, tmp_path):
@@ -88,25 +88,25 @@ def test_types_are_named_as_column_takes_them(dry, tmp_path):
             "price": pa.array([{"net": 1, "tags": ["a"]}]),
         }
     )
-    told = dry("t", write(table, tmp_path / "t.parquet"), "--key", "{id}")
-    assert [(column["name"], column["type"]) for column in told["columns"]] == [
+    seen = dry("t", write(table, tmp_path / "t.parquet"), "--key", "{id}")
+    assert [(column["name"], column["type"]) for column in seen["columns"]] == [
         ("id", "int64"),
         ("at", "timestamp(ns)"),
         ("price", "struct(net int64, tags list(text))"),
     ]
-    assert "  price:struct(net int64, tags list(text))\n" in told["text"]
+    assert "  price:struct(net int64, tags list(text))\n" in seen["text"]
     source = tmp_path / "t.csv"
     source.write_text("id,n\n1,2\n")
     given = ["t", source, "--key", "{id}", "--column", "n:decimal(9,2)"]
-    told = dry(*given)
-    assert told["columns"][1] == {"name": "n", "type": "decimal(9,2)", "nullable": True}
+    seen = dry(*given)
+    assert seen["columns"][1] == {"name": "n", "type": "decimal(9,2)", "nullable": True}
     # Digits are as `get` has them.
-    assert '"n":2.00}' in told["text"]
+    assert '"n":2.00}' in seen["text"]
     # What is asked for to be lost is counted, too.
     source.write_text("id,n\n1,2.5\n2,3\n")
-    told = dry("t", source, "--key", "{id}", "--column", "n:int64:round")
-    assert told["lossy"] == [{"column": "n", "how": "round", "values": 1}]
-    assert "n: 1 value rounded" in told["text"]
+    seen = dry("t", source, "--key", "{id}", "--column", "n:int64:round")
+    assert seen["lossy"] == [{"column": "n", "how": "round", "values": 1}]
+    assert "n: 1 value rounded" in seen["text"]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_every_kind_of_value(store, dry, tmp_path, value, args):
     table = people(500).append_column("n", pa.array(range(500)))
     table = table.append_column("tags", pa.array([[i, i] for i in range(500)]))
     words = ["t", write(table, tmp_path / "t.parquet"), "--key", "p{id}", "--value", value, *args]
-    told = dry(*words)
-    assert told["value"] == value and len(told["examples"]) == 5
-    really(store, told, *words)
+    seen = dry(*words)
+    assert seen["value"] == value and len(seen["examples"]) == 5
+    really(store, seen, *words)
     table = table.set_column(0, "id", pa.array(range(50, 550)))
     words[1] = write(table, tmp_path / "next.parquet")
     really(store, dry(*words), *words)
@@ -138,18 +138,18 @@ def test_the_gate_says_what_it_will_say(store, dry, tmp_path):
     fewer = people(700, version=2, start=100).drop_columns(["note"])
     fewer = fewer.append_column("fresh", pa.array([None if i % 2 else i for i in range(700)]))
     words = ["t", write(fewer, tmp_path / "fewer.parquet"), "--key", "{id}"]
-    told = dry(*words, code=3)
-    assert told["outlook"] == "hold"
-    assert "the gate would hold t version 2" in told["text"]
-    assert "HELD column-gone=hold: column note is gone (text)" in told["text"]
-    assert "also column fresh is new (int64)" in told["text"]
-    assert "--gate 'column-gone(note)=report'" in told["text"]
-    really(store, told, *words, code=3)
+    seen = dry(*words, code=3)
+    assert seen["outlook"] == "hold"
+    assert "the gate would hold t version 2" in seen["text"]
+    assert "HELD column-gone=hold: column note is gone (text)" in seen["text"]
+    assert "also column fresh is new (int64)" in seen["text"]
+    assert "--gate 'column-gone(note)=report'" in seen["text"]
+    really(store, seen, *words, code=3)
     words += ["--gate", "column-gone=report", "--gate", "rows>-40%", "--gate", "bytes>-60%"]
     words += ["--gate", "lost<40%", "--gate", "new<1%", "--gate", "changed<100.5%", "--no-swap"]
-    told = dry(*words)
-    assert told["outlook"] == "keep"
-    really(store, told, *words)
+    seen = dry(*words)
+    assert seen["outlook"] == "keep"
+    really(store, seen, *words)
     forced = [*words[:4], "--force"]
     really(store, dry(*forced), *forced)
 
@@ -163,11 +163,11 @@ def test_changes_onto_a_version(store, dry, tmp_path):
     changes.write_text("op,id,name,score,note,v1,v2,v3\n" + "".join(rows))
     words = ["t", changes, "--onto", "current", "--op", "op", "--gate", "changed<50%"]
     words += ["--gate", "new<50%"]
-    told = dry(*words)
-    assert told["examples"][0] == {"key": "0", "value": None}
-    pushed = really(store, told, *words)
+    seen = dry(*words)
+    assert seen["examples"][0] == {"key": "0", "value": None}
+    pushed = really(store, seen, *words)
     for name in ["rows_least", "onto", "updates", "inserts", "deletes", "deltas"]:
-        assert told[name] == pushed[name], name
+        assert seen[name] == pushed[name], name
     store.refuse("push", "nothing", changes, "--onto", "current", "--dry-run")
 
 
@@ -176,24 +176,24 @@ def test_bad_rows_are_counted_and_told(store, dry, tmp_path):
     good = [json.dumps({"id": i, "n": i}) for i in range(50)]
     source.write_text("\n".join([*good[:20], "no json", *good[20:], '{"id":null,"n":1}\n']))
     words = ["t", source, "--key", "{id}"]
-    told = dry(*words, code=1)
-    assert told["outlook"] == "fail" and told["rejected"] == 2
-    assert [row["place"] for row in told["bad_rows"]] == ["line 21", "line 52"]
-    assert told["problem"] in store.refuse("push", *words)
-    assert "line 21" in told["text"].splitlines()[0] and "line 52" in told["text"]
+    seen = dry(*words, code=1)
+    assert seen["outlook"] == "fail" and seen["rejected"] == 2
+    assert [row["place"] for row in seen["bad_rows"]] == ["line 21", "line 52"]
+    assert seen["problem"] in store.refuse("push", *words)
+    assert "line 21" in seen["text"].splitlines()[0] and "line 52" in seen["text"]
     words += ["--bad-rows", "skip"]
-    told = dry(*words)
-    assert told["outlook"] == "swap" and told["rejected"] == 2 and told["rows"] == 50
-    really(store, told, *words)
+    seen = dry(*words)
+    assert seen["outlook"] == "swap" and seen["rejected"] == 2 and seen["rows"] == 50
+    really(store, seen, *words)
     rejects = tmp_path / "rejects.jsonl"
     dry(*words[:-1], rejects)
     assert not rejects.exists()
     rejects.write_text("")
     store.refuse("push", *words[:-1], rejects, "--dry-run")
     source.write_text('{"id":null,"n":1}\n' * 9)
-    told = dry(*words, code=1)
-    assert "every row" in told["problem"] and told["problem"] in store.refuse("push", *words)
-    assert told["rejected"] == 9 and len(told["bad_rows"]) == 5 and told["examples"] == []
+    seen = dry(*words, code=1)
+    assert "every row" in seen["problem"] and seen["problem"] in store.refuse("push", *words)
+    assert seen["rejected"] == 9 and len(seen["bad_rows"]) == 5 and seen["examples"] == []
 
 
 def test_types_that_the_first_rows_do_not_show(store, dry, tmp_path):
@@ -202,26 +202,26 @@ def test_types_that_the_first_rows_do_not_show(store, dry, tmp_path):
     rows = [f"{i},{i}" for i in range(20_000)] + ["20000,many"]
     source.write_text("id,n\n" + "\n".join(rows) + "\n")
     words = ["t", source, "--key", "{id}"]
-    told = dry(*words)
-    assert told["columns"][1]["type"] == "text" and told["rejected"] == 0
+    seen = dry(*words)
+    assert seen["columns"][1]["type"] == "text" and seen["rejected"] == 0
     assert "looked at for their types" in store.run("push", *words, "--dry-run").err
-    really(store, told, *words)
+    really(store, seen, *words)
 
 
 def test_duplicates_are_found(store, dry, tmp_path):
     table = pa.table({"id": [1, 2, 1, 3, 2, 1], "text": ["a", "bb", "ccc", "d", "e", "f"]})
     words = ["t", write(table, tmp_path / "t.parquet"), "--key", "{id}"]
-    told = dry(*words, code=1)
-    assert told["outlook"] == "fail" and told["duplicates"] == 3
-    assert "occurs more than once" in told["problem"] and "--duplicates" in told["problem"]
+    seen = dry(*words, code=1)
+    assert seen["outlook"] == "fail" and seen["duplicates"] == 3
+    assert "occurs more than once" in seen["problem"] and "--duplicates" in seen["problem"]
     assert "occurs more than once" in store.refuse("push", *words)
     for choice in ["first", "last"]:
         chosen = [*words, "--duplicates", choice]
-        told = dry(*chosen)
-        assert (told["rows"], told["duplicates"]) == (3, 3)
+        seen = dry(*chosen)
+        assert (seen["rows"], seen["duplicates"]) == (3, 3)
         pushed = store.json("push", *chosen)
-        assert [told[name] for name in ALIKE] == [pushed[name] for name in ALIKE]
-        assert told["gate"] == pushed["gate"]
+        assert [seen[name] for name in ALIKE] == [pushed[name] for name in ALIKE]
+        assert seen["gate"] == pushed["gate"]
 
 
 def test_what_a_push_refuses_is_refused_in_its_words(store, source, tmp_path):
@@ -257,8 +257,8 @@ def test_a_push_is_not_kept_waiting(store, source, tmp_path):
         lock = store.path / "tables" / "t"
         while not any("push" in path.name for path in lock.iterdir()):
             assert pushing.poll() is None
-        told = store.json("push", "t", source(10), "--key", "{id}", "--dry-run")
-        assert told["version"] == 2 and pushing.poll() is None
+        seen = store.json("push", "t", source(10), "--key", "{id}", "--dry-run")
+        assert seen["version"] == 2 and pushing.poll() is None
     finally:
         pushing.kill()
         pushing.communicate()
@@ -269,24 +269,24 @@ def test_a_sample_estimates_a_large_source(store, dry, tmp_path):
     count = 300_000
     table = pa.table({"id": range(count), "text": ["x" * (i // 3000) for i in range(count)]})
     words = ["t", write(table, tmp_path / "large.parquet"), "--key", "{id}"]
-    told = dry(*words)
-    assert not told["exact"] and not told["read"]["all"]
-    assert 50_000 < told["read"]["rows"] < 200_000
+    seen = dry(*words)
+    assert not seen["exact"] and not seen["read"]["all"]
+    assert 50_000 < seen["read"]["rows"] < 200_000
     pushed = store.json("push", *words)
-    assert told["rows"] == pushed["rows"]
-    assert told["bytes"] == pytest.approx(pushed["bytes"], rel=0.02)
-    assert told["disk"]["free_bytes"] > told["disk"]["needed_bytes"] > told["bytes"]
-    assert told["push_seconds"] > 0
-    assert "by what was read" in told["text"] and "--dry-run=all" in told["text"]
+    assert seen["rows"] == pushed["rows"]
+    assert seen["bytes"] == pytest.approx(pushed["bytes"], rel=0.02)
+    assert seen["disk"]["free_bytes"] > seen["disk"]["needed_bytes"] > seen["bytes"]
+    assert seen["push_seconds"] > 0
+    assert "by what was read" in seen["text"] and "--dry-run=all" in seen["text"]
     # The keys of a sample stand for all.
-    told = dry(*words, "--gate", "new<50%", "--gate", "changed<50%")
-    shares = {finding["limit"]: finding["seen"] for finding in told["gate"]}
+    seen = dry(*words, "--gate", "new<50%", "--gate", "changed<50%")
+    shares = {finding["limit"]: finding["seen"] for finding in seen["gate"]}
     assert shares["new<50%"].startswith("0% ") and shares["changed<50%"].startswith("0% ")
     assert shares["rows>-20%"] == "rows, estimated, 300000 to 300000 (0%)"
-    told = dry(*words, reads="--dry-run=all")
-    assert told["exact"] and told["rows"] == pushed["rows"] and told["bytes"] == pushed["bytes"]
+    seen = dry(*words, reads="--dry-run=all")
+    assert seen["exact"] and seen["rows"] == pushed["rows"] and seen["bytes"] == pushed["bytes"]
     runs = (store.path / "tables/t/runs").iterdir()
-    assert told["disk"]["needed_bytes"] == pytest.approx(
+    assert seen["disk"]["needed_bytes"] == pytest.approx(
         sum(run.stat().st_size for run in runs), rel=0.1
     )
 
@@ -297,20 +297,20 @@ def test_rows_of_text_are_told_by_their_bytes(store, tmp_path):
     note = "x" * 200
     source.write_text("id,note\n" + "".join(f"{i:06},{note}\n" for i in range(120_000)))
     words = ["t", source, "--key", "{id}", "--threads", "1", "--json", "--dry-run"]
-    told = store.run("push", *words).json()
-    if not told["read"]["all"]:
-        assert told["rows"] == pytest.approx(120_000, rel=0.01) and not told["exact"]
-        assert told["bytes"] == pytest.approx(120_000 * 210, rel=0.05)
-    assert told["examples"][0] == {"key": "000000", "value": {"id": "000000", "note": note}}
+    seen = store.run("push", *words).json()
+    if not seen["read"]["all"]:
+        assert seen["rows"] == pytest.approx(120_000, rel=0.01) and not seen["exact"]
+        assert seen["bytes"] == pytest.approx(120_000 * 210, rel=0.05)
+    assert seen["examples"][0] == {"key": "000000", "value": {"id": "000000", "note": note}}
 
 
 def test_a_disk_without_room_is_told(store, small_disk, tmp_path):
     table = pa.table({"id": range(100), "text": ["x" * 100_000] * 100})
     path = write(table, tmp_path / "t.parquet")
     small = Store(small_disk / "store")
-    told = small.json("push", "t", path, "--key", "{id}", "--dry-run", code=1)
-    assert told["outlook"] == "fail" and "room" in told["problem"]
-    assert told["disk"]["free_bytes"] <= 6 << 20 < told["disk"]["needed_bytes"]
+    seen = small.json("push", "t", path, "--key", "{id}", "--dry-run", code=1)
+    assert seen["outlook"] == "fail" and "room" in seen["problem"]
+    assert seen["disk"]["free_bytes"] <= 6 << 20 < seen["disk"]["needed_bytes"]
     assert not small.path.exists()
 
 
@@ -324,23 +324,23 @@ def test_what_comes_from_a_pipe_leaves_no_directory(store, tmp_path):
         before = tree(tmp_path)
         environment = {**store.environment(), "TMPDIR": str(temporary)}
         with rows.open() as pipe:
-            told = subprocess.run(
+            seen = subprocess.run(
                 [*words, *more], stdin=pipe, env=environment, capture_output=True, check=True
             )
-        assert json.loads(told.stdout)["rows"] == 1000
+        assert json.loads(seen.stdout)["rows"] == 1000
         after = tree(tmp_path)
         assert after.keys() == before.keys()
 
 
 def test_a_store_in_object_storage(remote, source):
-    told = remote.json("push", "people", source(100), "--key", "{id}", "--dry-run")
+    seen = remote.json("push", "people", source(100), "--key", "{id}", "--dry-run")
     assert not remote.work.exists()
-    assert told["version"] == 1 and told["disk"]["free_bytes"] is None
+    assert seen["version"] == 1 and seen["disk"]["free_bytes"] is None
     assert remote.keys("") == []
     remote.push("people", source(1000))
     before = remote.keys("")
-    told = remote.json("push", "people", source(100), "--key", "{id}", "--dry-run", code=3)
-    assert told["outlook"] == "hold" and told["compared_with"] == 1
+    seen = remote.json("push", "people", source(100), "--key", "{id}", "--dry-run", code=3)
+    assert seen["outlook"] == "hold" and seen["compared_with"] == 1
     assert remote.keys("") == before
     held = remote.push("people", source(100), code=3)
-    assert told["gate"] == held["gate"]
+    assert seen["gate"] == held["gate"]

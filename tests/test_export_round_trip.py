@@ -24,9 +24,9 @@ def write(table, path):
 
 def exported(store, target, path, *args):
     """Exports, and leaves what --json told beside the file."""
-    told = store.json("export", target, "--to", path, *args)
-    path.with_suffix(".told").write_text(json.dumps(told))
-    return told
+    seen = store.json("export", target, "--to", path, *args)
+    path.with_suffix(".told").write_text(json.dumps(seen))
+    return seen
 
 
 def pushed_again(store, table, path, columns=False):
@@ -59,9 +59,9 @@ def full(store, tmp_path):
 def test_every_type_comes_back(full, tmp_path, kind):
     table = "parquet" if kind == "parquet" else "full"
     path = tmp_path / f"out.{kind}"
-    told = exported(full, table, path)
-    assert told["push"] == ["--key", "{id}"]
-    assert told["columns"][:2] == ["id:int64", "none:null"]
+    seen = exported(full, table, path)
+    assert seen["push"] == ["--key", "{id}"]
+    assert seen["columns"][:2] == ["id:int64", "none:null"]
     nothing_differs(pushed_again(full, table, path))
 
 
@@ -97,8 +97,8 @@ def test_seconds_in_parquet_are_seconds(store, tmp_path):
     store.push("t", tmp_path / "t.parquet")
     expected = {"id": 1, "at": "1970-01-01T00:00:00Z", "t": ["23:59:59"]}
     assert store.json("get", "t", "1") == [expected]
-    told = exported(store, "t", tmp_path / "t.arrow")["columns"]
-    assert told == ["id:int64", "at:timestamptz(s,Asia/Tokyo)", "t:list(time(s))"]
+    seen = exported(store, "t", tmp_path / "t.arrow")["columns"]
+    assert seen == ["id:int64", "at:timestamptz(s,Asia/Tokyo)", "t:list(time(s))"]
 
 
 @pytest.mark.parametrize("kind", TEXTS)
@@ -391,12 +391,12 @@ def test_a_live_table_comes_back(store, tmp_path):
         client.hset("people:1", mapping={"key": "Ada", "age": 36})
         client.hset("people:2", mapping={"key": "Bo"})
     path = tmp_path / "people.arrow"
-    told = exported(store, "people", path)
+    seen = exported(store, "people", path)
     # The rows have a column of the name, which is not the key.
-    assert told["push"] == ["--key", "{_key}"]
-    assert told["columns"] == ["_key:text", "key:text", "age:int64"]
+    assert seen["push"] == ["--key", "{_key}"]
+    assert seen["columns"] == ["_key:text", "key:text", "age:int64"]
     store.run("create", "again", "--value", "row", "--column", "key:text", "--column", "age:int64")
-    store.run("load", "again", path, *told["push"])
+    store.run("load", "again", path, *seen["push"])
     assert store.json("get", "again", "1", "2") == store.json("get", "people", "1", "2")
     assert store.json("get", "again", "1") == [{"key": "Ada", "age": 36}]
 

@@ -114,11 +114,11 @@ def test_what_a_server_reads_comes_back_when_it_has_seen_the_drop(full, tmp_path
 
 
 def test_a_command_killed_at_any_moment_leaves_a_pointer(full):
-    dice = random.Random(11)
+    rng = random.Random(11)
     for round_ in range(30):
         words = ["rollback", "people"] if serving(full) == [2] else ["swap", "people", "2"]
         process = full.start(*words)
-        time.sleep(dice.random() * 0.01)
+        time.sleep(rng.random() * 0.01)
         process.send_signal(signal.SIGKILL)
         full.finish(process)
         assert serving(full) in ([1], [2]), f"round {round_}"

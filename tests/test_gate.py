@@ -170,12 +170,12 @@ def test_a_held_version_says_what_to_do(store, push, tmp_path):
 def test_reports_and_what_was_forced_are_told_beside_the_result(store, push, tmp_path):
     push(prices())
     path = write(prices(fresh=TEXTS), tmp_path / "fresh.parquet")
-    told = store.run("push", "prices", path, "--key", "{id}")
-    assert "gate: column fresh is new (text)" in told.err
+    said = store.run("push", "prices", path, "--key", "{id}")
+    assert "gate: column fresh is new (text)" in said.err
     assert "column" not in store.run("push", "prices", path, "--key", "{id}").err
     path = write(prices(n=None), tmp_path / "forced.parquet")
-    told = store.run("push", "prices", path, "--key", "{id}", "--force", "--json")
-    events = [json.loads(line) for line in told.err.splitlines()]
+    said = store.run("push", "prices", path, "--key", "{id}", "--force", "--json")
+    events = [json.loads(line) for line in said.err.splitlines()]
     texts = [event["text"] for event in events if event["event"] == "message"]
     assert "gate, passed over: column-gone=hold: column n is gone (int32)" in texts
     assert store.run("push", "prices", path, "--key", "{id}", "--quiet").err == ""

@@ -308,8 +308,8 @@ def test_ranges_scans_and_their_deletion(live):
     _, items = client.execute_command("KV.RANGE", "log:01", "*log:01", "REV", "LIMIT", 2, "KEYS")
     assert items == ["log:019", "log:018"]
     refused(lambda: client.execute_command("KV.DELRANGE", "*log:01", "+"), "ends a range")
-    told = live.store.run("scan", "log", "--prefix", "01").out.splitlines()
-    assert [line.split("\t")[0] for line in told] == [f"{i:03}" for i in range(10, 20)]
+    seen = live.store.run("scan", "log", "--prefix", "01").out.splitlines()
+    assert [line.split("\t")[0] for line in seen] == [f"{i:03}" for i in range(10, 20)]
     assert "cannot be used with" in live.store.refuse(
         "scan", "log", "--prefix", "0", "--from", "1", code=2
     )
@@ -339,8 +339,8 @@ def test_a_float_of_32_bits_is_told_as_it_is_stored(store):
     store.run("create", "f", "--value", "row", "--column", "x:float32")
     with store.serve() as server:
         client = server.client(decode_responses=True)
-        told = client.execute_command("HINCRBYFLOAT", "f:1", "x", "16777217.1")
-        assert float(told) == 16777218 and float(client.hget("f:1", "x")) == float(told)
+        seen = client.execute_command("HINCRBYFLOAT", "f:1", "x", "16777217.1")
+        assert float(seen) == 16777218 and float(client.hget("f:1", "x")) == float(seen)
         assert client.hincrbyfloat("f:1", "x", "0.1") == float(client.hget("f:1", "x"))
         refused(lambda: client.execute_command("HINCRBYFLOAT", "f:1", "x", "1e39"), "Infinity")
         assert client.hdel("f:1", "none") == 0
@@ -350,15 +350,15 @@ def test_ioredis_writes(live):
     words = ["node", Path(__file__).parent / "node/write.mjs", str(live.port)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["set"], told["incr"], told["nx"]) == ("OK", 2, None)
-    assert 99 <= told["ttl"] <= 100 and 99 <= told["kept"] <= 100
-    assert told["persist"] == [1, -1] and told["gone"] == [1, None]
-    assert told["many"] == list(range(1, 201)) and told["deleted"] == 2
-    assert told["multi"][:2] == ["OK", 2] and told["multi"][2].startswith("WRONGTYPE")
-    assert told["multi"][3] == "2" and told["across"].startswith("CROSSSLOT")
-    assert told["hash"] == [2, {"name": "Ada", "age": "36"}]
-    assert told["list"] == [3, ["1", "2", "3"]] and told["bytes"] == [0, 255, 13, 10]
+    seen = json.loads(done.stdout)
+    assert (seen["set"], seen["incr"], seen["nx"]) == ("OK", 2, None)
+    assert 99 <= seen["ttl"] <= 100 and 99 <= seen["kept"] <= 100
+    assert seen["persist"] == [1, -1] and seen["gone"] == [1, None]
+    assert seen["many"] == list(range(1, 201)) and seen["deleted"] == 2
+    assert seen["multi"][:2] == ["OK", 2] and seen["multi"][2].startswith("WRONGTYPE")
+    assert seen["multi"][3] == "2" and seen["across"].startswith("CROSSSLOT")
+    assert seen["hash"] == [2, {"name": "Ada", "age": "36"}]
+    assert seen["list"] == [3, ["1", "2", "3"]] and seen["bytes"] == [0, 255, 13, 10]
 
 
 def test_increments_of_many_clients_all_count(live):

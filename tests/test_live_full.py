@@ -84,8 +84,8 @@ def test_writes_refused_for_want_of_open_files_pass_again(store, tmp_path, durab
         wait_for(lambda: writes_pass(client), "writes pass")
         # Nor can memory be written.
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
-        status, told = compact()
-        assert status != 200 and "Too many open files" in json.dumps(told), told
+        status, seen = compact()
+        assert status != 200 and "Too many open files" in json.dumps(seen), seen
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, limits)
         assert compact()[0] == 200
         client.set("kv:3", "three")

@@ -87,5 +87,5 @@ def test_a_log_that_is_cut_while_it_is_written_acknowledges_no_more(store, durab
     assert client.get("kv:7") == b"x" * 30
     server.stop(signal.SIGKILL)
     # What came after the last sync is not known to have been there.
-    told = store.run("verify", "kv", code=1 if durability == "sync" else None)
-    assert told.code == 0 or "has lost its end" in told.err
+    seen = store.run("verify", "kv", code=1 if durability == "sync" else None)
+    assert seen.code == 0 or "has lost its end" in seen.err

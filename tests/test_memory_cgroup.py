@@ -55,15 +55,15 @@ def memory_group(limit):
         group.path.rmdir()
 
 
-def values(length, count, dice):
+def values(length, count, rng):
     """Texts of random digits."""
     if length <= 16:
-        numbers = pa.array([dice.randrange(10**length) for _ in range(count)])
+        numbers = pa.array([rng.randrange(10**length) for _ in range(count)])
         return pyarrow.compute.utf8_lpad(numbers.cast(pa.string()), length, "0")
-    return pa.array([dice.randbytes(length // 2).hex() for _ in range(count)])
+    return pa.array([rng.randbytes(length // 2).hex() for _ in range(count)])
 
 
-def write(path, length, file_bytes, dice):
+def write(path, length, file_bytes, rng):
     """A Parquet file, of row groups of 100 MiB at most; returns its rows."""
     group = min(100 * MIB // (length + 8), 1 << 20)
     schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -72,7 +72,7 @@ def write(path, length, file_bytes, dice):
     with pyarrow.parquet.ParquetWriter(path, schema, **options) as file:
         for first in range(0, count, group):
             ids = pa.array(range(first, min(first + group, count)))
-            texts = values(length, len(ids), dice)
+            texts = values(length, len(ids), rng)
             file.write_table(pa.table([ids, texts], schema), row_group_size=group)
     return count
 

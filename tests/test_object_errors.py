@@ -12,7 +12,7 @@ SOON_S = 40
 
 
 @pytest.fixture
-def told(remote, source):
+def seen(remote, source):
     """Runs a command with other variables, which fails, and gives its message."""
     environment, path = remote.environment(), source(10)
 
@@ -34,62 +34,62 @@ def told(remote, source):
 
 
 @pytest.mark.parametrize("command", ["push", "tables", "swap"])
-def test_a_bucket_that_is_not_there(told, command):
+def test_a_bucket_that_is_not_there(seen, command):
     words = {"push": (), "tables": ("tables",), "swap": ("swap", "people", 1)}[command]
-    message = told(*words, FOREBAY_STORE="s3://bukcet/stores/x")
+    message = seen(*words, FOREBAY_STORE="s3://bukcet/stores/x")
     assert message.count("no bucket of that name") == 1 and "typo" in message, message
 
 
-def test_a_key_that_the_store_does_not_know(told):
-    message = told(AWS_ACCESS_KEY_ID="somebody")
+def test_a_key_that_the_store_does_not_know(seen):
+    message = seen(AWS_ACCESS_KEY_ID="somebody")
     assert message.count("InvalidAccessKeyId") == 1 and "AWS_ACCESS_KEY_ID" in message
 
 
-def test_a_secret_that_is_not_that_of_the_key(told):
-    message = told(AWS_SECRET_ACCESS_KEY="other")
+def test_a_secret_that_is_not_that_of_the_key(seen):
+    message = seen(AWS_SECRET_ACCESS_KEY="other")
     assert message.count("SignatureDoesNotMatch") == 1 and "AWS_SECRET_ACCESS_KEY" in message
 
 
 @pytest.mark.parametrize("allowed", [None, "false"])
-def test_an_endpoint_without_tls_that_nobody_allowed(told, allowed):
-    message = told(AWS_ALLOW_HTTP=allowed, code=2)
+def test_an_endpoint_without_tls_that_nobody_allowed(seen, allowed):
+    message = seen(AWS_ALLOW_HTTP=allowed, code=2)
     assert message.count("AWS_ALLOW_HTTP=true") == 1, message
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "localhost", "", "http://a:99999", "ftp://a"])
-def test_an_endpoint_that_is_no_address(told, address):
-    message = told(AWS_ENDPOINT_URL=address, code=2)
+def test_an_endpoint_that_is_no_address(seen, address):
+    message = seen(AWS_ENDPOINT_URL=address, code=2)
     assert f"AWS_ENDPOINT_URL is {json.dumps(address)}, which is no address" in message, message
 
 
-def test_keys_that_no_request_can_have(told):
-    message = told(AWS_ACCESS_KEY_ID="key\n", code=2)
+def test_keys_that_no_request_can_have(seen):
+    message = seen(AWS_ACCESS_KEY_ID="key\n", code=2)
     assert "AWS_ACCESS_KEY_ID has a line break in it" in message, message
-    message = told(AWS_REGION="us east 1", code=2)
+    message = seen(AWS_REGION="us east 1", code=2)
     assert "AWS_REGION has a space in it" in message, message
 
 
-def test_a_work_directory_that_cannot_be_used(remote, told, source, tmp_path):
+def test_a_work_directory_that_cannot_be_used(remote, seen, source, tmp_path):
     remote.push("others", source(10))
     file = tmp_path / "file"
     file.write_text("")
-    message = told(FOREBAY_WORK_DIR=str(file))
+    message = seen(FOREBAY_WORK_DIR=str(file))
     assert f"in the work directory {file}" in message and "--work-dir" in message, message
 
 
-def test_an_endpoint_that_does_not_answer(told):
-    message = told(AWS_ENDPOINT_URL="http://127.0.0.1:9")
+def test_an_endpoint_that_does_not_answer(seen):
+    message = seen(AWS_ENDPOINT_URL="http://127.0.0.1:9")
     assert message.count("refused") == 1 and "AWS_ENDPOINT_URL" in message, message
 
 
-def test_an_endpoint_that_has_no_tls(told, remote):
+def test_an_endpoint_that_has_no_tls(seen, remote):
     plain = remote.environment()["AWS_ENDPOINT_URL"]
-    message = told(AWS_ENDPOINT_URL=plain.replace("http://", "https://"))
+    message = seen(AWS_ENDPOINT_URL=plain.replace("http://", "https://"))
     assert message.count("answers without TLS") == 1, message
 
 
-def test_a_host_that_there_is_none_of(told):
-    message = told(AWS_ENDPOINT_URL="http://nowhere.invalid:9000")
+def test_a_host_that_there_is_none_of(seen):
+    message = seen(AWS_ENDPOINT_URL="http://nowhere.invalid:9000")
     assert "nowhere.invalid" in message and "AWS_ENDPOINT_URL" in message, message
 
 
@@ -116,11 +116,11 @@ class Refusing(HttpServer):
 
 
 @pytest.mark.parametrize("code", ANSWERS)
-def test_other_answers_of_a_store(told, code):
+def test_other_answers_of_a_store(seen, code):
     status, more, words = ANSWERS[code]
     store = Refusing(status, code, more)
     try:
-        message = told(AWS_ENDPOINT_URL=store.url)
+        message = seen(AWS_ENDPOINT_URL=store.url)
     finally:
         store.stop()
     assert message.count(words) == 1, message

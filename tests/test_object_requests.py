@@ -9,7 +9,7 @@ import pytest
 from data import people, write
 from harness import wait_for
 
-# docs/object-stores.md, Requests; and one for the history, in one command of 32.
+# docs/how-to/use-object-storage.md, Requests; and one for the history, in one command of 32.
 PUSH, SWAP = 22, 12
 
 
@@ -137,19 +137,19 @@ def test_a_node_that_cannot_be_told_polls(remote, node, source):
 def test_what_one_node_finds_the_others_are_told(remote, node, source):
     remote.push("people", source(200, version=1))
     finds = node("--poll", "500ms", cache="finds")
-    told = node("--poll", "1h", cache="told")
-    wait_for(seen_by_all([finds, told], 1), "version 1")
+    seen = node("--poll", "1h", cache="told")
+    wait_for(seen_by_all([finds, seen], 1), "version 1")
     for version in (2, 3):
         remote.push("people", source(200, version=version))
-    wait_for(seen_by_all([finds, told], 3), "version 3")
+    wait_for(seen_by_all([finds, seen], 3), "version 3")
     # As a program does that knows nothing of the document: the pointer alone moves.
     kept = remote.read("tables.json")
     before = remote.read("tables/people/current")
     remote.run("swap", "people", 2)
     moved = remote.read("tables/people/current")
-    wait_for(seen_by_all([finds, told], 2), "version 2")
+    wait_for(seen_by_all([finds, seen], 2), "version 2")
     remote.write("tables/people/current", before)
-    wait_for(seen_by_all([finds, told], 3), "a pointer moved by hand")
+    wait_for(seen_by_all([finds, seen], 3), "a pointer moved by hand")
     assert remote.read("tables.json") != kept and moved != before
 
 
@@ -165,8 +165,8 @@ def test_a_document_that_is_left_behind_is_found_and_repaired(remote, proxy, nod
 
     proxy.before = refuse
     store = remote.through(proxy.url, "hindered")
-    told = store.run("swap", "people", 1)
-    assert "tables.json" in told.err and "has moved" in told.err, told.err
+    seen = store.run("swap", "people", 1)
+    assert "tables.json" in seen.err and "has moved" in seen.err, seen.err
     assert b'"serving": 2' in remote.read("tables.json")
     wait_for(seen_by_all([server], 1), "the swap")
     wait_for(lambda: b'"serving": 1' in remote.read("tables.json"), "the repair")
@@ -221,10 +221,10 @@ def test_hints_cost_little(remote, proxy, node, source):
     wait_for(seen_by_all([server], 1), "version 1")
     since = len(proxy.exchanges)
     for _ in range(300):
-        assert server.ask("/v1/pulls/nudge?document=1")[0] == 200
+        assert server.ask("/v1/pulls/notify?document=1")[0] == 200
     time.sleep(1)
     assert len(asked(proxy, since)) <= 30
-    assert server.ask("/v1/pulls/nudge?document=x")[0] == 400
+    assert server.ask("/v1/pulls/notify?document=x")[0] == 400
 
 
 def test_of_many_swaps_in_a_row_the_last_one_is_seen(remote, node, source):

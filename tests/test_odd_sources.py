@@ -34,35 +34,35 @@ def pipe(store, content, *args, environment=()):
 def test_every_format_comes_through_standard_input(store, tmp_path, kind):
     content = (write(people(), tmp_path / f"people.{kind}")).read_bytes()
     text = ["--format", kind] if kind in ("csv", "jsonl") else []
-    told = pipe(store, content, "push", "people", "-", "--key", "{id}", *text)
-    assert told.code == 0, told.err
+    seen = pipe(store, content, "push", "people", "-", "--key", "{id}", *text)
+    assert seen.code == 0, seen.err
     assert store.json("get", "people", "0", "999", "1000") == [person(0), person(999), None]
     assert store.json("versions", "people")[0]["rows"] == 1000
 
 
 def test_standard_input_that_says_nothing_is_refused(store):
     push = ["push", "t", "-", "--key", "{id}"]
-    told = pipe(store, b"", *push, "--format", "csv")
-    assert told.code == 1 and "standard input: it is empty" in told.err
-    told = pipe(store, b"id,n\n1,a\n", *push)
-    assert told.code == 1 and "give --format" in told.err and "'id,n'" in told.err
+    seen = pipe(store, b"", *push, "--format", "csv")
+    assert seen.code == 1 and "standard input: it is empty" in seen.err
+    seen = pipe(store, b"id,n\n1,a\n", *push)
+    assert seen.code == 1 and "give --format" in seen.err and "'id,n'" in seen.err
 
 
 def test_a_full_disk_under_standard_input_is_told(store, small_disk, tmp_path):
     line = b"1234567,some text that fills the disk\n"
     push = ["push", "t", "-", "--key", "{id}", "--format", "csv"]
     content = b"id,n\n" + line * 300_000
-    told = pipe(store, content, *push, environment={"TMPDIR": str(small_disk)})
-    assert told.code == 1 and "no room for it in" in told.err and "--work-dir" in told.err
+    seen = pipe(store, content, *push, environment={"TMPDIR": str(small_disk)})
+    assert seen.code == 1 and "no room for it in" in seen.err and "--work-dir" in seen.err
     assert list(small_disk.iterdir()) == []
     roomy = tmp_path / "work"
-    told = pipe(
+    seen = pipe(
         store,
         b"id\n1\n",
         *[*push, "--work-dir", roomy],
         environment={"TMPDIR": "/nonexistent"},
     )
-    assert told.code == 0, told.err
+    assert seen.code == 0, seen.err
     assert not roomy.exists()
 
 
@@ -250,15 +250,15 @@ def test_no_flip_in_a_page_becomes_another_value(store, tmp_path, version, compr
         changed = bytearray(content)
         changed[at] ^= mask
         damaged.write_bytes(changed)
-        told = store.run("push", "t", damaged, "--key", "{id}", "--force", "--json", code=None)
-        assert "panicked at" not in told.out
-        if told.code == 0:
-            pushed = json.loads(told.out)["version"]
+        seen = store.run("push", "t", damaged, "--key", "{id}", "--force", "--json", code=None)
+        assert "panicked at" not in seen.out
+        if seen.code == 0:
+            pushed = json.loads(seen.out)["version"]
             (now,) = [v for v in store.json("versions", "t") if v["version"] == pushed]
             assert now["checksum"] == sound["checksum"], (at, mask)
         else:
             errors += 1
-            assert "damaged.parquet: row group 0 " in told.err, told.err
+            assert "damaged.parquet: row group 0 " in seen.err, seen.err
     assert errors > 0
 
 
@@ -270,8 +270,8 @@ def test_intervals_of_parquet_keep_their_months(store, tmp_path):
     inner = "{'x': interval '1 month 2 days 1.234 seconds'} s"
     rows = f"select 1 id, {columns}, {inner} union all select 2, null, null, null"
     duckdb.sql(f"copy ({rows}) to '{source}'")
-    told = store.run("push", "t", source, "--key", "{id}")
-    assert told.code == 0, told.err
+    seen = store.run("push", "t", source, "--key", "{id}")
+    assert seen.code == 0, seen.err
     first, second = store.json("get", "t", "1", "2")
     assert first == {
         "id": 1,
@@ -285,12 +285,12 @@ def test_intervals_of_parquet_keep_their_months(store, tmp_path):
 def test_names_stand_once_in_maps_and_structs(store, tmp_path):
     source = tmp_path / "maps.jsonl"
     source.write_text('{"id":1,"m":{"a":1,"b":2}}\n{"id":2,"m":{"a":1,"a":2}}\n')
-    told = store.run("push", "t", source, "--key", "{id}", "--column", "m:map(text,int8)", code=1)
-    assert "the name 'a' stands twice in one object" in told.err, told.err
+    seen = store.run("push", "t", source, "--key", "{id}", "--column", "m:map(text,int8)", code=1)
+    assert "the name 'a' stands twice in one object" in seen.err, seen.err
     twice = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
     pq.write_table(pa.table({"id": [1], "s": twice}), tmp_path / "twice.parquet")
-    told = store.run("push", "t", tmp_path / "twice.parquet", "--key", "{id}", code=1)
-    assert "two columns are named 's.x'" in told.err, told.err
+    seen = store.run("push", "t", tmp_path / "twice.parquet", "--key", "{id}", code=1)
+    assert "two columns are named 's.x'" in seen.err, seen.err
 
 
 def test_a_zero_in_a_small_text_is_one(store, tmp_path):
@@ -303,8 +303,8 @@ def test_a_zero_in_a_small_text_is_one(store, tmp_path):
 def test_json_that_only_nests_too_deep_is_told_so(store, tmp_path):
     source = tmp_path / "deep.jsonl"
     source.write_text('{"id":1,"a":' + "[" * 100 + "]" * 100 + "}\n")
-    told = store.run("push", "t", source, "--key", "{id}", code=1)
-    assert "line 1: its values nest deeper than 32" in told.err, told.err
+    seen = store.run("push", "t", source, "--key", "{id}", code=1)
+    assert "line 1: its values nest deeper than 32" in seen.err, seen.err
 
 
 def test_a_pipe_in_a_directory_is_not_passed_over(store, tmp_path):

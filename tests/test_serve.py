@@ -115,9 +115,9 @@ def test_a_standard_output_that_is_full_does_not_end_it(two, tmp_path):
         process = two.start(*words, stdout=full, stderr=log)
     try:
         # The log says what could not be said.
-        told = r"standard output cannot be written.* listen=127.0.0.1:(\d+) .*No space left"
-        wait_for(lambda: re.search(told, (tmp_path / "log").read_text()), "told")
-        port = int(re.search(told, (tmp_path / "log").read_text())[1])
+        seen = r"standard output cannot be written.* listen=127.0.0.1:(\d+) .*No space left"
+        wait_for(lambda: re.search(seen, (tmp_path / "log").read_text()), "told")
+        port = int(re.search(seen, (tmp_path / "log").read_text())[1])
         with redis.Redis(port=port, decode_responses=True) as client:
             assert client.hget("people:1", "v1") == "2"
     finally:

@@ -57,9 +57,9 @@ def contender(kind: str, name: str, records: int, store, cap: float) -> dict:
     out = DATA / "live" / "out"
     command = [HARNESS, kind, "--peer", name, "--records", records, "--cap", cap, "--store", store]
     limit = 2.2 * cap + 60
-    with out.open("w") as told, (DATA / "live" / "err").open("w") as errors:
+    with out.open("w") as reported, (DATA / "live" / "err").open("w") as errors:
         try:
-            code = subprocess.run([str(word) for word in command], stdout=told, stderr=errors, timeout=limit).returncode
+            code = subprocess.run([str(word) for word in command], stdout=reported, stderr=errors, timeout=limit).returncode
         except subprocess.TimeoutExpired:
             code = None
     lines = out.read_text().strip().splitlines()

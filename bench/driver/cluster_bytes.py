@@ -53,7 +53,7 @@ def one(replicas: int, records: int, pushes: int) -> list[dict]:
             by_zone = {zone: sum(got[name]["runs"] + got[name]["other"] for name in zones if zones[name] == zone)
                        for zone in sorted(set(zones.values()))}
             proved: dict = {}
-            for proof in result["rollout"]["proved"]:
+            for proof in result["rollout"]["verified"]:
                 proved[proof["node"]] = proved.get(proof["node"], 0) + proof["rows"]
             rounds.append({
                 "table_bytes": table, "zones": by_zone, "nodes": got,

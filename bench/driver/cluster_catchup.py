@@ -26,7 +26,7 @@ BEFORE_S = 6
 LIMIT_S = 300
 # It is behind by what is on its way.
 CLOSE_ENTRIES = 100
-ARGS = {"restart": ("--kept-log", "512M"), "tail": ("--kept-log", "512M"), "copy": ("--kept-log", "1", "--memory", "64M")}
+ARGS = {"restart": ("--log-retention", "512M"), "tail": ("--log-retention", "512M"), "copy": ("--log-retention", "1", "--memory", "64M")}
 PLACES = ("apart", "together")
 LABELS = {"restart": "it restarts, and missed nothing", "tail": "it is sent the log's tail", "copy": "it is brought a copy"}
 
@@ -59,7 +59,7 @@ def pacing(port: int):
     for writer in writers:
         writer.start()
 
-    def told(begin: float, end: float) -> dict:
+    def reported(begin: float, end: float) -> dict:
         took = [one for writer in writers for at, one in list(writer.took) if begin <= at < end]
         problem = next((writer.problem for writer in writers if writer.problem), None)
         if problem or len(took) < 100:
@@ -67,7 +67,7 @@ def pacing(port: int):
         return {"p99_ms": 1000 * statistics.quantiles(took, n=100)[98], "p50_ms": 1000 * statistics.median(took), "sets": len(took)}
 
     try:
-        yield told
+        yield reported
     finally:
         for writer in writers:
             writer.over = True
@@ -113,11 +113,11 @@ def catch_up(how: str, is_apart: bool, missed: int) -> dict:
         until(lambda: is_close(leader), "all follow")
         for node in made.nodes if is_apart else ():
             pin(node.process.pid, 1 if node is away else 0)
-        with core, pacing(leader.gateway) as told:
+        with core, pacing(leader.gateway) as reported:
             time.sleep(2)
             begun = time.monotonic()
             time.sleep(BEFORE_S)
-            before = told(begun, time.monotonic())
+            before = reported(begun, time.monotonic())
             away.kill()
             if how != "restart":
                 write_wide(leader, missed)
@@ -134,7 +134,7 @@ def catch_up(how: str, is_apart: bool, missed: int) -> dict:
             ended = until(lambda: is_close(leader), "it has caught up")
             ended = max(ended, begun + BEFORE_S / 2)
             time.sleep(max(0, ended - time.monotonic()))
-            during = told(begun, ended)
+            during = reported(begun, ended)
         metric = lambda name: sum(node.metric(f"forebay_cluster_{name}_total") for node in made.nodes)  # noqa: E731
         return {
             "before": before, "during": during, "seconds": ended - begun, "ratio": during["p99_ms"] / before["p99_ms"],

@@ -92,7 +92,7 @@ def write(report: Report, found: dict, records: int) -> None:
         report.text(f"Nodes with `--pull-rate {rate}`:")
         table(report, these)
     report.text(
-        "The rule of `--pull-rate auto` (docs/object-stores.md): twice a second a node looks at the 99th percentile of what commands took since "
+        "The rule of `--pull-rate auto` (docs/how-to/use-object-storage.md): twice a second a node looks at the 99th percentile of what commands took since "
         "the last look, from their turn to their reply. Above twice the measure of quiet times and 0.1 ms the rate is halved, not below 4 MiB "
         "a second; below one and a half times the measure and 0.05 ms it rises by an eighth. That time tells hardly of a processor that others keep "
         "busy, as here copies, the pushing command and the reader do; the reader sees that wait, the rule does not. `auto:20M` is the same, and at most 20 MiB a second "

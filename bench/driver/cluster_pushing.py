@@ -104,7 +104,7 @@ def measure(report: Report, options, done: Done, run: bool) -> None:
     found = {}
     for kind in SERVERS:
         for way in WAYS:
-            key = Done.key("pushing", kind, way, records)
+            key = Done.key("pushing", kind, way, records, *CONTROLS)
             if run and key not in done.results:
                 say(f"reads while a table is pushed {way}, beside {kind}")
                 try:

@@ -67,7 +67,7 @@ def drawn(kind: str, nodes: int, speed: float, seed: int) -> dict:
     per_second = speed / RECORD_BYTES
     return {
         "planning_seconds": took, "planned_seconds": plan["plan"]["duration_seconds"],
-        "unplanned_seconds": most("insert_before") / per_second, "cuts": len(plan["splits"]), "moves": len(plan["moves"]),
+        "unplanned_seconds": most("insert_before") / per_second, "splits": len(plan["splits"]), "moves": len(plan["moves"]),
         "bound_seconds": plan["lower_bound"] / per_second,
     }
 
@@ -77,9 +77,9 @@ def costs(report: Report) -> dict:
     rows = [row for row in report.body.get("times", []) if row["part"] == "size"]
     found = {"bytes_per_second": BOUND_BYTES_PER_SECOND, "measured": False, "cuts_seconds": None, "wait_seconds": None}
     for row in rows:
-        brought = next((seconds for name, seconds in row["phases"].items() if name.startswith("bringing")), None)
-        if row["way"] == "unplanned" and brought:
-            found.update(bytes_per_second=row["rows"] * RECORD_BYTES / brought, measured=True)
+        fetched = next((seconds for name, seconds in row["phases"].items() if name.startswith("bringing")), None)
+        if row["way"] == "unplanned" and fetched:
+            found.update(bytes_per_second=row["rows"] * RECORD_BYTES / fetched, measured=True)
             break
     planned = next((row for row in rows if row["way"] == "coarse"), None)
     if planned:
@@ -121,10 +121,10 @@ def tell(report: Report, found: dict) -> None:
         "inserts where nothing moves.",
     )
     report.table(
-        ["keys", "nodes", "planned, s", "unplanned, s", "unplanned / planned", "no plan takes less than, s", "cuts", "moves", "planning took, s"],
+        ["keys", "nodes", "planned, s", "unplanned, s", "unplanned / planned", "no plan takes less than, s", "splits", "moves", "planning took, s"],
         [
             [run["kind"], run["nodes"], shown(run["planned_seconds"], 1), shown(run["unplanned_seconds"], 1), shown(run["unplanned_seconds"] / run["planned_seconds"], 1),
-             shown(run["bound_seconds"], 1), run["cuts"], run["moves"], shown(run["planning_seconds"], 2)]
+             shown(run["bound_seconds"], 1), run["splits"], run["moves"], shown(run["planning_seconds"], 2)]
             for run in found["runs"]
         ],
     )

@@ -64,7 +64,7 @@ def step_of(heard) -> str | None:
     plan = heard and heard["plan"]
     if not plan:
         return None
-    if plan["cuts_left"]:
+    if plan["splits_left"]:
         return CUTS
     return MOVES if "copying" in plan["stage"] or plan["stage"] == "between" else LET_GO
 
@@ -80,12 +80,12 @@ class Telling(threading.Thread):
     def run(self):
         for line in self.stream:
             now = time.monotonic()
-            told = json.loads(line) if line.startswith(b"{") else {}
-            if told.get("event") in ("progress", "stage"):
-                span = self.stages.setdefault(told["stage"], [now - told["seconds"], now])
+            reported = json.loads(line) if line.startswith(b"{") else {}
+            if reported.get("event") in ("progress", "stage"):
+                span = self.stages.setdefault(reported["stage"], [now - reported["seconds"], now])
                 span[1] = now
             else:
-                self.words.append(told.get("text") or line.decode(errors="replace").strip())
+                self.words.append(reported.get("text") or line.decode(errors="replace").strip())
 
 
 def share(source, nodes: int) -> int:

@@ -60,7 +60,7 @@ def throughput(table, shares: list, wait: float, seconds: float, following: str 
         window = clients.window(seconds)
         plan = table.plan(PLACEMENTS[following]) if following else None
     measured = {"throughput": clients.rate(window["span"]), "asked": clients.asked(window["span"]), "used": place_load.figures(window), **clients.problems()}
-    say(f"  {measured['throughput']:,.0f} GET/s; {place_load.told(window)}")
+    say(f"  {measured['throughput']:,.0f} GET/s; {place_load.reported(window)}")
     for text, count in measured["failed"].items():
         say(f"  {count} failed: {text}")
     return measured, plan
@@ -73,5 +73,5 @@ def latency(table, shares: list, rate: float, seconds: float) -> dict:
     took = clients.took(window["span"])
     found = {"rate": rate, "reached": clients.rate(window["span"]), "used": place_load.figures(window), **clients.problems()}
     found.update({name: took and quantile(took, part) * 1e3 for name, part in (("p50", 0.5), ("p99", 0.99))})
-    say(f"  at {rate:,.0f} GET/s p50 {found['p50']:.2f} ms, p99 {found['p99']:.2f} ms; {place_load.told(window)}")
+    say(f"  at {rate:,.0f} GET/s p50 {found['p50']:.2f} ms, p99 {found['p99']:.2f} ms; {place_load.reported(window)}")
     return found

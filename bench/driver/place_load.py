@@ -114,7 +114,7 @@ def figures(window: dict) -> dict:
     return {name: window[name] for name in ("nodes", "clients", "idle")}
 
 
-def told(used: dict) -> str:
+def reported(used: dict) -> str:
     """What was used in a window, for people."""
     nodes, clients = used["nodes"], used["clients"]
     return (f"nodes used {min(nodes):.0%} to {max(nodes):.0%} of their shares, the clients' processes {listed(clients)} of a core, "

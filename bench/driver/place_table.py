@@ -76,11 +76,11 @@ class PlacedTable:
         return plan
 
 
-def plan_of(told: dict) -> dict:
+def plan_of(reported: dict) -> dict:
     """The figures of a plan, loads in multiples of a node's mean."""
-    mean = told["mean"] or 1
-    figures = {name: told[name] / mean for name in ("hottest_before", "hottest_after", "bound")}
-    return {**figures, **{name: told.get(name) for name in ("handed_over", "copies", "drops", "copied_bytes", "batches", "expected_s")}}
+    mean = reported["mean"] or 1
+    figures = {name: reported[name] / mean for name in ("hottest_before", "hottest_after", "bound")}
+    return {**figures, **{name: reported.get(name) for name in ("handed_over", "copies", "drops", "copied_bytes", "batches", "expected_s")}}
 
 
 @contextlib.contextmanager

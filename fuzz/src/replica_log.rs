@@ -18,7 +18,7 @@ const SEGMENT: &str = "/log/1.log";
 const TABLE_ID: u64 = 7;
 /// The most that is read of a group at once.
 const READ_BYTES: u64 = 1 << 20;
-/// Of a segment and a frame, as docs/log-format.md has them.
+/// Of a segment and a frame, as docs/reference/log-format.md has them.
 const HEADER_LENGTH: usize = 12;
 const HEAD_BYTES: usize = 12;
 const SECTOR_BYTES: usize = 512;
@@ -57,7 +57,7 @@ fn empty_log() -> (SimDisk, Vec<u8>) {
     (disk, segment)
 }
 
-/// Appends a frame as docs/log-format.md has it.
+/// Appends a frame as docs/reference/log-format.md has it.
 fn push_frame(segment: &mut Vec<u8>, body: &[u8]) {
     let left = SECTOR_BYTES - segment.len() % SECTOR_BYTES;
     if left < HEAD_BYTES {

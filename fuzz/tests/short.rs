@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use forebay_fuzz::{log, manifest, mutate::mutate, replica_log, resp, run};
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_io::{Random, SystemRandom};
 
 fn number(name: &str) -> Option<u64> {
@@ -13,13 +13,13 @@ fn number(name: &str) -> Option<u64> {
 
 fn short_run(samples: &[Vec<u8>], rounds: u64, check: fn(&[u8])) {
     let seed = number("FOREBAY_FUZZ_SEED").unwrap_or_else(|| SystemRandom.next_u64());
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     for sample in samples {
         check(sample);
     }
     for round in 0..number("FOREBAY_FUZZ_ROUNDS").unwrap_or(rounds) {
-        let mut data = samples[dice.below(samples.len() as u64) as usize].clone();
-        mutate(&mut data, &mut dice);
+        let mut data = samples[rng.below(samples.len() as u64) as usize].clone();
+        mutate(&mut data, &mut rng);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(&data))) {
             eprintln!(
                 "round {round} of FOREBAY_FUZZ_SEED={seed} failed on {} bytes",

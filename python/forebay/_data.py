@@ -123,8 +123,8 @@ class Input:
         if isinstance(batch, Mapping):
             raise TypeError(f"{self.name} gives dicts: let it give lists of them, as batches")
         if isinstance(batch, str | bytes) or batch is None:
-            told = f"{self.name}: batch {number} is {_called(batch)}"
-            raise TypeError(f"{told}: batches are frames, tables of pyarrow or lists of dicts")
+            reported = f"{self.name}: batch {number} is {_called(batch)}"
+            raise TypeError(f"{reported}: batches are frames, tables of pyarrow or lists of dicts")
         batch = _at_hand(batch, f"{self.name}: batch {number}, {_class(batch)},")
         return pa.table(batch) if isinstance(batch, ArrowStream) else pa.Table.from_batches([batch])
 
@@ -158,11 +158,11 @@ def _no_rows(items: Sequence[Any]) -> TypeError:
     """Of a list that is neither of rows nor of paths: which of its items is another than those."""
     kinds = (str, PathLike) if isinstance(items[0], str | PathLike) else (Mapping,)
     place, item = next((n, item) for n, item in enumerate(items, 1) if not isinstance(item, kinds))
-    told = f"element {place} of the list is {_called(item)}"
+    reported = f"element {place} of the list is {_called(item)}"
     if isinstance(item, ArrowStream | ArrowArray):
-        return TypeError(f"{told}: give batches by an iterator, as iter([...])")
+        return TypeError(f"{reported}: give batches by an iterator, as iter([...])")
     what = "a path" if str in kinds else "a dict"
-    return TypeError(f"{told}, and not {what}: lists are of dicts, one a row, or of paths")
+    return TypeError(f"{reported}, and not {what}: lists are of dicts, one a row, or of paths")
 
 
 def _called(item: Any) -> str:

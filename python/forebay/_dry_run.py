@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ._python_words import told
+from ._python_words import reported
 from ._results import (
     Applied,
     BadRow,
@@ -145,7 +145,7 @@ def dry_run_result(text: str, messages: Sequence[str]) -> DryRun:
     """What the command answers."""
     answer = json.loads(text)
     if answer["problem"] is not None:
-        answer["problem"] = told(answer["problem"])
+        answer["problem"] = reported(answer["problem"])
     applied = None
     if answer.get("updates") is not None:
         applied = Applied(*(answer[n] for n in ("updates", "inserts", "deletes", "deltas")))
@@ -161,12 +161,12 @@ def dry_run_result(text: str, messages: Sequence[str]) -> DryRun:
         gate=findings(answer["gate"]),
         statistics=statistics(answer["statistics"]),
         bad_rows=tuple(
-            BadRow(**{**row, "reason": told(row["reason"])}) for row in answer["bad_rows"]
+            BadRow(**{**row, "reason": reported(row["reason"])}) for row in answer["bad_rows"]
         ),
         lossy=losses(answer["lossy"]),
         disk_needed=answer["disk"]["needed_bytes"],
         disk_free=answer["disk"]["free_bytes"],
-        messages=tuple(told(message) for message in messages),
+        messages=tuple(reported(message) for message in messages),
         **{
             name: answer[name]
             for name in (

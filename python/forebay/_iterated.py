@@ -67,12 +67,12 @@ class Iterated:
 
     def _differ(self, number: int, schema: Any, first: Any) -> str:
         if schema.names != first.names:
-            told = f"the columns {', '.join(schema.names)}, and the first {', '.join(first.names)}"
+            has = f"the columns {', '.join(schema.names)}, and the first {', '.join(first.names)}"
         else:
             pairs = zip(schema, first, strict=True)
             field, other = next((a, b) for a, b in pairs if not a.equals(b))
-            told = f"'{field.name}' as {field.type}, and the first as {other.type}"
+            has = f"'{field.name}' as {field.type}, and the first as {other.type}"
         return (
-            f"{self._name}: batch {number} has {told}: give all batches the same columns, as "
+            f"{self._name}: batch {number} has {has}: give all batches the same columns, as "
             "tables of pyarrow with a schema if Python's objects do not tell"
         )

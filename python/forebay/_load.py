@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from ._command import run_with
 from ._data import Data
 from ._options import LoadOptions
-from ._python_words import told
+from ._python_words import reported
 from ._results import Applied, Lossy, losses
 from ._taking import takes
 from ._text import count, html_table, size
@@ -131,7 +131,7 @@ def load(data: Data, table: str, *, key: str, **options: Unpack[LoadOptions]) ->
 def log_messages(table: str, messages: Iterable[str]) -> None:
     """Logs what else there was to say of a load."""
     for message in messages:
-        _log.info("load into %s: %s", table, told(message))
+        _log.info("load into %s: %s", table, reported(message))
 
 
 def outcome(text: str) -> LoadResult:

@@ -48,8 +48,8 @@ def of_columns(columns: Mapping[str, Any]) -> Any:
     made = {name: _array(pa, name, values) for name, values in columns.items()}
     lengths = {name: len(array) for name, array in made.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise DataError(f"the columns have different numbers of rows: {told}")
+        given = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise DataError(f"the columns have different numbers of rows: {given}")
     return pa.table(made)
 
 
@@ -206,8 +206,8 @@ def _kinds(
             if value.is_finite():
                 yield path, _DECIMALS
             elif not (value.is_nan() and of_pandas):
-                told = "which no decimal column holds: give None, or the column as floats"
-                raise DataError(f"column '{'.'.join(path)}' has {value!r}, {told}")
+                given = "which no decimal column holds: give None, or the column as floats"
+                raise DataError(f"column '{'.'.join(path)}' has {value!r}, {given}")
         case dt.datetime() | dt.timedelta() if value != value:
             # A null; but among dates pyarrow makes the first day of the year 1 of it.
             if not of_pandas:
@@ -217,8 +217,8 @@ def _kinds(
         case dict():
             for key, item in cast("dict[Any, Any]", value).items():
                 if not isinstance(key, str):
-                    told = f"a dict with the key {key!r}, which is {type(key).__name__}"
-                    raise DataError(f"column '{'.'.join(path)}' has {told}: give keys that are str")
+                    was = f"a dict with the key {key!r}, which is {type(key).__name__}"
+                    raise DataError(f"column '{'.'.join(path)}' has {was}: give keys that are str")
                 yield from _kinds(name, item, (*path, key), of_pandas)
         case list() | tuple() | set() | frozenset():
             for item in cast("Iterable[Any]", value):

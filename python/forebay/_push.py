@@ -13,7 +13,7 @@ from ._data import Data
 from ._dry_run import DryRun, dry_run_result
 from ._errors import GateHeld
 from ._options import PushOptions
-from ._python_words import told
+from ._python_words import reported
 from ._results import Applied, Finding, Lossy, findings, losses
 from ._statistics import ColumnStatistics, statistics
 from ._taking import takes
@@ -40,7 +40,7 @@ class PushResult:
     - `gate`: what the gate saw beside the version that served (`Finding`); empty where there was
       none
     - `statistics`: what was counted of each column (`ColumnStatistics`); empty with `onto`
-    - `left_out`: in a cluster, the nodes that were down, which take the version when they are back
+    - `excluded`: in a cluster, the nodes that were down, which take the version when they are back
     - `undone`: in a cluster, why the version serves nowhere after all; else None
     - `messages`: what else there was to say
 
@@ -64,7 +64,7 @@ class PushResult:
     applied: Applied | None
     gate: tuple[Finding, ...]
     statistics: tuple[ColumnStatistics, ...]
-    left_out: tuple[str, ...]
+    excluded: tuple[str, ...]
     undone: str | None
     messages: tuple[str, ...]
 
@@ -87,8 +87,8 @@ class PushResult:
         if self.duplicates:
             what = "left out" if self.onto is None else "composed"
             text += f"; {count(self.duplicates, 'duplicate')} {what}"
-        if self.left_out:
-            text += f"; down, and to take it when they are back: {', '.join(self.left_out)}"
+        if self.excluded:
+            text += f"; down, and to take it when they are back: {', '.join(self.excluded)}"
         return text
 
     def __repr__(self) -> str:
@@ -138,9 +138,9 @@ def _result(answer: dict[str, Any], messages: Sequence[str]) -> PushResult:
         applied=applied,
         gate=findings(answer["gate"]),
         statistics=statistics(answer["statistics"]),
-        left_out=tuple(rollout.get("left_out", ())),
+        excluded=tuple(rollout.get("excluded", ())),
         undone=answer.get("undone"),
-        messages=tuple(told(message) for message in messages),
+        messages=tuple(reported(message) for message in messages),
     )
 
 

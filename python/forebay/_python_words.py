@@ -30,7 +30,7 @@ _TOLD = re.compile(
 )
 
 
-def told(message: str) -> str:
+def reported(message: str) -> str:
     """A message of the libraries, as Python's users read it.
 
     >>> from forebay._python_words import told

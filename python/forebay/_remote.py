@@ -26,7 +26,7 @@ RemoteTtl = float | timedelta | str
 
 # Writes that are sent together.
 _WRITES_AT_ONCE = 500
-# The longest argument that servers take: docs/server.md.
+# The longest argument that servers take: docs/reference/configuration.md.
 _MOST_BYTES = 16 << 20
 
 

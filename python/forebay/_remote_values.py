@@ -45,8 +45,8 @@ def milliseconds(ttl: float | timedelta | str) -> int:
         is_number = not isinstance(lasts, bool) and isinstance(lasts, Real)
         ms = float(lasts) * 1000 if is_number else 0
     if not 0 < ms < _MOST_MS:
-        told = "give seconds above 0, a timedelta, or text as in '12h'"
-        raise UsageError(f"{ttl!r} is no time to live: {told}")
+        reported = "give seconds above 0, a timedelta, or text as in '12h'"
+        raise UsageError(f"{ttl!r} is no time to live: {reported}")
     return math.ceil(ms)
 
 
@@ -83,17 +83,17 @@ class Shape:
     """What KV.SCHEMA says of a table."""
 
     def __init__(self, text: bytes) -> None:
-        told = json.loads(text)
+        reported = json.loads(text)
         self.text = text
-        self.table: str = told["table"]
-        self.version: int | None = told["version"]
-        self.hashed: bool = told["order"] == "hashed"
-        self.order: str = told["order"]
-        self.number: str | None = told["number"]
-        self.key: str | None = told["key"]
-        name, details = name_of(told["value"])
+        self.table: str = reported["table"]
+        self.version: int | None = reported["version"]
+        self.hashed: bool = reported["order"] == "hashed"
+        self.order: str = reported["order"]
+        self.number: str | None = reported["number"]
+        self.key: str | None = reported["key"]
+        name, details = name_of(reported["value"])
         self.kind = "number" if self.number else name
-        self._columns: list[dict[str, Any]] = told["columns"]
+        self._columns: list[dict[str, Any]] = reported["columns"]
         self._list = self._list_kind(details) if name == "list" else None
         self._python = self._decoder(Types(for_arrow=False))
 
@@ -187,12 +187,12 @@ class Shape:
 class Column(NamedTuple):
     """A column of a scan."""
 
-    told: dict[str, Any]
+    reported: dict[str, Any]
     is_key: bool
 
     @property
     def name(self) -> str:
-        return self.told["name"]
+        return self.reported["name"]
 
 
 def _named(columns: Sequence[Column], only: Sequence[str]) -> list[Column]:
@@ -226,8 +226,8 @@ class Layout:
         names = [column.name for column in self._columns if not column.is_key]
         self._decode = shape.arrow_decoder(names)
         nullable = {"nullable": True} if looked_up else {}
-        told = ({**column.told, **nullable} for column in self._columns)
-        self.schema: Any = self._pa.schema([arrow_field(column, self._pa) for column in told])
+        reported = ({**column.reported, **nullable} for column in self._columns)
+        self.schema: Any = self._pa.schema([arrow_field(column, self._pa) for column in reported])
 
     def batch(self, records: Sequence[tuple[bytes, bytes | None]]) -> Any:
         """A row for each; one without a value is null."""

@@ -291,8 +291,8 @@ class Lossy:
 
     def __str__(self) -> str:
         words = {"round": "rounded", "truncate": "truncated", "null": "made null"}
-        told = words.get(self.how, "taken for UTC")
-        return f"{self.column}: {count(self.values, 'value')} {told}"
+        reported = words.get(self.how, "taken for UTC")
+        return f"{self.column}: {count(self.values, 'value')} {reported}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,9 +158,9 @@ class Servers:
         slots: dict[Address, list[tuple[int, int]]] = {}
         nodes: list[Address] = []
         for first, last, *listed in rows:
-            told = [Address(host.decode(), port) for host, port, *_ in listed]
-            nodes += told
-            slots.setdefault(told[0], []).append((first, last))
+            reported = [Address(host.decode(), port) for host, port, *_ in listed]
+            nodes += reported
+            slots.setdefault(reported[0], []).append((first, last))
         with self._lock:
             self._nodes = list(dict.fromkeys(nodes))
         return [Class(primary, tuple(sorted(ranges))) for primary, ranges in sorted(slots.items())]

@@ -36,27 +36,27 @@ def error_of(report: str) -> errors.Error | None:
     found = re.search(r"TaskError: (\{.*\})", report)
     if found is None:
         return None
-    told = json.loads(found[1])
-    return getattr(errors, told["error"])(told["message"])
+    reported = json.loads(found[1])
+    return getattr(errors, reported["error"])(reported["message"])
 
 
 def failure(engine: str, what: str, report: str, summary: str) -> errors.Error:
     """What an engine's failure of a push or a load means, in the words of this package."""
-    told = error_of(report)
-    if told is not None:
-        return told
+    reported = error_of(report)
+    if reported is not None:
+        return reported
     return errors.Error(f"{engine} has given the {what} up: {summary}; nothing of it is visible")
 
 
 def _telling(task: Callable[_P, Iterator[_T]]) -> Callable[_P, Iterator[_T]]:
     @functools.wraps(task)
-    def told(*words: _P.args, **named: _P.kwargs) -> Iterator[_T]:
+    def reported(*words: _P.args, **named: _P.kwargs) -> Iterator[_T]:
         try:
             yield from task(*words, **named)
         except errors.Error as error:
             raise TaskError(error) from error
 
-    return told
+    return reported
 
 
 @dataclass(frozen=True, slots=True)

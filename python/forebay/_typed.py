@@ -1,4 +1,4 @@
-"""Values as servers write them, as Python's objects and as Arrow's: see docs/server.md.
+"""Values as servers write them, as Python's objects and as Arrow's: see docs/reference/values.md.
 
 A value is JSON of which the table's schema says the types; together they are what is stored.
 Python's objects are those that a store of this process gives (`_values.py`). Arrow's arrays are

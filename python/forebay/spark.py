@@ -3,7 +3,7 @@
 The tasks of the cluster sort the rows and write the table's runs straight into the store; this
 process, the driver, gets samples of the keys and one report for each partition, checks that
 together they are the whole data frame, and commits, or has a cluster of Forebay's add them to a
-live table. See docs/spark.md.
+live table. See docs/how-to/push-from-spark.md.
 """
 
 from __future__ import annotations
@@ -200,10 +200,10 @@ class _Job:
             self._quietly(cancel)
             if _was_interrupted(error):
                 raise KeyboardInterrupt from error
-            told = _told(error, self._what)
-            if told is None:
+            reported = _told(error, self._what)
+            if reported is None:
                 raise
-            raise told from error
+            raise reported from error
         finally:
             self._quietly(lambda: context.removeJobTag(self._tag))
 
@@ -288,8 +288,8 @@ def _cause(report: str) -> str:
     """What happened first, which reports tell last; of Python's own errors their last line."""
     first = _CALL.sub("", report.split("Caused by: ")[-1])
     lines = first.partition("Traceback (most recent call last):\n")[2] or first
-    told = (line for line in lines.splitlines() if line and not line[0].isspace())
-    return next(told, first).strip()
+    reported = (line for line in lines.splitlines() if line and not line[0].isspace())
+    return next(reported, first).strip()
 
 
 def _part() -> int:

@@ -16,8 +16,8 @@ impl FromPyObject<'_, '_> for ColumnNames {
 
     fn extract(names: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         if names.is_instance_of::<PyString>() {
-            let told = format!("columns is a list of names, as in [{}]", names.repr()?);
-            return Err(PyTypeError::new_err(told));
+            let reported = format!("columns is a list of names, as in [{}]", names.repr()?);
+            return Err(PyTypeError::new_err(reported));
         }
         let what = "columns is a list of names";
         let all = names.try_iter().map_err(|_| wrong(&names, what))?;
@@ -47,8 +47,8 @@ impl FromPyObject<'_, '_> for Limit {
             return Ok(Self(u64::MAX));
         }
         number.extract().map(Self).map_err(|_| {
-            let told = format!("limit is how many records there are at most, not {number}");
-            usage(limit.py(), told)
+            let reported = format!("limit is how many records there are at most, not {number}");
+            usage(limit.py(), reported)
         })
     }
 }

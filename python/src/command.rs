@@ -43,8 +43,8 @@ pub fn command(
         }
     };
     let listener = Arc::new(Listener::new(listener));
-    let heard = Arc::clone(&listener);
-    let result = py.detach(move || embed::run(&words, batches, heard));
+    let received = Arc::clone(&listener);
+    let result = py.detach(move || embed::run(&words, batches, received));
     let raised = listener.end();
     match (result, raised) {
         (Ok((outcome, text)), None) => {

@@ -68,7 +68,7 @@ fn with_last<T: Send, R: Send>(
 }
 
 /// What `work` gives, and what it said, unless the listener raised something.
-fn heard_by<R>(
+fn received_by<R>(
     py: Python<'_>,
     listener: Option<Py<PyAny>>,
     work: impl FnOnce(Arc<Listener>) -> PyResult<R>,
@@ -164,8 +164,8 @@ impl DistributedPush {
         reports: Vec<String>,
         listener: Option<Py<PyAny>>,
     ) -> PyResult<(bool, String, Vec<String>)> {
-        let (result, messages) = heard_by(py, listener, |heard| {
-            with_last(py, &self.push, |push| push.commit(&reports, heard))
+        let (result, messages) = received_by(py, listener, |received| {
+            with_last(py, &self.push, |push| push.commit(&reports, received))
         })?;
         let (outcome, text) = result;
         Ok((outcome == Outcome::Held, text, messages))
@@ -231,9 +231,9 @@ impl DistributedLoad {
         listener: Option<Py<PyAny>>,
     ) -> PyResult<()> {
         let samples = samples.map(batches_of).transpose()?.unwrap_or_default();
-        heard_by(py, listener, |heard| {
+        received_by(py, listener, |received| {
             with(py, &self.load, |load| {
-                load.make_ready(&samples, rows, heard)
+                load.make_ready(&samples, rows, received)
             })
         })?;
         Ok(())
@@ -252,8 +252,8 @@ impl DistributedLoad {
         reports: Vec<String>,
         listener: Option<Py<PyAny>>,
     ) -> PyResult<String> {
-        let (text, _) = heard_by(py, listener, |heard| {
-            with_last(py, &self.load, |load| load.commit(&reports, heard))
+        let (text, _) = received_by(py, listener, |received| {
+            with_last(py, &self.load, |load| load.commit(&reports, received))
         })?;
         Ok(text)
     }

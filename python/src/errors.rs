@@ -6,12 +6,12 @@ use pyo3::prelude::*;
 
 /// An exception by its class in `forebay._errors`, in Python's words.
 pub fn exception(py: Python<'_>, class: &str, message: String) -> PyErr {
-    let told = py
+    let reported = py
         .import("forebay._python_words")
         .and_then(|module| module.getattr("told")?.call1((message,)));
-    let made = told.and_then(|told| {
+    let made = reported.and_then(|reported| {
         let class = py.import("forebay._errors")?.getattr(class)?;
-        class.call1((told,))
+        class.call1((reported,))
     });
     made.map_or_else(|error| error, PyErr::from_value)
 }

@@ -44,7 +44,7 @@ impl Listener {
 
     /// Tells what was done last. Gives what was raised, if anything was.
     pub fn end(&self) -> Option<PyErr> {
-        self.tell_done();
+        self.report_done();
         self.raised.lock().take()
     }
 
@@ -58,7 +58,7 @@ impl Listener {
         self.cancelled.store(true, Relaxed);
     }
 
-    fn tell(&self, call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) {
+    fn report(&self, call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) {
         let Some(object) = &self.object else { return };
         if self.cancelled.load(Relaxed) {
             return;
@@ -70,10 +70,10 @@ impl Listener {
         });
     }
 
-    fn tell_done(&self) {
+    fn report_done(&self) {
         let done = self.done.swap(0, Relaxed);
         if done > 0 {
-            self.tell(|object| object.call_method1("advance", (done,)).map(drop));
+            self.report(|object| object.call_method1("advance", (done,)).map(drop));
         }
     }
 
@@ -102,21 +102,21 @@ impl Listener {
 
 impl Progress for Listener {
     fn stage(&self, name: &str, total: Option<u64>, unit: Unit) {
-        self.tell_done();
+        self.report_done();
         let unit = match unit {
             Unit::Rows => "rows",
             Unit::Bytes => "bytes",
             Unit::Pages => "pages",
             Unit::Partitions => "partitions",
         };
-        self.tell(|object| object.call_method1("stage", (name, total, unit)).map(drop));
+        self.report(|object| object.call_method1("stage", (name, total, unit)).map(drop));
         self.look_for_signals();
     }
 
     fn advance(&self, n: u64) {
         self.done.fetch_add(n, Relaxed);
         if self.object.is_some() && self.is_due(&self.due_ms) {
-            self.tell_done();
+            self.report_done();
         }
         self.look_for_signals();
     }

@@ -18,36 +18,36 @@ const AT_ONCE: usize = 1 << 16;
 
 /// See the module's text.
 #[derive(Clone)]
-pub enum Opened {
+pub enum OpenedTable {
     Batch(Arc<Version>, Arc<Shape>),
     Live(Arc<Live>),
 }
 
-impl From<Found> for Opened {
+impl From<Found> for OpenedTable {
     fn from(found: Found) -> Self {
         match found {
-            Found::Live(live) => Opened::Live(live),
+            Found::Live(live) => OpenedTable::Live(live),
             Found::Batch(version) => {
                 let shape = Shape::of(Source::Batch(&version));
-                Opened::Batch(version, Arc::new(shape))
+                OpenedTable::Batch(version, Arc::new(shape))
             }
         }
     }
 }
 
-impl Opened {
+impl OpenedTable {
     pub fn shape(&self) -> &Arc<Shape> {
         match self {
-            Opened::Batch(_, shape) => shape,
-            Opened::Live(live) => &live.shape,
+            OpenedTable::Batch(_, shape) => shape,
+            OpenedTable::Live(live) => &live.shape,
         }
     }
 
     /// Whether both are one version, or one live table.
-    pub fn is(&self, other: &Opened) -> bool {
+    pub fn is(&self, other: &OpenedTable) -> bool {
         match (self, other) {
-            (Opened::Batch(a, _), Opened::Batch(b, _)) => a.version() == b.version(),
-            (Opened::Live(a), Opened::Live(b)) => Arc::ptr_eq(a, b),
+            (OpenedTable::Batch(a, _), OpenedTable::Batch(b, _)) => a.version() == b.version(),
+            (OpenedTable::Live(a), OpenedTable::Live(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -55,8 +55,8 @@ impl Opened {
     /// The live table of a name, or an error that says why there is none.
     pub fn live(&self, py: Python<'_>, name: &str) -> PyResult<(Arc<Live>, LiveTable)> {
         match self {
-            Opened::Live(live) => Ok((Arc::clone(live), open(py, name, live)?)),
-            Opened::Batch(version, _) => {
+            OpenedTable::Live(live) => Ok((Arc::clone(live), open(py, name, live)?)),
+            OpenedTable::Batch(version, _) => {
                 let table = version.table().clone();
                 Err(of_error(py, LiveError::Batch { table }))
             }
@@ -71,7 +71,7 @@ impl Opened {
         key: &[u8],
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let read = match self {
-            Opened::Batch(version, shape) => match version.try_get(key) {
+            OpenedTable::Batch(version, shape) => match version.try_get(key) {
                 Ok(Lookup::Found(value)) => return to_python(py, shape, &value).map(Some),
                 Ok(Lookup::Absent) => return Ok(None),
                 Ok(Lookup::NotResident) => py
@@ -82,7 +82,7 @@ impl Opened {
                     .map_err(|error| of_error(py, error))?,
                 Err(error) => return Err(of_error(py, error)),
             },
-            Opened::Live(live) => {
+            OpenedTable::Live(live) => {
                 let table = open(py, name, live)?;
                 match table.try_get(key) {
                     Ok(LiveLookup::Found(value)) => Some(value),
@@ -106,7 +106,7 @@ impl Opened {
         keys: &[Vec<u8>],
     ) -> PyResult<Vec<Option<Vec<u8>>>> {
         match self {
-            Opened::Batch(version, _) => {
+            OpenedTable::Batch(version, _) => {
                 let mut values = py.detach(|| vec![None; keys.len()]);
                 for (keys, values) in keys.chunks(AT_ONCE).zip(values.chunks_mut(AT_ONCE)) {
                     let read = py.detach(|| {
@@ -119,7 +119,7 @@ impl Opened {
                 }
                 Ok(values)
             }
-            Opened::Live(live) => {
+            OpenedTable::Live(live) => {
                 let table = open(py, name, live)?;
                 let read = py.detach(|| table.get_many(keys));
                 read.map_err(|error| of_error(py, error))
@@ -129,10 +129,10 @@ impl Opened {
 
     pub fn contains(&self, py: Python<'_>, name: &str, key: &[u8]) -> PyResult<bool> {
         match self {
-            Opened::Batch(version, _) => py
+            OpenedTable::Batch(version, _) => py
                 .detach(|| version.exists(key))
                 .map_err(|error| of_error(py, error)),
-            Opened::Live(live) => {
+            OpenedTable::Live(live) => {
                 let table = open(py, name, live)?;
                 let value = py.detach(|| table.get(key));
                 Ok(value.map_err(|error| of_error(py, error))?.is_some())
@@ -143,10 +143,10 @@ impl Opened {
     /// When a key expires; `None` where it is absent.
     pub fn expires_ms(&self, py: Python<'_>, name: &str, key: &[u8]) -> PyResult<Option<u64>> {
         match self {
-            Opened::Batch(version, _) => py
+            OpenedTable::Batch(version, _) => py
                 .detach(|| version.expires_ms(key))
                 .map_err(|error| of_error(py, error)),
-            Opened::Live(live) => {
+            OpenedTable::Live(live) => {
                 let table = open(py, name, live)?;
                 py.detach(|| table.expires_ms(key))
                     .map_err(|error| of_error(py, error))
@@ -157,8 +157,8 @@ impl Opened {
     /// What a scan goes through: of a live table what it has now.
     pub fn walk(&self, py: Python<'_>, name: &str) -> PyResult<Walk> {
         match self {
-            Opened::Batch(version, _) => Ok(Walk::Batch(Arc::clone(version))),
-            Opened::Live(live) => {
+            OpenedTable::Batch(version, _) => Ok(Walk::Batch(Arc::clone(version))),
+            OpenedTable::Live(live) => {
                 let table = open(py, name, live)?;
                 let snapshot = py.detach(|| table.snapshot());
                 Ok(Walk::Live(snapshot, table.name().clone()))

@@ -49,7 +49,7 @@ pub struct Live {
 }
 
 /// What a table was found to be.
-pub enum Found {
+pub enum FoundTable {
     Batch(Arc<Version>),
     Live(Arc<Live>),
 }
@@ -106,7 +106,7 @@ impl RawStore {
     }
 
     /// What a target (`table` or `table@version`) names.
-    pub fn find(&self, py: Python<'_>, target: &str) -> PyResult<Found> {
+    pub fn find(&self, py: Python<'_>, target: &str) -> PyResult<FoundTable> {
         self.check_open(py)?;
         let target: Target = target.parse().map_err(|error: String| usage(py, error))?;
         if self.opened_in.is_parent() && self.is_live(py, target.table.as_str())? {
@@ -116,19 +116,19 @@ impl RawStore {
             .map_err(|error| of_anyhow(py, &error))
     }
 
-    fn find_target(&self, target: &Target) -> anyhow::Result<Found> {
+    fn find_target(&self, target: &Target) -> anyhow::Result<FoundTable> {
         let name = &target.table;
         if target.version.is_none() && self.store.is_live(name)? {
-            return Ok(Found::Live(self.open_live(name)?));
+            return Ok(FoundTable::Live(self.open_live(name)?));
         }
         let table = self.store.table(name)?;
         // In object storage the pointer may be a second old, and whoever asks has just swapped.
-        table.look_anew();
+        table.look_again();
         let version = match target.version {
             Some(version) => version,
             None => table.serving()?,
         };
-        Ok(Found::Batch(table.open_version(version)?))
+        Ok(FoundTable::Batch(table.open_version(version)?))
     }
 
     fn open_live(&self, name: &TableName) -> anyhow::Result<Arc<Live>> {

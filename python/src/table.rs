@@ -16,7 +16,7 @@ use crate::arguments::{ColumnNames, Limit};
 use crate::errors::{of_error, unreadable, usage};
 use crate::expiry::{expires_ms, seconds_left};
 use crate::keys::{key_of, keys_of};
-use crate::opened::Opened;
+use crate::opened::OpenedTable;
 use crate::operations::{self, Verb, Write};
 use crate::scan::{Range, RawScan};
 use crate::store::{Live, RawStore};
@@ -33,11 +33,11 @@ pub struct RawTable {
     /// 'people'
     #[pyo3(get)]
     name: String,
-    opened: RwLock<Opened>,
+    opened: RwLock<OpenedTable>,
 }
 
 impl RawTable {
-    fn opened(&self) -> Opened {
+    fn opened(&self) -> OpenedTable {
         self.opened.read().clone()
     }
 
@@ -85,7 +85,7 @@ fn parts<'py>(write: &Bound<'py, PyAny>) -> PyResult<Parts<'py>> {
 impl RawTable {
     #[new]
     fn new(py: Python<'_>, store: &RawStore, target: &str) -> PyResult<Self> {
-        let opened = Opened::from(store.find(py, target)?);
+        let opened = OpenedTable::from(store.find(py, target)?);
         let name = target.split('@').next().unwrap_or(target).to_owned();
         Ok(Self {
             name,
@@ -96,7 +96,7 @@ impl RawTable {
     /// Goes on to what a target names; gives whether that is another version.
     #[pyo3(name = "_go_to")]
     fn go_to(&self, py: Python<'_>, store: &RawStore, target: &str) -> PyResult<bool> {
-        let next = Opened::from(store.find(py, target)?);
+        let next = OpenedTable::from(store.find(py, target)?);
         let mut opened = self.opened.write();
         let same = opened.is(&next);
         *opened = next;
@@ -110,8 +110,8 @@ impl RawTable {
     #[getter]
     fn version(&self) -> Option<u64> {
         match self.opened() {
-            Opened::Batch(version, _) => Some(version.version()),
-            Opened::Live(_) => None,
+            OpenedTable::Batch(version, _) => Some(version.version()),
+            OpenedTable::Live(_) => None,
         }
     }
 
@@ -124,8 +124,8 @@ impl RawTable {
     #[getter]
     fn rows_between(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         match self.opened() {
-            Opened::Batch(version, _) => Ok(version.manifest().rows_between()),
-            Opened::Live(_) => {
+            OpenedTable::Batch(version, _) => Ok(version.manifest().rows_between()),
+            OpenedTable::Live(_) => {
                 let (_, table) = self.live(py)?;
                 let records = py.detach(|| table.stats().run_records);
                 Ok((0, records))
@@ -310,13 +310,13 @@ impl RawTable {
     /// (3, 1)
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
         match self.opened() {
-            Opened::Batch(version, _) => {
+            OpenedTable::Batch(version, _) => {
                 let (least, most) = version.manifest().rows_between();
                 if least == most && version.manifest().ttl.is_none() {
                     return Ok(most);
                 }
             }
-            Opened::Live(_) => drop(self.live(py)?),
+            OpenedTable::Live(_) => drop(self.live(py)?),
         }
         let all = self.scan(py, None, None, None, false, true, None)?;
         all.count(py)
@@ -547,7 +547,7 @@ impl RawTable {
     /// >>> opened["clicks"]["page-7"]
     /// 3
     fn close(&self, py: Python<'_>) {
-        if let Opened::Live(live) = self.opened() {
+        if let OpenedTable::Live(live) = self.opened() {
             py.detach(|| live.close());
         }
     }

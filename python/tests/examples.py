@@ -8,8 +8,8 @@ from typing import Any
 def run_example(text: str, name: str, names: dict[str, Any]) -> dict[str, Any]:
     """Runs the examples of a text in one session; gives the names that there are then."""
     test = doctest.DocTestParser().get_doctest(inspect.cleandoc(text), names, name, None, 0)
-    told: list[str] = []
+    reported: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
-    failed = runner.run(test, out=told.append, clear_globs=False).failed
-    assert failed == 0, "".join(told)
+    failed = runner.run(test, out=reported.append, clear_globs=False).failed
+    assert failed == 0, "".join(reported)
     return test.globs

@@ -32,16 +32,17 @@ def test_the_command_is_the_binary(command, tmp_path):
     assert forebay.open(tmp_path / "forebay-data")["t"][1] == {"id": 1, "n": 2}
 
 
-def test_the_guide_s_examples_hold(tmp_path, monkeypatch):
-    """The Python blocks of docs/python.md, one after another, in one session."""
+@pytest.mark.parametrize("page", ["python.md", "python-push.md"])
+def test_the_guide_s_examples_hold(page, tmp_path, monkeypatch):
+    """The Python blocks of a page of docs/reference, one after another, in one session."""
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "python.md").read_text()
+    text = (ROOT / "docs" / "reference" / page).read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
     assert len(blocks) > 5
     names = {"__name__": "guide"}
     for block in blocks:
         if ">>>" in block:
-            test = doctest.DocTestParser().get_doctest(block, names, "docs/python.md", None, 0)
+            test = doctest.DocTestParser().get_doctest(block, names, page, None, 0)
             runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
             result = runner.run(test, clear_globs=False)
             assert result.failed == 0

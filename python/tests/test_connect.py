@@ -361,7 +361,7 @@ def test_without_the_package_redis_it_says_what_to_install(monkeypatch):
 
 
 def test_the_guide_s_examples_hold(tmp_path):
-    """The Python blocks of docs/python-servers.md, one after another, in one session."""
+    """The Python blocks of docs/reference/python-servers.md, one after another, in one session."""
     own = Files(tmp_path / "store")
     path = str(own.path)
     birds = pa.table({"id": [1, 2, 3], "name": ["wren", "lark", "kite"]})
@@ -370,7 +370,8 @@ def test_the_guide_s_examples_hold(tmp_path):
     forebay.push(prices, "prices", key="{day}", order="ordered", store=path)
     own.run("create", "sessions")
     own.run("create", "clicks", "--delta", "i64")
-    text = (Path(__file__).parents[2] / "docs" / "python-servers.md").read_text()
+    page = Path(__file__).parents[2] / "docs" / "reference" / "python-servers.md"
+    text = page.read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
     assert len(blocks) > 3
     names = {"__name__": "guide"}

@@ -63,7 +63,7 @@ def test_every_key_is_read(connection):
 def test_each_key_goes_to_a_node_that_has_it(cluster, connection):
     def elsewhere():
         names = ("answered", "redirected")
-        metric = 'forebay_commands_elsewhere_total{{outcome="{}"}}'.format
+        metric = 'forebay_commands_routed_total{{outcome="{}"}}'.format
         return sum(node.metric(metric(name)) or 0 for node in cluster.nodes for name in names)
 
     tables = [(connection["hashed"], "{}"), (connection["ordered"], "{:05}")]
@@ -163,9 +163,9 @@ def test_a_push_names_the_nodes_that_it_left_out(cluster):
     cluster.nodes[2].kill()
     try:
         result = push(cluster.store, "left", 1, partitions=2)
-        assert result.swapped and result.left_out == (cluster.nodes[2].name,)
+        assert result.swapped and result.excluded == (cluster.nodes[2].name,)
         assert result.undone is None and str(result).endswith(cluster.nodes[2].name)
     finally:
         cluster.nodes[2].start().comes_up()
         cluster.wait_up()
-    assert push(cluster.store, "left", 2, partitions=2).left_out == ()
+    assert push(cluster.store, "left", 2, partitions=2).excluded == ()

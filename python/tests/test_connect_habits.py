@@ -99,13 +99,13 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(files, connectio
             lambda table: table.get_many_arrow(["00001"], columns=["nme"]),
             lambda table: table.get_many_arrow([], columns=["nme"]),
         ):
-            told = []
+            reported = []
             for table in (store["names"], connection["names"]):
                 with pytest.raises(forebay.UsageError) as refused:
                     call(table)
-                told.append(str(refused.value))
-            assert told[0] == told[1]
-            assert "no column 'nme'; did you mean 'name'?; there are: id, name, half" in told[0]
+                reported.append(str(refused.value))
+            assert reported[0] == reported[1]
+            assert "no column 'nme'; did you mean 'name'?; there are: id, name, half" in reported[0]
 
 
 def test_all_of_a_table_is_a_frame(files, connection):

@@ -1,4 +1,6 @@
-"""Data in memory into other types, held against the model of docs/conversions.md in tests/oracle.
+"""Data in memory into other types, held against tests/oracle.
+
+The oracle is the model of docs/reference/conversions.md.
 
 FOREBAY_TEST_SEED=n repeats a run, FOREBAY_TEST_ROUNDS=n makes it n times as long.
 """

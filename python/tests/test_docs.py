@@ -85,7 +85,7 @@ def test_it_has_a_text_with_all_parameters_and_an_example(name):
 def test_what_lacks_a_text_a_parameter_or_an_example_is_found():
     def bare(one): ...
 
-    def told(one, two):
+    def reported(one, two):
         """It takes `one`."""
 
     @dataclasses.dataclass
@@ -100,7 +100,7 @@ def test_what_lacks_a_text_a_parameter_or_an_example_is_found():
         two: int
 
     assert problems(bare) == ["it has no text"]
-    assert problems(told) == ["it has no example", "the text does not tell of two"]
+    assert problems(reported) == ["it has no example", "the text does not tell of two"]
     assert problems(Told) == ["the text does not tell of two"]
     assert len(PUBLIC) > 120 and "forebay.Table.get_many" in PUBLIC
 

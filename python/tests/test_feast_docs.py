@@ -1,4 +1,4 @@
-"""docs/feast.md: its commands, its feature_store.yaml and its programs, as they stand there."""
+"""The commands, feature_store.yaml and programs of docs/how-to/publish-from-feast.md."""
 
 import difflib
 import re
@@ -12,7 +12,8 @@ from feast.cli.cli import cli
 
 import forebay
 
-TEXT = (Path(__file__).parents[2] / "docs" / "feast.md").read_text()
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "publish-from-feast.md"
+TEXT = PAGE.read_text()
 COMMANDS = re.findall(r"^    ((?:feast|forebay|cd) .*)$", TEXT, re.MULTILINE)
 
 
@@ -56,8 +57,8 @@ def test_from_feast_init_to_a_served_feature(folder, capsys):
     assert '"_key":"1001"' in got and '"avg_daily_trips":' in got
     capsys.readouterr()
     exec(held, names)
-    told = capsys.readouterr().out
-    assert "rows 5 to 1 (-80%)" in told and "lost<20%: " in told and "version 2" in told
+    reported = capsys.readouterr().out
+    assert "rows 5 to 1 (-80%)" in reported and "lost<20%: " in reported and "version 2" in reported
     for command, serving in (("swap", 2), ("rollback", 1)):
         (line,) = [one for one in COMMANDS if one.startswith(f"forebay {command} ")]
         run_forebay(line)

@@ -251,7 +251,7 @@ def test_a_live_table_is_the_parents_alone(path):
         live.put("a", "1")
         scan = live.scan()
 
-        def told(call):
+        def reported(call):
             def check():
                 try:
                     call()
@@ -272,7 +272,7 @@ def test_a_live_table_is_the_parents_alone(path):
             lambda: store["live"],
             lambda: store["other"],
         ]:
-            assert "is open in the process that this one was forked from" in told(call)
+            assert "is open in the process that this one was forked from" in reported(call)
 
         def let_go():
             nonlocal live, store, scan

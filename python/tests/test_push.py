@@ -188,19 +188,19 @@ def test_wrong_options_are_told_in_the_words_of_python(birds, path):
 def test_messages_name_options_and_methods_as_python_has_them(path):
     rows = pa.table({"id": [1, 1], "n": ["a", "b"]})
 
-    def told(error, **options):
+    def reported(error, **options):
         with pytest.raises(error) as raised:
             forebay.push(rows, "t", key="{id}", store=path, **options)
         assert "--" not in str(raised.value)
         return str(raised.value)
 
-    assert 'choose one of them by duplicates="first" or' in told(forebay.DataError)
+    assert 'choose one of them by duplicates="first" or' in reported(forebay.DataError)
     given = {"duplicates": "last", "column": {"n": "int64"}}
-    words = told(forebay.DataError, **given)
+    words = reported(forebay.DataError, **given)
     assert 'as by column={"n": "text"}, or leave such rows out by bad_rows="skip"' in words
     forebay.push(rows, "t", key="{id}", duplicates="last", store=path)
     rows = rows.slice(0, 0)
-    words = told(forebay.GateHeld)
+    words = reported(forebay.GateHeld)
     assert 'store["t"].swap(2)' in words and "push again:            with force=True" in words
     result = forebay.push(rows, "t", key="{id}", store=path, dry_run=True)
     assert "--" not in " ".join(result.messages)
@@ -211,16 +211,16 @@ def test_every_stage_ends_at_its_total(path, tmp_path):
     pyarrow.csv.write_csv(rows, tmp_path / "rows.csv")
     last = {}
 
-    def note(told):
-        last[told.stage] = told
+    def note(reported):
+        last[reported.stage] = reported
 
     for data in (rows, iter(rows.to_batches(1000)), tmp_path / "rows.csv"):
         last.clear()
         given = {"key": "{id}", "duplicates": "first", "store": path}
         forebay.push(data, "t", progress=note, **given)
         assert set(last) >= {"reading", "building"}
-        assert all(told.done == told.total for told in last.values() if told.total is not None)
-        assert all(told.done > 0 for told in last.values())
+        assert all(one.done == one.total for one in last.values() if one.total is not None)
+        assert all(one.done > 0 for one in last.values())
     assert last["comparing"].done > 1000
     with forebay.open(path) as store:
         store["t"].verify(progress=note)

@@ -328,8 +328,9 @@ def test_a_push_that_is_interrupted_leaves_nothing(path, birds, tmp_path):
 
 def test_the_example_holds(ray, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/ray.md").read_text(), re.S)
-    exec(compile(code, "docs/ray.md", "exec"), {"__name__": "__main__"})
+    page = "docs/how-to/push-from-ray.md"
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+    exec(compile(code, page, "exec"), {"__name__": "__main__"})
     with forebay.open("store") as store:
         assert store.tables()
 

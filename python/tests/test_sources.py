@@ -116,8 +116,8 @@ ALTERED = {
 
 @pytest.mark.parametrize("told", ALTERED)
 @pytest.mark.parametrize("form", ["rows", "columns", "objects", "pandas"])
-def test_what_arrow_would_alter_is_refused(told: str, form: str, tmp_path: Path) -> None:
-    values = ALTERED[told]
+def test_what_arrow_would_alter_is_refused(reported: str, form: str, tmp_path: Path) -> None:
+    values = ALTERED[reported]
     ids = list(range(len(values)))
     objects = np.empty(len(values), dtype=object)
     objects[:] = values
@@ -128,9 +128,9 @@ def test_what_arrow_would_alter_is_refused(told: str, form: str, tmp_path: Path)
         "pandas": pd.DataFrame({"id": ids, "x": pd.Series(objects, dtype=object)}),
     }[form]
     # Of numbers in a data frame the words are pyarrow's alone.
-    numbers = type(values[0]) is int and "mixes" not in told
-    told = "pandas.DataFrame: " if form == "pandas" and numbers else told
-    with pytest.raises(forebay.DataError, match=told):
+    numbers = type(values[0]) is int and "mixes" not in reported
+    reported = "pandas.DataFrame: " if form == "pandas" and numbers else reported
+    with pytest.raises(forebay.DataError, match=reported):
         pushed(data, tmp_path / "store")
 
 
@@ -182,9 +182,9 @@ def test_frames_are_known_wherever_their_class_stands(kind: Any, tmp_path: Path)
         (kind({"id": [1]}, index=pd.interval_range(0, 1)), "is of pandas' interval"),
         (kind([[1, 2, 3]], columns=["id", "x", "x"]), "2 columns have the name 'x'"),
     ]
-    for frame, told in data:
+    for frame, reported in data:
         for given in (frame, iter([frame])):
-            with pytest.raises(forebay.DataError, match=told):
+            with pytest.raises(forebay.DataError, match=reported):
                 pushed(given, tmp_path / "store")
     frame = kind({"id": [1, 2], "name": ["a", None], "at": pd.to_datetime([1, 2], unit="us")})
     table = pushed(frame, tmp_path / "store")
@@ -220,8 +220,8 @@ def test_what_is_none_of_rows_and_batches_is_named(tmp_path: Path) -> None:
         (iter([5]), "list_iterator: batch 1, int, is neither"),
         ({1: [2]}, "columns have names that are str, not 1"),
     ]
-    for data, told in wrong:
-        with pytest.raises(TypeError, match=told):
+    for data, reported in wrong:
+        with pytest.raises(TypeError, match=reported):
             pushed(data, tmp_path / "store")
 
 

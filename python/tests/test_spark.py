@@ -490,7 +490,9 @@ def test_a_push_that_is_interrupted_leaves_nothing(path, birds, tmp_path):
     assert forebay.push(birds, "t", key="{id}", value="name", store=path).version == 2
 
 
-@pytest.mark.parametrize("where", ["docs/spark.md", "python/examples/spark_push.py"])
+@pytest.mark.parametrize(
+    "where", ["docs/how-to/push-from-spark.md", "python/examples/spark_push.py"]
+)
 def test_the_examples_hold(spark, path, tmp_path, monkeypatch, where):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["example", path])
@@ -513,8 +515,8 @@ def test_what_java_tells_is_the_cause():
 
 
 def test_what_tasks_raise_survives_any_report():
-    told = _tasks.TaskError(forebay.DataError('two\nlines, "quoted" {braces}: ä'))
-    report = f"Job aborted\n  File x\nforebay._tasks.TaskError: {told}\n\tat java.lang.Thread\n"
+    reported = _tasks.TaskError(forebay.DataError('two\nlines, "quoted" {braces}: ä'))
+    report = f"Job aborted\n  File x\nforebay._tasks.TaskError: {reported}\n\tat java.lang.Thread\n"
     error = _tasks.error_of(report)
     assert type(error) is forebay.DataError
     assert str(error) == 'two\nlines, "quoted" {braces}: ä'

@@ -212,10 +212,10 @@ def test_many_threads_read_while_versions_are_swapped(birds, opened):
     shared, errors, over = opened["birds"], [], threading.Event()
 
     def read(seed):
-        dice, mine = random.Random(seed), opened["birds"]
+        rng, mine = random.Random(seed), opened["birds"]
         try:
             while not over.is_set():
-                id = dice.randrange(1000)
+                id = rng.randrange(1000)
                 mine.refresh()
                 name = ["bird", "second"][mine.version - 1]
                 assert mine[f"bird/{id:04}"]["name"] == f"{name} {id}"

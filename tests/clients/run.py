@@ -229,22 +229,22 @@ def run(names, directory):
     return ended, serving, events
 
 
-def failures(told):
-    return sum(spell["count"] for spell in told["spells"]) - told["wrong"]
+def failures(says):
+    return sum(spell["count"] for spell in says["spells"]) - says["wrong"]
 
 
-def faults(client, told, serving):
+def faults(client, says, serving):
     """What a client may not do."""
-    if told is None or told["reads"] == 0:
+    if says is None or says["reads"] == 0:
         return ["did not read"]
     found = []
-    if told["wrong"]:
-        found.append(f"{told['wrong']} wrong answers")
-    if told["last"] != serving:
-        found.append(f"read {told['last']} at the end, where {serving} serve")
-    failed = failures(told)
-    if failed > MOST_FAILED_OF.get(client.name, MOST_FAILED) * (told["reads"] + failed):
-        found.append(f"{failed} reads failed, {told['reads']} did not")
+    if says["wrong"]:
+        found.append(f"{says['wrong']} wrong answers")
+    if says["last"] != serving:
+        found.append(f"read {says['last']} at the end, where {serving} serve")
+    failed = failures(says)
+    if failed > MOST_FAILED_OF.get(client.name, MOST_FAILED) * (says["reads"] + failed):
+        found.append(f"{failed} reads failed, {says['reads']} did not")
     return found
 
 
@@ -252,23 +252,23 @@ def show(ended, serving, events):
     """Prints what came of it, and gives how many clients were at fault."""
     head = ["client", "version", "reads from", "reads", "wrong", "failed", "longest pause ms"]
     rows, notes, bad = [head, ["---"] * 3 + ["---:"] * 4], [], 0
-    for client, told in ended:
-        wrong = faults(client, told, serving)
+    for client, says in ended:
+        wrong = faults(client, says, serving)
         bad += bool(wrong)
         notes += [f"{client.name} {client.variant}: {fault}" for fault in wrong]
-        if told is None:
+        if says is None:
             notes.append(client.log.read_text()[-2000:])
             rows.append([client.name, "", client.variant, "", "", "", ""])
             continue
-        counts = [told["reads"], told["wrong"], failures(told), told["longest_pause_ms"]]
-        rows.append([told["client"], told["version"], told["variant"], *map(str, counts)])
-        for spell in told["spells"]:
+        counts = [says["reads"], says["wrong"], failures(says), says["longest_pause_ms"]]
+        rows.append([says["client"], says["version"], says["variant"], *map(str, counts)])
+        for spell in says["spells"]:
             since, until = (spell[end] - events.began for end in ("since", "until"))
             during = f"{since:.1f} to {until:.1f} s, after {events.before(spell['since'])}"
             what = f"{spell['count']} x {spell['kind']}: {spell['text']}"
             notes.append(f"{client.name} {client.variant}: {during}: {what}")
-        if told["parts"]:
-            what = f"{told['parts']} split MGETs had parts of two versions"
+        if says["parts"]:
+            what = f"{says['parts']} split MGETs had parts of two versions"
             notes.append(f"{client.name} {client.variant}: {what}")
     print()
     for row in rows:
@@ -297,7 +297,7 @@ def main():
         ended, serving, events = run(there(asked.clients), Path(directory))
         bad = show(ended, serving, events)
         if asked.json:
-            asked.json.write_text(json.dumps([told for _, told in ended], indent=1) + "\n")
+            asked.json.write_text(json.dumps([says for _, says in ended], indent=1) + "\n")
     sys.exit(1 if bad else 0)
 
 

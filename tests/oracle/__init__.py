@@ -1,4 +1,6 @@
-"""A slow, exact model of docs/conversions.md, to hold the binary and the Python package against.
+"""A slow, exact model of docs/reference/conversions.md.
+
+Tests compare the binary and the Python package with it.
 
 Types are pyarrow's. Values are Python's, without loss: int, bool, str, bytes; float for all floats;
 Fraction for decimals; dates, times, timestamps and durations are the integers that Arrow stores; an

@@ -35,12 +35,12 @@ def dags(airflow, store, tmp_path, monkeypatch):
             task.retry_delay = timedelta(seconds=0.1)
             task.retries = min(task.retries, retries)
         done = dag.test(run_conf=params, mark_success_pattern=skip)
-        return {"state": done.state, "tasks": dict(map(told, done.get_task_instances()))}
+        return {"state": done.state, "tasks": dict(map(seen, done.get_task_instances()))}
 
     return go
 
 
-def told(instance):
+def seen(instance):
     values = {
         key: instance.xcom_pull(task_ids=instance.task_id, key=key)
         for key in ("return_value", "held")
@@ -49,9 +49,9 @@ def told(instance):
 
 
 def test_a_run_publishes_and_gives_the_verdict_as_its_result(dags, store):
-    told = dags("people")
-    assert told["state"] == "success", told
-    result = told["tasks"]["publish"]["return_value"]
+    seen = dags("people")
+    assert seen["state"] == "success", seen
+    result = seen["tasks"]["publish"]["return_value"]
     assert (result["version"], result["serves"], result["rows"]) == (2, True, 1000)
     assert result["gate"][0] == {
         "limit": "rows>-20%",
@@ -63,28 +63,28 @@ def test_a_run_publishes_and_gives_the_verdict_as_its_result(dags, store):
 
 def test_what_is_held_fails_or_is_skipped_until_a_person_decides(dags, store, tmp_path):
     write_people(tmp_path / "people.parquet", 10)
-    told = dags("people", skip="compute")
-    task = told["tasks"]["publish"]
-    assert (told["state"], task["state"], task["tries"]) == ("failed", "failed", 1)
+    seen = dags("people", skip="compute")
+    task = seen["tasks"]["publish"]
+    assert (seen["state"], task["state"], task["tries"]) == ("failed", "failed", 1)
     assert task["held"]["version"] == 2 and not task["held"]["gate"][0]["passed"]
-    told = dags("people", {"on_held": "skip"}, skip="compute")
-    assert told["tasks"]["publish"]["state"] == "skipped" and serving(store) == [1]
+    seen = dags("people", {"on_held": "skip"}, skip="compute")
+    assert seen["tasks"]["publish"]["state"] == "skipped" and serving(store) == [1]
     for _ in range(2):
-        told = dags("people_swap_held", {"version": 3})
-        assert told["state"] == "success" and serving(store) == [3]
-    told = dags("people_roll_back", {"version": 3})
-    assert told["tasks"]["rollback"]["return_value"] == {"version": 1, "previous": 3}
-    told = dags("people_roll_back", {"version": 3})
-    assert told["tasks"]["rollback"]["state"] == "skipped" and serving(store) == [1]
+        seen = dags("people_swap_held", {"version": 3})
+        assert seen["state"] == "success" and serving(store) == [3]
+    seen = dags("people_roll_back", {"version": 3})
+    assert seen["tasks"]["rollback"]["return_value"] == {"version": 1, "previous": 3}
+    seen = dags("people_roll_back", {"version": 3})
+    assert seen["tasks"]["rollback"]["state"] == "skipped" and serving(store) == [1]
 
 
 def test_only_another_push_is_waited_for(dags, store, tmp_path):
     with Holder(store):
-        told = dags("people", skip="compute", retries=2)
-    task = told["tasks"]["publish"]
-    assert (told["state"], task["state"], task["tries"]) == ("failed", "failed", 3)
+        seen = dags("people", skip="compute", retries=2)
+    task = seen["tasks"]["publish"]
+    assert (seen["state"], task["state"], task["tries"]) == ("failed", "failed", 3)
     (tmp_path / "people.parquet").write_bytes(b"PAR1 and no more")
-    told = dags("people", skip="compute")
-    task = told["tasks"]["publish"]
-    assert (told["state"], task["state"], task["tries"]) == ("failed", "failed", 1)
+    seen = dags("people", skip="compute")
+    task = seen["tasks"]["publish"]
+    assert (seen["state"], task["state"], task["tries"]) == ("failed", "failed", 1)
     assert serving(store) == [1] and len(ask(store, "versions", "people")) == 2

@@ -1,4 +1,4 @@
-"""What docs/orchestration.md says of exit codes, JSON, tries, kills and backfills."""
+"""What docs/how-to/orchestrate.md says of exit codes, JSON, tries, kills and backfills."""
 
 import json
 import re
@@ -14,7 +14,13 @@ from conftest import PATH, Holder, ask, run, serving, write_people
 
 import forebay
 
-DOCS = Path(__file__).parents[2] / "docs"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+# Page and heading of the fields that a command prints.
+PUSH = ("commands-push.md", "## JSON")
+DRY_RUN = ("commands-dry-run.md", "## JSON")
+SWAP = ("commands-tables.md", "## swap")
+VERSIONS = ("commands-tables.md", "## versions")
 
 
 def push(store, source, *words, code=0, table="people", key="{id}"):
@@ -35,41 +41,42 @@ def push(store, source, *words, code=0, table="people", key="{id}"):
     return json.loads(done.stdout) if done.stdout else done.stderr
 
 
-def described(heading):
-    """The text of docs/commands.md below a heading, to the next one of its level."""
-    text = (DOCS / "commands.md").read_text()
+def described(section):
+    """The text of a page below a heading, to the next one of its level."""
+    page, heading = section
+    text = (REFERENCE / page).read_text()
     level = heading.split()[0]
     begin = text.index(f"\n{heading}\n")
     end = re.search(rf"\n#{{1,{len(level)}}} ", text[begin + 1 :])
-    return text[begin : begin + 1 + end.start()]
+    return text[begin : begin + 1 + end.start()] if end else text[begin:]
 
 
-def check_fields(answer, *headings):
+def check_fields(answer, *sections):
     """Each field of an answer, at any depth, is named where the document says what it answers."""
-    words = "".join(map(described, headings))
+    words = "".join(map(described, sections))
     for item in answer if isinstance(answer, list) else [answer]:
         for name, value in item.items():
-            assert re.search(rf"\b{name}\b", words), f"{name} is not described in {headings}"
+            assert re.search(rf"\b{name}\b", words), f"{name} is not described in {sections}"
             inner = value if isinstance(value, list) else [value]
             # The value of an example is a row of the table; quantiles go by their percents.
             if name not in ("value", "quantiles") and all(isinstance(part, dict) for part in inner):
-                check_fields(inner, *headings)
+                check_fields(inner, *sections)
 
 
 def test_what_json_answers_is_described(store, tmp_path):
     source = tmp_path / "people.parquet"
-    check_fields(push(tmp_path / "new", source), "## push")
+    check_fields(push(tmp_path / "new", source), PUSH)
     allowed = ["--gate", "type-changed=report"]
     pushed = push(store, source, "--column", "score:float32:round", *allowed)
     assert pushed["lossy"] and pushed["gate"]
-    check_fields(pushed, "## push")
+    check_fields(pushed, PUSH)
     onto = push(store, source, "--onto", "1")
-    check_fields(onto, "## push")
-    check_fields(ask(store, "swap", "people", "2"), "## swap, rollback, drop")
-    check_fields(ask(store, "rollback", "people"), "## swap, rollback, drop")
-    check_fields(ask(store, "versions", "people"), "## tables, versions")
+    check_fields(onto, PUSH)
+    check_fields(ask(store, "swap", "people", "2"), SWAP)
+    check_fields(ask(store, "rollback", "people"), SWAP)
+    check_fields(ask(store, "versions", "people"), VERSIONS)
     write_people(source, 10)
-    check_fields(push(store, source, "--dry-run", code=3), "## push", "### Before a push")
+    check_fields(push(store, source, "--dry-run", code=3), PUSH, DRY_RUN)
 
 
 def test_errors_end_with_a_line_of_json(store, tmp_path):

@@ -166,7 +166,7 @@ fn beat(id: u32, seq: u64, revision: u64) -> Box<Beat> {
         rollouts: BTreeMap::new(),
         leaving: false,
         free_bytes: Some(1 << 40),
-        brought_per_s: None,
+        fetched_bytes_per_s: None,
         problems: Vec::new(),
         suspects: BTreeSet::new(),
         groups: Vec::new(),

@@ -4,8 +4,8 @@ use forebay_engine::TableName;
 
 use crate::ids::NodeName;
 use crate::model::{
-    Aim, LoadStage, Model, MoveStage, NodeEntry, NodeState, Phase, Rebalance, RequestId, Rollout,
-    TableEntry, TableLoad, Wish,
+    LoadStage, Model, MoveStage, NodeEntry, NodeState, Phase, PlanGoal, Rebalance, RequestId,
+    Rollout, RolloutRole, TableEntry, TableLoad,
 };
 
 /// A change of a cluster.
@@ -186,11 +186,11 @@ fn rollouts_between(old: &Model, new: &Model, events: &mut Vec<ClusterEvent>) {
             }
             _ => phase_event(rollout),
         };
-        let reason = match (rollout.phase, rollout.left_out.is_empty()) {
+        let reason = match (rollout.phase, rollout.excluded.is_empty()) {
             (Phase::Confirmed, false) => {
-                let left_out = rollout.left_out.iter().map(|id| new.node_name(*id));
-                let left_out: Vec<String> = left_out.collect();
-                Some(format!("left out: {}", left_out.join(", ")))
+                let excluded = rollout.excluded.iter().map(|id| new.node_name(*id));
+                let excluded: Vec<String> = excluded.collect();
+                Some(format!("left out: {}", excluded.join(", ")))
             }
             (Phase::Confirmed, true) => None,
             _ => rollout.reason.clone(),
@@ -209,8 +209,8 @@ fn rollouts_between(old: &Model, new: &Model, events: &mut Vec<ClusterEvent>) {
 
 fn phase_event(rollout: &Rollout) -> ClusterEvent {
     let mut parts = rollout.tables.values();
-    let is_rollback = parts.any(|part| part.aim == Aim::Rollback);
-    let is_whole = rollout.left_out.is_empty();
+    let is_rollback = parts.any(|part| part.role == RolloutRole::Rollback);
+    let is_whole = rollout.excluded.is_empty();
     match (rollout.phase, is_rollback) {
         (Phase::Preparing, false) => ClusterEvent::of("rollout began"),
         (Phase::Preparing, true) => ClusterEvent::of("rollback began"),
@@ -248,7 +248,7 @@ fn plans_between(old: &Model, new: &Model, events: &mut Vec<ClusterEvent>) {
             _ => continue,
         };
         events.push(ClusterEvent {
-            table: table_of(&plan.wish),
+            table: table_of(&plan.goal),
             request: Some(request_of(plan)),
             reason: plan.reason.clone(),
             ..event.counts(plan.done, plan.batches)
@@ -256,12 +256,12 @@ fn plans_between(old: &Model, new: &Model, events: &mut Vec<ClusterEvent>) {
     }
 }
 
-fn table_of(wish: &Wish) -> Option<TableName> {
-    match wish {
-        Wish::Replicas { table, .. } | Wish::Insert { table, .. } | Wish::Place { table } => {
-            Some(table.clone())
-        }
-        Wish::Drain(_) | Wish::Add(_) | Wish::Replace { .. } | Wish::Even => None,
+fn table_of(goal: &PlanGoal) -> Option<TableName> {
+    match goal {
+        PlanGoal::Replicas { table, .. }
+        | PlanGoal::Insert { table, .. }
+        | PlanGoal::Place { table } => Some(table.clone()),
+        PlanGoal::Drain(_) | PlanGoal::Add(_) | PlanGoal::Replace { .. } | PlanGoal::Even => None,
     }
 }
 
@@ -273,7 +273,7 @@ fn loads_between(old: &Model, new: &Model, events: &mut Vec<ClusterEvent>) {
             continue;
         }
         let event = match load.stage {
-            LoadStage::Bringing => ClusterEvent::of("load began"),
+            LoadStage::Fetching => ClusterEvent::of("load began"),
             LoadStage::Adding => ClusterEvent::of("load is added to the partitions"),
             LoadStage::Done => ClusterEvent::of("load added"),
             LoadStage::Stopped => ClusterEvent::wrong("load stopped: nothing was added"),

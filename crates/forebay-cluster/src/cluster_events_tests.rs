@@ -8,8 +8,8 @@ use forebay_run::Order;
 use crate::cluster_events::{ClusterEvent, events_between};
 use crate::ids::{HostPort, NodeId, NodeName, Zone};
 use crate::model::{
-    Aim, LayoutName, Model, MoveStage, NodeEntry, NodeState, Phase, Rebalance, RequestId, Rollout,
-    RolloutId, RolloutOptions, RolloutTable, TableEntry, Wish,
+    LayoutName, Model, MoveStage, NodeEntry, NodeState, Phase, PlanGoal, Rebalance, RequestId,
+    Rollout, RolloutId, RolloutOptions, RolloutRole, RolloutTable, TableEntry,
 };
 
 fn table() -> TableName {
@@ -43,11 +43,11 @@ fn model(states: &[NodeState]) -> Model {
     model
 }
 
-fn rollout(phase: Phase, aim: Aim) -> Rollout {
+fn rollout(phase: Phase, role: RolloutRole) -> Rollout {
     let part = RolloutTable {
         from: Some(1),
         to: 2,
-        aim,
+        role,
         keep: 3,
         history: Vec::new(),
     };
@@ -61,8 +61,8 @@ fn rollout(phase: Phase, aim: Aim) -> Rollout {
         committed: None,
         reverted: None,
         participants: BTreeSet::new(),
-        proved: BTreeMap::new(),
-        left_out: BTreeSet::new(),
+        verified: BTreeMap::new(),
+        excluded: BTreeSet::new(),
         gave_way: false,
         reason: None,
     }
@@ -131,7 +131,7 @@ fn nodes_join_die_come_back_and_go() {
 #[test]
 fn a_rollout_has_an_event_for_each_phase() {
     let none = model(&[NodeState::Up, NodeState::Up]);
-    let at = |phase| with_rollout(rollout(phase, Aim::Swap));
+    let at = |phase| with_rollout(rollout(phase, RolloutRole::Swap));
     for (from, to, what) in [
         (none.clone(), at(Phase::Preparing), ("rollout began", false)),
         (
@@ -161,7 +161,7 @@ fn a_rollout_has_an_event_for_each_phase() {
         ),
         (
             none.clone(),
-            with_rollout(rollout(Phase::Preparing, Aim::Rollback)),
+            with_rollout(rollout(Phase::Preparing, RolloutRole::Rollback)),
             ("rollback began", false),
         ),
     ] {
@@ -172,13 +172,13 @@ fn a_rollout_has_an_event_for_each_phase() {
         assert_eq!(event.table, Some(table()));
         assert_eq!(events_between(&to, &to), []);
     }
-    let mut waiting = rollout(Phase::Preparing, Aim::Swap);
+    let mut waiting = rollout(Phase::Preparing, RolloutRole::Swap);
     waiting.reason = Some("node n2 is down".to_owned());
     let events = events_between(&at(Phase::Preparing), &with_rollout(waiting));
     assert_eq!(words(&events), [("rollout waits", true)]);
     assert_eq!(events[0].reason.as_deref(), Some("node n2 is down"));
-    let mut partial = rollout(Phase::Confirmed, Aim::Swap);
-    partial.left_out.insert(NodeId(2));
+    let mut partial = rollout(Phase::Confirmed, RolloutRole::Swap);
+    partial.excluded.insert(NodeId(2));
     let events = events_between(&at(Phase::Committed), &with_rollout(partial));
     assert_eq!(words(&events), [("rollout confirmed", true)]);
     assert_eq!(events[0].reason.as_deref(), Some("left out: n2"));
@@ -213,7 +213,7 @@ fn tables_and_plans_have_events() {
         let mut model = none.clone();
         model.work.edit().rebalances.push(Rebalance {
             request: RequestId("p".to_owned()),
-            wish: Wish::Place { table: table() },
+            goal: PlanGoal::Place { table: table() },
             begun_unix_ms: 0,
             batches: 3,
             done,

@@ -16,7 +16,7 @@ pub struct NodeFacts {
     pub is_coordinator: bool,
     /// How long ago a head was last heard of, from the store or from any node. Where none was yet:
     /// since the start.
-    pub head_heard: Duration,
+    pub head_received: Duration,
     /// It answers no rows: it heard of no head for longer than it may, or the cluster refuses it.
     pub is_cut_off: bool,
     /// The newest revision whose tables serve here.
@@ -63,7 +63,7 @@ impl NodeFacts {
         let model = follower.known().map_or(&none, |(_, model)| model);
         Self {
             is_coordinator: node.coordinator().is_some(),
-            head_heard: now.since(follower.heard),
+            head_received: now.since(follower.received),
             is_cut_off: follower.cut_off,
             serves: follower.serves,
             is_catalog_lost: node.alarm().is_some(),

@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::ids::{HostPort, NodeName, Zone};
-use crate::model::{Aim, Phase, RequestId, Rollout, RolloutId, RolloutOptions, RolloutTable};
+use crate::model::{
+    Phase, RequestId, Rollout, RolloutId, RolloutOptions, RolloutRole, RolloutTable,
+};
 
 fn node(id: u32, state: NodeState, paused_until_unix_ms: Option<u64>) -> NodeEntry {
     let address = |port| HostPort::new(&format!("10.0.0.{id}"), port);
@@ -61,7 +63,7 @@ fn rollout(id: u64, table: &str, phase: Phase, begun_unix_ms: u64) -> Rollout {
     let part = RolloutTable {
         from: None,
         to: 1,
-        aim: Aim::Swap,
+        role: RolloutRole::Swap,
         keep: 3,
         history: Vec::new(),
     };
@@ -75,8 +77,8 @@ fn rollout(id: u64, table: &str, phase: Phase, begun_unix_ms: u64) -> Rollout {
         committed: None,
         reverted: None,
         participants: BTreeSet::new(),
-        proved: BTreeMap::new(),
-        left_out: BTreeSet::new(),
+        verified: BTreeMap::new(),
+        excluded: BTreeSet::new(),
         gave_way: false,
         reason: None,
     }

@@ -14,11 +14,11 @@ mod cluster_events;
 #[cfg(test)]
 mod cluster_events_tests;
 pub mod coordinator;
-mod dice;
 mod facts;
 pub mod formats;
 mod ids;
 mod layouts;
+pub mod lease;
 mod link;
 pub mod live;
 mod live_places;
@@ -34,13 +34,13 @@ pub mod node;
 pub mod planning;
 pub mod reads;
 mod reads_status;
+pub mod repair_store;
 pub mod reporting;
 pub mod reports;
 pub mod request;
-pub mod reseed;
 pub mod restore;
+mod rng;
 mod searches;
-pub mod seat;
 pub mod shell;
 #[cfg(test)]
 mod sim_tests;
@@ -53,13 +53,12 @@ pub mod versions;
 pub mod wire;
 
 pub use cluster_events::{ClusterEvent, events_between};
-pub use dice::Dice;
 pub use facts::{NodeCounts, NodeFacts, PlanFacts, RolloutFacts};
 pub use ids::{
     ClusterId, ClusterName, HostPort, HostPortError, NodeId, NodeName, NodeNameError, Zone,
 };
 pub use layouts::MOST_REPLICAS;
-pub use link::{Later, Peers, Trusted};
+pub use link::{DeferredAnswer, Peers, Trusted};
 pub use live::{ChildRoute, LiveRoute};
 pub use live_places::{LivePlace, LivePlaces};
 pub use live_status::{LiveStatus, LiveTableStatus, Partitions};
@@ -68,5 +67,6 @@ pub use lost_majority::{GoneReplica, LostPartition, RemainingReplica};
 pub use member::Member;
 pub use reads_status::{ReadPartition, ReadsStatus};
 pub use request::REPLICAS;
+pub use rng::Rng;
 pub use time::{MOST_WAIT, Timing};
 pub use traffic_status::{HotPartition, NodeTraffic, TrafficStatus};

@@ -14,12 +14,17 @@ use forebay_engine::TableName;
 use crate::ids::HostPort;
 
 /// What is waited for without holding a thread.
-pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub type DeferredAnswer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// How a node reaches others: by their peer ports.
 pub trait Peers: Debug + Send + Sync {
     /// Sends a message, and waits for the answer. Messages to one node may overtake each other.
-    fn ask(&self, peer: &HostPort, message: Bytes, within: Duration) -> Later<io::Result<Bytes>>;
+    fn ask(
+        &self,
+        peer: &HostPort,
+        message: Bytes,
+        within: Duration,
+    ) -> DeferredAnswer<io::Result<Bytes>>;
 
     /// A part of a run's file that a node has.
     fn fetch(
@@ -29,14 +34,19 @@ pub trait Peers: Debug + Send + Sync {
         file: &str,
         range: Range<u64>,
         within: Duration,
-    ) -> Later<io::Result<Bytes>>;
+    ) -> DeferredAnswer<io::Result<Bytes>>;
 
     /// Sends messages of replicas, or lets them get lost: `LocalReplicas::hear` takes them there.
     /// Waits for nothing.
     fn post(&self, peer: &HostPort, frame: Bytes);
 
     /// Asks for a copy of a partition, or a part of one: `LocalReplicas::answer_copy` answers.
-    fn copy(&self, peer: &HostPort, message: Bytes, within: Duration) -> Later<io::Result<Bytes>>;
+    fn copy(
+        &self,
+        peer: &HostPort,
+        message: Bytes,
+        within: Duration,
+    ) -> DeferredAnswer<io::Result<Bytes>>;
 }
 
 /// Whose certificates are let in.

@@ -9,7 +9,7 @@ use forebay_replica::{GroupId, PeerId, SplitEntry, WantedPeer, WantedPeers};
 
 use crate::ids::{HostPort, NodeId};
 use crate::model::{
-    EndedLoad, GroupEntry, Inherited, LoadStage, Model, NodeEntry, PeerState, TableLoad,
+    EndedLoad, GroupEntry, InheritedReplica, LoadStage, Model, NodeEntry, PeerState, TableLoad,
 };
 
 /// A replica that a node is to have, and what its group is to be.
@@ -31,7 +31,7 @@ pub struct ReplicaOrder {
     pub founders: Option<Vec<PeerId>>,
     /// The replica of here that it goes on from, alone, where its group takes the place of one that
     /// lost its majority.
-    pub inherits: Option<Inherited>,
+    pub inherits: Option<InheritedReplica>,
     /// The peer of another group that it comes from, where that was split. If that one had the
     /// split by a copy, this one was never here: it is made, empty, though the catalog has it.
     pub comes_from: Option<(GroupId, PeerId)>,
@@ -229,7 +229,7 @@ fn wanted_peers(
     let peers = staying.iter().map(|peer| WantedPeer {
         peer: peer.peer,
         is_ready: peer.state == PeerState::Made,
-        may_lead: !peer.ails && model.node(peer.node).is_some_and(NodeEntry::is_up),
+        may_lead: !peer.is_unhealthy && model.node(peer.node).is_some_and(NodeEntry::is_up),
     });
     WantedPeers {
         peers: peers.collect(),

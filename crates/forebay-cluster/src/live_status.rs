@@ -6,7 +6,7 @@ use std::time::Duration;
 use forebay_engine::{PartitionId, TableName};
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::HeardSoFar;
+use crate::coordinator::ReceivedReports;
 use crate::ids::NodeId;
 use crate::lost_majority::LostPartition;
 use crate::model::{GroupEntry, Model, PeerEntry, PeerState, TableEntry};
@@ -54,14 +54,14 @@ pub struct LiveTableStatus {
     pub led: usize,
     pub without_majority: usize,
     /// Nodes whose replicas do not answer their leaders, and how many those are.
-    pub silent: BTreeMap<String, usize>,
+    pub unreachable: BTreeMap<String, usize>,
     /// Nodes that come to have replicas, and how many are not there yet.
     pub joining: BTreeMap<String, usize>,
     /// Nodes that lost replicas, and how many.
     pub lost: BTreeMap<String, usize>,
     /// Nodes whose replicas met damage and are needed until others take their place, and how many.
     #[serde(default)]
-    pub ailing: BTreeMap<String, usize>,
+    pub unhealthy: BTreeMap<String, usize>,
 }
 
 /// So many partitions, and the first of them.
@@ -92,13 +92,13 @@ impl Partitions {
 
 impl LiveStatus {
     /// As a coordinator has heard; `None`: there are no live tables.
-    pub fn of(model: &Model, heard: HeardSoFar<'_>, now: Now) -> Option<Self> {
+    pub fn of(model: &Model, received: ReceivedReports<'_>, now: Now) -> Option<Self> {
         let mut status = Self::default();
         for (table, entry) in model.live_tables() {
             for (group, wanted) in model.wanted_groups(table) {
                 let looked = Look {
                     model,
-                    so_far: heard,
+                    so_far: received,
                     group,
                 };
                 status.partitions += 1;
@@ -111,7 +111,7 @@ impl LiveStatus {
                 } else if !looked.is_led(now) {
                     status.without_leader.add(table, group);
                 }
-                if let Some(lost) = LostPartition::of(model, heard.groups, table, group) {
+                if let Some(lost) = LostPartition::of(model, received.groups, table, group) {
                     status.without_majority.add(table, group);
                     let of_table = status.tables.entry(table.clone()).or_default();
                     of_table.without_majority += 1;
@@ -126,7 +126,7 @@ impl LiveStatus {
                 }
             }
         }
-        status.traffic = TrafficStatus::of(model, heard);
+        status.traffic = TrafficStatus::of(model, received);
         (status.partitions > 0).then_some(status)
     }
 
@@ -207,7 +207,7 @@ impl LiveStatus {
         let tables: BTreeSet<&str> = self.lost.iter().map(|lost| lost.table.as_str()).collect();
         let tables: Vec<String> = tables
             .into_iter()
-            .map(|table| format!("forebay cluster accept-loss {table}"))
+            .map(|table| format!("forebay cluster force-recover {table}"))
             .collect();
         let is_hopeless =
             |lost: &&LostPartition| lost.remaining.is_empty() && lost.waits_for.is_empty();
@@ -229,13 +229,13 @@ impl LiveStatus {
 
 impl LiveTableStatus {
     fn problems(&self, table: &TableName, problems: &mut Vec<String>) {
-        let silent = "replicas without an answer to their leaders (right after a start that is so): wait; if that lasts, look at the node's log and its disk";
+        let unreachable = "replicas without an answer to their leaders (right after a start that is so): wait; if that lasts, look at the node's log and its disk";
         let lost = "replicas forgot or were damaged, and others take their place: wait";
-        let ailing = "replicas met damage, and others take their place once there is a majority without them: wait; if \
+        let unhealthy = "replicas met damage, and others take their place once there is a majority without them: wait; if \
                       that lasts, start the nodes that are down (a table with one replica has no other)";
-        problems.extend(by_node(table, &self.silent, silent));
+        problems.extend(by_node(table, &self.unreachable, unreachable));
         problems.extend(by_node(table, &self.lost, lost));
-        problems.extend(by_node(table, &self.ailing, ailing));
+        problems.extend(by_node(table, &self.unhealthy, unhealthy));
     }
 }
 
@@ -255,7 +255,7 @@ fn by_node(
 /// A group that is looked at.
 struct Look<'a> {
     model: &'a Model,
-    so_far: HeardSoFar<'a>,
+    so_far: ReceivedReports<'a>,
     group: &'a GroupEntry,
 }
 
@@ -263,12 +263,12 @@ impl Look<'_> {
     /// Whether a leader was heard of lately. A coordinator that has just begun has heard of none.
     fn is_led(&self, now: Now) -> bool {
         let groups = self.so_far.groups;
-        let Some(heard) = groups.led(self.group.group) else {
+        let Some(received) = groups.led(self.group.group) else {
             return false;
         };
         let leading = groups.leading(self.group.group);
         let node = leading.and_then(|leading| self.so_far.nodes.get(&leading.node));
-        let at = node.map_or(heard, |node| heard.max(node.at));
+        let at = node.map_or(received, |node| received.max(node.at));
         now.since(at) < LEADERLESS
     }
 
@@ -287,8 +287,8 @@ impl Look<'_> {
                 is_voter && !lead.is_some_and(|leading| leading.lead.behind.iter().any(answers));
             let counted = match peer.state {
                 PeerState::Lost => &mut status.lost,
-                _ if peer.ails => &mut status.ailing,
-                _ if is_silent => &mut status.silent,
+                _ if peer.is_unhealthy => &mut status.unhealthy,
+                _ if is_silent => &mut status.unreachable,
                 state if state.stays() && members.is_some() && !is_voter => &mut status.joining,
                 _ => continue,
             };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::coordinator::GroupWatch;
 use crate::ids::NodeId;
 use crate::model::{GroupEntry, Model, NodeState, PeerEntry, PeerState};
-use crate::reports::Stranded;
+use crate::reports::LeaderlessReplica;
 
 /// A partition of which no majority answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,27 +133,27 @@ impl LostLook<'_> {
     }
 
     /// Replicas that answer, and how far each is.
-    fn stranded(&self) -> impl Iterator<Item = (&PeerEntry, &Stranded)> {
+    fn leaderless(&self) -> impl Iterator<Item = (&PeerEntry, &LeaderlessReplica)> {
         let peers = self.group.peers.iter();
         peers.filter_map(|peer| {
             let report = self.watch.report(self.group.group, peer)?;
             let answers = self.why_gone(peer.peer).is_none() && report.problem.is_none();
-            Some((peer, report.stranded.as_ref().filter(|_| answers)?))
+            Some((peer, report.leaderless.as_ref().filter(|_| answers)?))
         })
     }
 
     /// Those of them that count.
-    fn voters(&self) -> impl Iterator<Item = (&PeerEntry, &Stranded)> {
-        self.stranded()
-            .filter(|(entry, stranded)| stranded.votes(entry.peer))
+    fn voters(&self) -> impl Iterator<Item = (&PeerEntry, &LeaderlessReplica)> {
+        self.leaderless()
+            .filter(|(entry, leaderless)| leaderless.votes(entry.peer))
     }
 
     /// The group, by the replica that has most of its log.
     fn members(&self) -> Membership {
-        let newest = self.voters().map(|(_, stranded)| stranded);
-        let newest = newest.max_by_key(|stranded| (stranded.term, stranded.index));
+        let newest = self.voters().map(|(_, leaderless)| leaderless);
+        let newest = newest.max_by_key(|leaderless| (leaderless.term, leaderless.index));
         let leading = self.watch.leading(self.group.group);
-        let known = newest.map(|stranded| &stranded.members);
+        let known = newest.map(|leaderless| &leaderless.members);
         let known = known.or_else(|| leading.map(|leading| &leading.lead.members));
         // Who is new votes only where it founds the group.
         let is_new = |peer: &&PeerEntry| peer.state == PeerState::New && self.group.term > 0;
@@ -194,12 +194,12 @@ impl LostLook<'_> {
     }
 
     fn remaining(&self) -> Vec<RemainingReplica> {
-        let remaining = self.voters().map(|(entry, stranded)| RemainingReplica {
+        let remaining = self.voters().map(|(entry, leaderless)| RemainingReplica {
             node: self.name(entry.node),
             peer: entry.peer,
-            term: stranded.term,
-            index: stranded.index,
-            stamp_ms: stranded.stamp_ms,
+            term: leaderless.term,
+            index: leaderless.index,
+            stamp_ms: leaderless.stamp_ms,
         });
         let mut remaining: Vec<RemainingReplica> = remaining.collect();
         remaining.sort_by_key(|one| std::cmp::Reverse((one.term, one.index, one.peer)));
@@ -207,10 +207,10 @@ impl LostLook<'_> {
     }
 
     fn waits_for(&self, voters: &BTreeSet<PeerId>) -> BTreeSet<String> {
-        let told: BTreeSet<PeerId> = self.stranded().map(|(entry, _)| entry.peer).collect();
+        let reported: BTreeSet<PeerId> = self.leaderless().map(|(entry, _)| entry.peer).collect();
         let up = voters.iter().filter(|peer| self.why_gone(**peer).is_none());
-        let silent = up.filter(|peer| !told.contains(peer));
-        let nodes = silent.filter_map(|peer| self.group.peer(*peer));
+        let unreachable = up.filter(|peer| !reported.contains(peer));
+        let nodes = unreachable.filter_map(|peer| self.group.peer(*peer));
         nodes.map(|entry| self.name(entry.node)).collect()
     }
 }

@@ -124,8 +124,8 @@ impl ClusterMap {
         let is_alone = nodes
             .values()
             .all(|node| node.id == me || !node.is_available);
-        let tells_all = is_alone && model.all_tables().any(|(_, table)| table.live.is_some());
-        let classes = main.map(|main| classes(&main.ranges, (most, tells_all), &nodes));
+        let notifies_all = is_alone && model.all_tables().any(|(_, table)| table.live.is_some());
+        let classes = main.map(|main| classes(&main.ranges, (most, notifies_all), &nodes));
         let map = Self {
             cluster,
             revision,
@@ -344,7 +344,7 @@ fn in_turn(list: &[NodeId], nodes: &BTreeMap<NodeId, MapNode>, me: NodeId) -> Ve
 /// class; for those it heads while others are away, at the ports left over.
 fn classes(
     ranges: &[MapRange],
-    (most, tells_all): (usize, bool),
+    (most, notifies_all): (usize, bool),
     nodes: &BTreeMap<NodeId, MapNode>,
 ) -> Vec<Class> {
     let mut ends = ranges.iter().skip(1).map(|range| slot(&range.lower));
@@ -365,7 +365,7 @@ fn classes(
             let class = Class {
                 first: slot(&range.lower),
                 last: next.saturating_sub(1),
-                away: away(range, &list, tells_all),
+                away: away(range, &list, notifies_all),
                 nodes: list,
                 primary: HostPort::new("", 0),
             };
@@ -400,11 +400,11 @@ fn classes(
     classes.into_iter().map(|(class, _)| class).collect()
 }
 
-fn away(range: &MapRange, told: &[NodeId], tells_all: bool) -> Vec<NodeId> {
+fn away(range: &MapRange, reported: &[NodeId], notifies_all: bool) -> Vec<NodeId> {
     let others = range
         .list
         .iter()
-        .filter(|id| tells_all && !told.contains(id));
+        .filter(|id| notifies_all && !reported.contains(id));
     others.copied().collect()
 }
 

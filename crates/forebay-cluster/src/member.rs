@@ -10,7 +10,7 @@ use forebay_engine::TableName;
 
 use crate::facts::NodeFacts;
 use crate::ids::NodeId;
-use crate::link::Later;
+use crate::link::DeferredAnswer;
 use crate::live_places::LivePlaces;
 use crate::local::LocalReplicas;
 use crate::map::ClusterMap;
@@ -31,13 +31,18 @@ pub trait Member: Debug + Send + Sync {
 
     /// Answers another node's message. The answer may take seconds: heartbeats are answered when
     /// there are news.
-    fn answer(&self, message: Bytes) -> Later<io::Result<Bytes>>;
+    fn answer(&self, message: Bytes) -> DeferredAnswer<io::Result<Bytes>>;
 
     /// Waits until this node knows a head newer than this revision.
-    fn newer_head(&self, than: u64) -> Later<()>;
+    fn newer_head(&self, than: u64) -> DeferredAnswer<()>;
 
     /// A part of a run's file, for a node that brings the version from here.
-    fn fetch(&self, table: &TableName, file: &str, range: Range<u64>) -> Later<io::Result<Bytes>>;
+    fn fetch(
+        &self,
+        table: &TableName,
+        file: &str,
+        range: Range<u64>,
+    ) -> DeferredAnswer<io::Result<Bytes>>;
 
     /// Told of a node that refused a connection, or did not answer in time.
     fn suspect(&self, node: NodeId);

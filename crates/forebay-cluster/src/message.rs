@@ -33,7 +33,7 @@ pub struct Beat {
     pub leaving: bool,
     pub free_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub brought_per_s: Option<u64>,
+    pub fetched_bytes_per_s: Option<u64>,
     /// What is wrong there, for people.
     pub problems: Vec<String>,
     /// Whom it knows to be suspected.
@@ -58,14 +58,14 @@ pub struct Beat {
 pub struct NodeRoom {
     pub free_bytes: Option<u64>,
     /// Bytes a second, lately, while something was brought.
-    pub brought_per_s: Option<u64>,
+    pub fetched_bytes_per_s: Option<u64>,
 }
 
 impl Beat {
     pub fn room(&self) -> NodeRoom {
         NodeRoom {
             free_bytes: self.free_bytes,
-            brought_per_s: self.brought_per_s,
+            fetched_bytes_per_s: self.fetched_bytes_per_s,
         }
     }
 }
@@ -79,7 +79,7 @@ pub struct LeadersMark {
 
 /// Nodes whose replicas lead.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct LeadersNews {
+pub struct LeadersReport {
     pub mark: LeadersMark,
     pub leaders: Vec<(GroupId, NodeId)>,
 }
@@ -105,7 +105,7 @@ pub struct Introduction {
 #[serde(rename_all = "snake_case")]
 pub enum Readiness {
     /// So many bytes of so many are here.
-    Bringing { done_bytes: u64, total_bytes: u64 },
+    Fetching { done_bytes: u64, total_bytes: u64 },
     /// All versions are here, verified and open.
     Ready { proofs: BTreeMap<TableName, Proof> },
     /// It cannot be; the words say why.
@@ -124,7 +124,7 @@ pub enum BeatReply {
         suspects: BTreeSet<NodeId>,
         /// Who leads, as far as that is news.
         #[serde(default)]
-        leaders: LeadersNews,
+        leaders: LeadersReport,
     },
     /// Ask the coordinator instead, where that is known.
     NotCoordinator { coordinator: Option<HostPort> },

@@ -69,29 +69,29 @@ impl NodeReads {
 }
 
 /// What a node told of partitions, and when.
-type ToldReads = BTreeMap<ReadsPlace, (Duration, ReadsReport)>;
+type ReportedReads = BTreeMap<ReadsPlace, (Duration, ReadsReport)>;
 
 /// What nodes told.
 #[derive(Debug, Default)]
-pub struct ReadsHeard(BTreeMap<NodeId, ToldReads>);
+pub struct ReceivedReads(BTreeMap<NodeId, ReportedReads>);
 
-impl ReadsHeard {
+impl ReceivedReads {
     /// Takes note of what a node tells; returns whether there is any.
-    pub fn hear(&mut self, now: Now, node: NodeId, reports: Vec<ReadsReport>) -> bool {
+    pub fn receive(&mut self, now: Now, node: NodeId, reports: Vec<ReadsReport>) -> bool {
         let is_news = !reports.is_empty();
         if let (false, None) = (is_news, self.0.get(&node)) {
             return false;
         }
-        let told = self.0.entry(node).or_default();
+        let reported = self.0.entry(node).or_default();
         for report in reports {
             // Partitions of a version before are none any more.
             let is_of_another = |known: &ReadsReport| {
                 known.table == report.table && known.version != report.version
             };
-            told.retain(|_, (_, known)| !is_of_another(known));
-            told.insert(report.place(), (now.monotonic, report));
+            reported.retain(|_, (_, known)| !is_of_another(known));
+            reported.insert(report.place(), (now.monotonic, report));
         }
-        told.retain(|_, (at, _)| now.since(*at) < FORGOTTEN);
+        reported.retain(|_, (at, _)| now.since(*at) < FORGOTTEN);
         is_news
     }
 
@@ -101,14 +101,14 @@ impl ReadsHeard {
     }
 
     /// Of the versions of tables that `is_asked_for`.
-    pub fn told(&self, now: Now, is_asked_for: impl Fn(&TableName, u64) -> bool) -> BatchReads {
+    pub fn reported(&self, now: Now, is_asked_for: impl Fn(&TableName, u64) -> bool) -> BatchReads {
         let mut all = BatchReads::new();
-        for (node, told) in &self.0 {
-            let told = told.values();
-            let told = told.filter(|(at, report)| {
+        for (node, reported) in &self.0 {
+            let reported = reported.values();
+            let reported = reported.filter(|(at, report)| {
                 now.since(*at) < FORGOTTEN && is_asked_for(&report.table, report.version)
             });
-            for (_, report) in told {
+            for (_, report) in reported {
                 all.entry(report.table.clone())
                     .or_default()
                     .push(NodeReads {
@@ -150,35 +150,36 @@ mod tests {
 
     #[test]
     fn what_is_not_told_again_is_forgotten() {
-        let mut heard = ReadsHeard::default();
+        let mut received = ReceivedReads::default();
         let (one, two) = (NodeId(1), NodeId(2));
-        assert!(!heard.hear(at(0), one, Vec::new()));
-        assert!(heard.hear(at(0), one, vec![report("a", 0, 10), report("b", 0, 1)]));
-        assert!(heard.hear(at(100), one, vec![report("a", 0, 20), report("a", 5, 1)]));
-        assert!(heard.hear(at(100), two, vec![report("a", 0, 3)]));
+        assert!(!received.receive(at(0), one, Vec::new()));
+        assert!(received.receive(at(0), one, vec![report("a", 0, 10), report("b", 0, 1)]));
+        assert!(received.receive(at(100), one, vec![report("a", 0, 20), report("a", 5, 1)]));
+        assert!(received.receive(at(100), two, vec![report("a", 0, 3)]));
         let reads = |now: Now| -> Vec<(u32, u64)> {
-            let told = heard.told(now, |table, _| table.as_str() == "a");
-            let told = told.into_values().flatten();
-            told.map(|one| (one.node.0, one.rate(TrafficWindow::Minute).reads))
+            let reported = received.reported(now, |table, _| table.as_str() == "a");
+            let reported = reported.into_values().flatten();
+            reported
+                .map(|one| (one.node.0, one.rate(TrafficWindow::Minute).reads))
                 .collect()
         };
         assert_eq!(reads(at(120)), [(1, 20), (1, 1), (2, 3)]);
-        assert_eq!(heard.told(at(120), |_, _| true).len(), 2);
+        assert_eq!(received.reported(at(120), |_, _| true).len(), 2);
         assert_eq!(
-            heard.told(at(200), |_, _| true).len(),
+            received.reported(at(200), |_, _| true).len(),
             1,
             "b was told long ago"
         );
         assert!(reads(at(300)).is_empty());
-        heard.restarted(two);
-        assert_eq!(heard.told(at(120), |_, _| true).len(), 2);
+        received.restarted(two);
+        assert_eq!(received.reported(at(120), |_, _| true).len(), 2);
     }
 
     #[test]
     fn what_was_told_of_a_version_before_is_none_any_more() {
-        let mut heard = ReadsHeard::default();
+        let mut received = ReceivedReads::default();
         let one = NodeId(1);
-        heard.hear(
+        received.receive(
             at(0),
             one,
             vec![report("a", 0, 10), report("a", 7, 10), report("b", 0, 1)],
@@ -187,17 +188,24 @@ mod tests {
             version: 2,
             ..report("a", 3, 50)
         };
-        heard.hear(at(5), one, vec![next]);
-        let told = heard.told(at(6), |_, _| true);
+        received.receive(at(5), one, vec![next]);
+        let reported = received.reported(at(6), |_, _| true);
         let lowers = |table: &str| -> Vec<Bound> {
-            let told = &told[&TableName::new(table).unwrap()];
-            told.iter().map(|one| one.bounds.lower.clone()).collect()
+            let reported = &reported[&TableName::new(table).unwrap()];
+            reported
+                .iter()
+                .map(|one| one.bounds.lower.clone())
+                .collect()
         };
         assert_eq!(
             (lowers("a"), lowers("b")),
             (vec![Bound::Slot(3)], vec![Bound::Slot(0)])
         );
-        assert!(heard.told(at(6), |_, version| version == 3).is_empty());
+        assert!(
+            received
+                .reported(at(6), |_, version| version == 3)
+                .is_empty()
+        );
     }
 
     #[test]

@@ -34,12 +34,12 @@ pub struct ReadPartition {
 
 impl ReadsStatus {
     /// `None`: nobody told of any.
-    pub fn of(model: &Model, told: &BatchReads) -> Option<Self> {
+    pub fn of(model: &Model, reported: &BatchReads) -> Option<Self> {
         let mut status = Self::default();
-        for (table, told) in told {
+        for (table, reported) in reported {
             // Bounds by where they begin.
             let mut parts: BTreeMap<_, ReadPartition> = BTreeMap::new();
-            for one in told {
+            for one in reported {
                 let reads = one.rate(TrafficWindow::Minute).reads;
                 if reads == 0 {
                     continue;

@@ -27,8 +27,8 @@ pub trait Report: Debug + Clone {
 
 /// What a node has told, and what is left to be told.
 #[derive(Debug)]
-pub struct Reporting<R: Report> {
-    all: BTreeMap<R::Place, ToldReport<R>>,
+pub struct ReportQueue<R: Report> {
+    all: BTreeMap<R::Place, ReportedItems<R>>,
     /// The heartbeat that is under way, and what it tells.
     under_way: Option<(u64, Vec<R::Place>)>,
     /// The term of the coordinator that was told.
@@ -36,13 +36,13 @@ pub struct Reporting<R: Report> {
 }
 
 #[derive(Debug)]
-struct ToldReport<R> {
+struct ReportedItems<R> {
     report: R,
     /// When it was taken notice of; none: it is news.
-    told: Option<Duration>,
+    reported: Option<Duration>,
 }
 
-impl<R: Report> Default for Reporting<R> {
+impl<R: Report> Default for ReportQueue<R> {
     fn default() -> Self {
         Self {
             all: BTreeMap::new(),
@@ -52,7 +52,7 @@ impl<R: Report> Default for Reporting<R> {
     }
 }
 
-impl<R: Report> Reporting<R> {
+impl<R: Report> ReportQueue<R> {
     /// How all stands at this node now.
     pub fn replace(&mut self, reports: Vec<R>) {
         let mut before = std::mem::take(&mut self.all);
@@ -65,24 +65,35 @@ impl<R: Report> Reporting<R> {
             {
                 places.retain(|under_way| *under_way != place);
             }
-            let told = known.and_then(|known| known.told);
-            self.all.insert(place, ToldReport { report, told });
+            let reported = known.and_then(|known| known.reported);
+            self.all.insert(place, ReportedItems { report, reported });
         }
     }
 
     /// What the heartbeat of this number tells, and how much more is news.
     pub fn next(&mut self, now: Now, seq: u64) -> (Vec<R>, usize) {
-        let is_due = |told: &ToldReport<R>| told.told.is_none_or(|at| now.since(at) >= AGAIN);
-        let mut due: Vec<_> = self.all.iter().filter(|(_, told)| is_due(told)).collect();
-        due.sort_by_key(|(_, told)| told.told);
-        let news = due.iter().filter(|(_, told)| told.told.is_none()).count();
+        let is_due =
+            |reported: &ReportedItems<R>| reported.reported.is_none_or(|at| now.since(at) >= AGAIN);
+        let mut due: Vec<_> = self
+            .all
+            .iter()
+            .filter(|(_, reported)| is_due(reported))
+            .collect();
+        due.sort_by_key(|(_, reported)| reported.reported);
+        let news = due
+            .iter()
+            .filter(|(_, reported)| reported.reported.is_none())
+            .count();
         debug_assert!(
             news <= due.len(),
             "of {} reports {news} are news",
             due.len()
         );
         due.truncate(MOST_REPORTS);
-        let reports = due.iter().map(|(_, told)| told.report.clone()).collect();
+        let reports = due
+            .iter()
+            .map(|(_, reported)| reported.report.clone())
+            .collect();
         let places = due.iter().map(|(place, _)| (*place).clone()).collect();
         self.under_way = Some((seq, places));
         (reports, news.saturating_sub(MOST_REPORTS))
@@ -91,23 +102,28 @@ impl<R: Report> Reporting<R> {
     /// Whether there is something that no heartbeat has told.
     pub fn has_news(&self) -> bool {
         let under_way = self.under_way.as_ref().map(|(_, places)| &places[..]);
-        let is_told = |place: &R::Place| under_way.is_some_and(|places| places.contains(place));
-        let mut untold = self.all.iter().filter(|(_, told)| told.told.is_none());
-        untold.any(|(place, _)| !is_told(place))
+        let is_reported = |place: &R::Place| under_way.is_some_and(|places| places.contains(place));
+        let mut untold = self
+            .all
+            .iter()
+            .filter(|(_, reported)| reported.reported.is_none());
+        untold.any(|(place, _)| !is_reported(place))
     }
 
     /// A coordinator of this term took notice of the heartbeat. One of another term knows nothing.
     pub fn noticed(&mut self, now: Now, seq: u64, term: u64) {
         if term != self.term {
             self.term = term;
-            self.all.values_mut().for_each(|told| told.told = None);
+            self.all
+                .values_mut()
+                .for_each(|reported| reported.reported = None);
         }
         let Some((_, places)) = self.under_way.take_if(|(under_way, _)| *under_way == seq) else {
             return;
         };
         for place in places {
-            if let Some(told) = self.all.get_mut(&place) {
-                told.told = Some(now.monotonic);
+            if let Some(reported) = self.all.get_mut(&place) {
+                reported.reported = Some(now.monotonic);
             }
         }
     }
@@ -133,9 +149,9 @@ mod tests {
             peer: PeerId(1),
             term,
             problem: None,
-            ails: false,
+            is_unhealthy: false,
             leads: None,
-            stranded: None,
+            leaderless: None,
             load: None,
             traffic: None,
         }
@@ -143,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_changed_is_told_until_it_was_noticed() {
-        let mut reporting = Reporting::default();
+        let mut reporting = ReportQueue::default();
         reporting.replace(vec![report(1, 5), report(2, 5)]);
         assert!(reporting.has_news());
         assert_eq!(reporting.next(now(1), 10).0.len(), 2);
@@ -169,17 +185,17 @@ mod tests {
 
     #[test]
     fn a_heartbeat_tells_of_so_many_and_in_turn() {
-        let mut reporting = Reporting::default();
+        let mut reporting = ReportQueue::default();
         reporting.replace((0..300).map(|group| report(group, 1)).collect());
-        let mut told = std::collections::BTreeSet::new();
+        let mut reported = std::collections::BTreeSet::new();
         for (seq, left) in [(1, 172), (2, 44), (3, 0)] {
             let (reports, more) = reporting.next(now(seq), seq);
             assert!(reports.len() <= MOST_REPORTS);
             assert_eq!(more, left);
-            told.extend(reports.iter().map(|report| report.group));
+            reported.extend(reports.iter().map(|report| report.group));
             reporting.noticed(now(seq), seq, 0);
         }
-        assert_eq!(told.len(), 300);
+        assert_eq!(reported.len(), 300);
         assert!(reporting.next(now(4), 4).0.is_empty());
         assert_eq!(reporting.next(now(61), 5).0.len(), 128, "the first again");
     }

@@ -19,16 +19,16 @@ pub struct GroupReport {
     pub problem: Option<ReplicaProblem>,
     /// It met damage, and goes on as far as it can: another is to take its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ails: bool,
+    pub is_unhealthy: bool,
     /// It leads, and has applied an entry of its term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leads: Option<Lead>,
+    pub leads: Option<LeaderReport>,
     /// How far it is, where it knows nobody who leads: one that does not vote has nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stranded: Option<Stranded>,
+    pub leaderless: Option<LeaderlessReplica>,
     /// How far it is with the load that is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load: Option<LoadSaid>,
+    pub load: Option<LoadPosition>,
     /// How much is done there; none: nothing, for long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<ReplicaTraffic>,
@@ -37,7 +37,7 @@ pub struct GroupReport {
 /// How far a replica is with a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LoadSaid {
+pub struct LoadPosition {
     pub load: u64,
     pub state: LoadedState,
 }
@@ -57,7 +57,7 @@ pub enum LoadedState {
 
 /// How far a replica is that knows nobody who leads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stranded {
+pub struct LeaderlessReplica {
     /// As applied there.
     pub members: Membership,
     /// Where its log ends.
@@ -82,7 +82,7 @@ pub enum ReplicaProblem {
 
 /// What a leader knows of its group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lead {
+pub struct LeaderReport {
     /// As applied there.
     pub members: Membership,
     /// How many entries each other peer lacks of what is decided; those that do not answer are not
@@ -93,7 +93,7 @@ pub struct Lead {
     pub size: Option<PartitionSize>,
 }
 
-impl Stranded {
+impl LeaderlessReplica {
     /// Whether a peer counts, by what it has applied.
     pub fn votes(&self, peer: PeerId) -> bool {
         self.members.voters.contains(&peer) || self.members.outgoing.contains(&peer)
@@ -103,7 +103,7 @@ impl Stranded {
 impl GroupReport {
     /// Whether the replica is to be replaced, soon or at once.
     pub fn is_troubled(&self) -> bool {
-        self.problem.is_some() || self.ails
+        self.problem.is_some() || self.is_unhealthy
     }
 }
 
@@ -129,15 +129,15 @@ impl Report for GroupReport {
                 };
                 lead.behind.iter().map(rough).collect::<Vec<_>>()
             });
-            let stranded = report.stranded.clone();
+            let leaderless = report.leaderless.clone();
             let load = report.load.clone();
-            let problem = (report.problem, report.ails);
+            let problem = (report.problem, report.is_unhealthy);
             let state = (
                 report.term,
                 problem,
                 report.traffic.unwrap_or_default().requests_roughly(),
             );
-            (state, behind, size, stranded, load)
+            (state, behind, size, leaderless, load)
         };
         let members = |report: &Self| report.leads.as_ref().map(|lead| lead.members.clone());
         shape(self) == shape(other) && members(self) == members(other)
@@ -155,9 +155,9 @@ mod tests {
             peer: PeerId(1),
             term,
             problem: None,
-            ails: false,
+            is_unhealthy: false,
             leads: None,
-            stranded: None,
+            leaderless: None,
             load: None,
             traffic: None,
         }
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn writes_are_no_news() {
         let lead = |entries| GroupReport {
-            leads: Some(Lead {
+            leads: Some(LeaderReport {
                 members: Membership {
                     learners: vec![PeerId(3)],
                     ..Membership::founders(&[PeerId(1), PeerId(2)])
@@ -213,7 +213,7 @@ mod tests {
                 marks: Vec::new(),
             };
             GroupReport {
-                leads: Some(Lead {
+                leads: Some(LeaderReport {
                     members: Membership::founders(&[PeerId(1)]),
                     behind: Vec::new(),
                     size: Some(size),

@@ -58,7 +58,7 @@ pub enum Request {
     },
     /// These partitions of a live table have lost their majority for good: a replica that is left
     /// of each goes on alone, and what only the others had is lost.
-    AcceptLoss {
+    ForceRecover {
         table: TableName,
         partitions: Vec<PartitionId>,
     },

@@ -10,10 +10,10 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::catalog::{Catalog, CatalogError, Documented, HEAD, IDENTITY, SeenTag, Written};
+use crate::catalog::{Catalog, CatalogError, Documented, HEAD, IDENTITY, SeenTag, WriteOutcome};
 use crate::ids::ClusterId;
+use crate::lease::COORDINATOR_LEASE;
 use crate::model::{Documents, Head, Identity, Model, ModelError, parsed, written};
-use crate::seat::SEAT;
 
 /// How far the term rises: by more than coordinators that were not heard of can have raised it.
 const TERMS: u64 = 1000;
@@ -85,7 +85,7 @@ impl Restore {
             .max_by_key(|memory| (memory.head.revision, memory.head.term));
         let memory = memory.ok_or(RestoreError::NoMemory)?;
         check_identity(catalog, memory.identity.id)?;
-        let there = There::read(catalog, memory.identity.id)?;
+        let there = StoredHead::read(catalog, memory.identity.id)?;
         let found = there.head.as_ref().map(|head| head.revision);
         if let Some(head) = &there.head
             && head.revision >= newest
@@ -129,21 +129,23 @@ impl Restore {
             catalog.remove(&name).map_err(|error| io(&name, error))?;
         }
         // It may be damaged, too. Whoever holds it takes it again.
-        catalog.remove(SEAT).map_err(|error| io(SEAT, error))?;
+        catalog
+            .remove(COORDINATOR_LEASE)
+            .map_err(|error| io(COORDINATOR_LEASE, error))?;
         match Documented(catalog).put_head(&self.head, self.seen.as_ref())? {
-            Written::Done(_) => Ok(()),
-            Written::Changed => Err(RestoreError::Changed),
+            WriteOutcome::Done(_) => Ok(()),
+            WriteOutcome::Changed => Err(RestoreError::Changed),
         }
     }
 }
 
 /// The head that is there.
-struct There {
+struct StoredHead {
     head: Option<Head>,
     seen: Option<SeenTag>,
 }
 
-impl There {
+impl StoredHead {
     fn read(catalog: &dyn Catalog, wanted: ClusterId) -> Result<Self, RestoreError> {
         let read = catalog.get(HEAD).map_err(|error| io(HEAD, error))?;
         let Some((bytes, seen)) = read else {
@@ -230,8 +232,8 @@ fn put_back(catalog: &dyn Catalog, name: &str, bytes: Vec<u8>) -> Result<(), Res
     };
     let put = catalog.put_if(name, bytes.into(), seen.as_ref());
     match put.map_err(|error| io(name, error))? {
-        Written::Done(_) => Ok(()),
-        Written::Changed => Err(RestoreError::Changed),
+        WriteOutcome::Done(_) => Ok(()),
+        WriteOutcome::Changed => Err(RestoreError::Changed),
     }
 }
 

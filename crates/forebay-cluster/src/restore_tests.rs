@@ -67,12 +67,14 @@ fn restored(catalog: &DirectoryCatalog, memories: Vec<Memory>) -> Head {
 fn the_newest_memory_becomes_a_catalog_above_all() {
     let catalog = empty();
     catalog.put_if("requests/old", "x".into(), None).unwrap();
-    catalog.put_if(SEAT, "damaged".into(), None).unwrap();
+    catalog
+        .put_if(COORDINATOR_LEASE, "damaged".into(), None)
+        .unwrap();
     let head = restored(&catalog, vec![memory(8), memory(9), memory(4)]);
     assert_eq!((head.revision, head.term), (10, 3 + TERMS));
     assert_eq!(head.roots, memory(9).head.roots);
     assert!(catalog.list("requests").unwrap().is_empty());
-    assert_eq!(catalog.get(SEAT).unwrap(), None);
+    assert_eq!(catalog.get(COORDINATOR_LEASE).unwrap(), None);
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn damage_is_replaced_document_by_document() {
         let catalog = filled(&memory(9));
         let (_, seen) = catalog.get(name).unwrap().unwrap();
         let damage = catalog.put_if(name, "damage".into(), Some(&seen));
-        assert!(matches!(damage, Ok(Written::Done(_))));
+        assert!(matches!(damage, Ok(WriteOutcome::Done(_))));
         assert_eq!(restored(&catalog, vec![memory(9)]).revision, 10, "{name}");
         let catalog = filled(&memory(9));
         catalog.remove(name).unwrap();

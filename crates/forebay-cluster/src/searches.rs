@@ -4,7 +4,7 @@
 
 use std::fmt::Debug;
 
-use forebay_plan::lists::{Changed, Class, Line, ListNode, ListsError, change, lay_out};
+use forebay_plan::lists::{Class, LayoutChange, Line, ListNode, ListsError, change, lay_out};
 
 /// How many ranges of slots a node heads at most: so many class ports it wants.
 pub const HEADS: u32 = 2;
@@ -58,7 +58,7 @@ pub fn next_layout(
     nodes: &[ListNode],
     line: &Line,
     replicas: usize,
-) -> Result<Changed, ListsError> {
+) -> Result<LayoutChange, ListsError> {
     remembered(("next", old, nodes, line, replicas), || {
         change(old, nodes, line, replicas, HEADS)
     })
@@ -74,8 +74,8 @@ fn remembered<T: Clone + Send + 'static>(input: impl Debug, search: impl FnOnce(
     use std::any::Any;
     use std::collections::BTreeMap;
 
-    type Known = parking_lot::Mutex<BTreeMap<String, Box<dyn Any + Send>>>;
-    static KNOWN: Known = parking_lot::Mutex::new(BTreeMap::new());
+    type KnownSearches = parking_lot::Mutex<BTreeMap<String, Box<dyn Any + Send>>>;
+    static KNOWN: KnownSearches = parking_lot::Mutex::new(BTreeMap::new());
     let input = format!("{input:?}");
     let known = |found: &Box<dyn Any + Send>| found.downcast_ref::<T>().cloned();
     if let Some(found) = KNOWN.lock().get(&input).and_then(known) {

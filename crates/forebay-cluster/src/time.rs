@@ -112,7 +112,7 @@ impl Timing {
 
     /// A coordinator that hears fewer than half of the nodes for so long lets others take the
     /// lease: a fifth.
-    pub const fn hears_few(self) -> Duration {
+    pub const fn receives_few(self) -> Duration {
         self.per_mille(200)
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use forebay_engine::{PartitionId, TableName};
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::HeardSoFar;
+use crate::coordinator::ReceivedReports;
 use crate::model::{GroupEntry, Model};
 use crate::traffic::TrafficRate;
 
@@ -42,11 +42,11 @@ pub struct HotPartition {
 }
 
 impl TrafficStatus {
-    pub fn of(model: &Model, heard: HeardSoFar<'_>) -> Self {
+    pub fn of(model: &Model, received: ReceivedReports<'_>) -> Self {
         let mut status = Self::default();
         for (table, _) in model.live_tables() {
             for (group, _) in model.wanted_groups(table) {
-                status.count(model, heard, (table, group));
+                status.count(model, received, (table, group));
             }
         }
         let hot = &mut status.hottest;
@@ -58,16 +58,16 @@ impl TrafficStatus {
     fn count(
         &mut self,
         model: &Model,
-        heard: HeardSoFar<'_>,
+        received: ReceivedReports<'_>,
         (table, group): (&TableName, &GroupEntry),
     ) {
-        let leading = heard.groups.leading(group.group);
+        let leading = received.groups.leading(group.group);
         for peer in group.staying() {
             let name = model.node_name(peer.node);
             let node = self.nodes.entry(name.clone()).or_default();
             let leads = leading.is_some_and(|leading| leading.node == peer.node);
             node.leads += usize::from(leads);
-            let report = heard.groups.report(group.group, peer);
+            let report = received.groups.report(group.group, peer);
             let Some(traffic) = report.and_then(|report| report.traffic) else {
                 continue;
             };

@@ -20,7 +20,7 @@ use crate::version::VersionSummary;
 
 /// A version that is to be brought.
 #[derive(Debug, Clone)]
-pub struct Bring {
+pub struct VersionFetch {
     pub place: VersionPlace,
     pub ranges: Vec<Bounds>,
     /// Else it is kept to roll back to, and stays closed.
@@ -42,7 +42,11 @@ pub trait Versions: Debug + Send + Sync {
     /// Brings a version as far as these ranges go, verifies what came by reading it back, and opens
     /// it. What is here of it with other ranges serves meanwhile. `advance` is told of bytes that
     /// are here, and of all that are wanted. The error is told to the operator.
-    fn bring(&self, what: &Bring, advance: &(dyn Fn(u64, u64) + Sync)) -> Result<Proof, String>;
+    fn fetch_copy(
+        &self,
+        what: &VersionFetch,
+        advance: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Proof, String>;
 
     /// The tables of which versions lie here.
     fn tables(&self) -> BTreeSet<TableName>;
@@ -72,7 +76,7 @@ pub trait Versions: Debug + Send + Sync {
     fn free_bytes(&self) -> Option<u64>;
 
     /// Bytes that came in a second lately, while something was brought; `None`: nothing was yet.
-    fn brought_per_s(&self) -> Option<u64>;
+    fn fetched_bytes_per_s(&self) -> Option<u64>;
 
     /// How much each partition that serves here is read, as far as anything is; looked at anew
     /// every ten seconds.

@@ -17,7 +17,7 @@ use crate::status::Status;
 pub enum Question {
     Beat(Box<Beat>),
     /// There are requests in the catalog.
-    Nudge,
+    Notify,
     /// The newest head that the node knows.
     Head,
     /// These documents of the catalog, as far as the node has them.

@@ -19,7 +19,7 @@ use tracing::warn;
 
 use crate::cleanup::Dropping;
 use crate::error::StoreError;
-use crate::follow::Followed;
+use crate::follow::FollowerMemory;
 use crate::name::TableName;
 use crate::pointer::Pointer;
 use crate::serving_set::Change;
@@ -70,7 +70,10 @@ pub(crate) struct Activation {
 
 impl Activation {
     /// Step 1. Nothing is changed by that.
-    pub fn find(followed: &Followed, next: &[(TableName, Next)]) -> Result<Self, ActivateError> {
+    pub fn find(
+        followed: &FollowerMemory,
+        next: &[(TableName, Next)],
+    ) -> Result<Self, ActivateError> {
         let mut activation = Self::default();
         for (name, next) in next {
             match next {
@@ -105,7 +108,7 @@ impl Activation {
     }
 
     /// Step 3, but for the publication.
-    pub fn take(&self, followed: &mut Followed) -> Vec<Change> {
+    pub fn take(&self, followed: &mut FollowerMemory) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, version, pointer) in &self.serve {
             changes.extend(followed.serve(name, Arc::clone(version), pointer.before()));
@@ -120,7 +123,7 @@ impl Activation {
     }
 
     /// Step 4. All of them are tried; the first error is returned.
-    pub fn write_pointers(&self, followed: &mut Followed) -> Result<(), ActivateError> {
+    pub fn write_pointers(&self, followed: &mut FollowerMemory) -> Result<(), ActivateError> {
         let mut outcome = Ok(());
         for (name, _, pointer) in &self.serve {
             let table = followed.store().any_table(name);

@@ -37,7 +37,7 @@ impl Bound {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Written {
+enum WrittenBound {
     Slot(u16),
     Key(String),
     KeyHex(String),
@@ -55,10 +55,10 @@ impl fmt::Display for Bound {
 impl Serialize for Bound {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let written = match self {
-            Bound::Slot(slot) => Written::Slot(*slot),
+            Bound::Slot(slot) => WrittenBound::Slot(*slot),
             Bound::Key(key) => match std::str::from_utf8(key) {
-                Ok(text) => Written::Key(text.to_owned()),
-                Err(_) => Written::KeyHex(to_hex(key)),
+                Ok(text) => WrittenBound::Key(text.to_owned()),
+                Err(_) => WrittenBound::KeyHex(to_hex(key)),
             },
         };
         written.serialize(serializer)
@@ -67,13 +67,13 @@ impl Serialize for Bound {
 
 impl<'de> Deserialize<'de> for Bound {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Written::deserialize(deserializer)? {
-            Written::Slot(slot) if u32::from(slot) < SLOTS => Ok(Bound::Slot(slot)),
-            Written::Slot(slot) => Err(serde::de::Error::custom(format!(
+        match WrittenBound::deserialize(deserializer)? {
+            WrittenBound::Slot(slot) if u32::from(slot) < SLOTS => Ok(Bound::Slot(slot)),
+            WrittenBound::Slot(slot) => Err(serde::de::Error::custom(format!(
                 "slot {slot} is out of range: there are {SLOTS}"
             ))),
-            Written::Key(text) => Ok(Bound::Key(text.into_bytes())),
-            Written::KeyHex(digits) => from_hex(&digits)
+            WrittenBound::Key(text) => Ok(Bound::Key(text.into_bytes())),
+            WrittenBound::KeyHex(digits) => from_hex(&digits)
                 .map(Bound::Key)
                 .ok_or_else(|| serde::de::Error::custom("key_hex is not pairs of hex digits")),
         }

@@ -46,7 +46,7 @@ impl Store {
 impl Store {
     /// Removes files of a table that no version names. Refused while a version of it is made or
     /// brought, whose files these may be.
-    pub fn remove_debris(&self, name: &TableName) -> Result<(), StoreError> {
+    pub fn remove_leftovers(&self, name: &TableName) -> Result<(), StoreError> {
         let table = self.any_table(name);
         let dir = &table.files.runs();
         if !self.disk().exists(dir).at("look for", dir)? {

@@ -22,7 +22,7 @@ pub struct ColumnStats {
 /// What the figures of a profile are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Measured {
+pub enum MeasuredColumn {
     /// The numbers themselves; of durations and times of day their units.
     Number,
     /// Dates and timestamps, in their units since 1970-01-01.
@@ -37,7 +37,7 @@ pub enum Measured {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnProfile {
-    pub of: Measured,
+    pub of: MeasuredColumn,
     pub values: u64,
     pub zeros: u64,
     pub negative: u64,

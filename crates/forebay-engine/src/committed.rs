@@ -7,7 +7,7 @@ use forebay_io::Lock;
 
 use crate::error::StoreError;
 use crate::history::{HistoryAction, HistoryNote};
-use crate::pointers::Swapped;
+use crate::pointers::SwapReport;
 use crate::table::Table;
 
 /// A committed version. Dropping it gives the locks back.
@@ -50,7 +50,7 @@ impl Committed {
     /// Lets the version serve, as [`Table::swap`] does; what [`Committed::retain`] is to remove is
     /// taken out of the history by the same write. In a cluster the locks are given back first: its
     /// nodes take their time.
-    pub fn swap(&mut self, keep: usize) -> Result<Swapped, StoreError> {
+    pub fn swap(&mut self, keep: usize) -> Result<SwapReport, StoreError> {
         if self.table.store().pointers().is_some() {
             self.locks = None;
         }
@@ -79,7 +79,7 @@ impl Committed {
         }?;
         if serves {
             let (from, to) = (Some(from), self.version);
-            self.note(HistoryAction::Compact, Swapped { from, to });
+            self.note(HistoryAction::Compact, SwapReport { from, to });
         }
         Ok(serves)
     }

@@ -11,18 +11,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use forebay_io::{Disk, crew};
+use forebay_io::{Disk, pool};
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
-use forebay_run::settle::Settled;
+use forebay_run::settle::SettledCursor;
 use forebay_run::verify::read_back;
 use forebay_run::{Run, RunError, RunOptions, RunScan, RunSummary, RunWriter};
 use parking_lot::Mutex;
 
 use crate::error::{PushError, ReadError};
 use crate::manifest::{Manifest, ManifestDraft, OperationCounts, RunRef};
-use crate::partition::Held;
+use crate::partition::OpenPartitions;
 use crate::push::{Push, PushOptions};
 use crate::table::Table;
 use crate::version::open_run;
@@ -31,14 +31,14 @@ use crate::version::open_run;
 pub const MAX_RUNS: usize = 8;
 /// The newer runs are merged into the oldest once they hold one part in this many of its bytes.
 const SHARE: u64 = 3;
-/// As [`Settled`] wants it where the expired are to be kept.
+/// As [`SettledCursor`] wants it where the expired are to be kept.
 pub(crate) const NOTHING_EXPIRED: u64 = 0;
 /// Progress is told of after so many records.
 const STEP: u64 = 8192;
 
 /// What became of a version's runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compacted {
+pub struct CompactReport {
     /// The version that was merged, and that which it was merged into: the same when there was
     /// nothing to merge.
     pub from: u64,
@@ -93,8 +93,8 @@ pub(crate) fn merged(
     manifest: &Manifest,
     runs: &[Arc<Run>],
     expired_ms: u64,
-) -> Settled<Merge<RunScan>> {
-    Settled::new(merge(manifest.delta, runs), expired_ms)
+) -> SettledCursor<Merge<RunScan>> {
+    SettledCursor::new(merge(manifest.delta, runs), expired_ms)
 }
 
 fn merge(delta: Option<DeltaKind>, runs: &[Arc<Run>]) -> Merge<RunScan> {
@@ -119,7 +119,7 @@ impl Push {
         advance: &(dyn Fn(u64) + Sync),
     ) -> Result<Vec<RunRef>, PushError> {
         let runs = &manifest.partitions[partition].runs;
-        let router = manifest.router(&Held::All);
+        let router = manifest.router(&OpenPartitions::All);
         let (disk, files) = (self.table().disk(), &self.table().files);
         let open = |run| open_run(disk, files, manifest, run, &router, false).map(Arc::new);
         let inputs: Vec<Arc<Run>> = runs[range.clone()]
@@ -172,7 +172,7 @@ impl Push {
                 results.lock().push(merged.map(|runs| (*partition, runs)));
             }
         };
-        crew(threads.min(which.len()), work);
+        pool(threads.min(which.len()), work);
         let mut manifest = manifest.clone();
         for merged in results.into_inner() {
             let (partition, runs) = merged?;
@@ -233,14 +233,14 @@ impl Table {
         version: u64,
         threads: usize,
         advance: &(dyn Fn(u64) + Sync),
-    ) -> Result<Compacted, PushError> {
+    ) -> Result<CompactReport, PushError> {
         let push = Push::begin(self.clone(), PushOptions::default())?;
         let base = self.manifest(version)?;
         let deep: Vec<usize> = (0..base.partitions.len())
             .filter(|partition| base.partitions[*partition].runs.len() > 1)
             .collect();
         let runs = deep.iter().map(|part| base.partitions[*part].runs.len());
-        let mut compacted = Compacted {
+        let mut compacted = CompactReport {
             from: version,
             to: version,
             runs: runs.sum(),

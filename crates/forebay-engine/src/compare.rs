@@ -24,11 +24,11 @@ pub(crate) struct Comparer<'a> {
     after: &'a Manifest,
     /// What can change: the common columns of rows, or the one value.
     pub columns: Vec<String>,
-    how: How,
+    how: CompareMode,
     texts: [Vec<u8>; 2],
 }
 
-enum How {
+enum CompareMode {
     /// The positions of the common columns in the two schemas, and whether the schemas are equal.
     Rows {
         pairs: Vec<(usize, usize)>,
@@ -50,26 +50,26 @@ impl<'a> Comparer<'a> {
                 let pairs = common(&before.schema, &after.schema);
                 let name = |(_, at): &(usize, usize)| after.schema.columns()[*at].name.clone();
                 columns = pairs.iter().map(name).collect();
-                How::Rows {
+                CompareMode::Rows {
                     pairs,
                     same_schema: before.schema == after.schema,
                 }
             }
-            (ValueKind::Bytes { .. }, ValueKind::Bytes { .. }) => How::Bytes,
+            (ValueKind::Bytes { .. }, ValueKind::Bytes { .. }) => CompareMode::Bytes,
             (ValueKind::Number { number: a, .. }, ValueKind::Number { number: b, .. })
                 if a == b =>
             {
-                How::Bytes
+                CompareMode::Bytes
             }
             (ValueKind::List { item: a, .. }, ValueKind::List { item: b, .. }) if a == b => {
-                How::Bytes
+                CompareMode::Bytes
             }
             (ValueKind::List { .. }, ValueKind::List { .. })
             | (
                 ValueKind::Bytes { .. } | ValueKind::Number { .. },
                 ValueKind::Bytes { .. } | ValueKind::Number { .. },
-            ) => How::Texts,
-            _ => How::Never,
+            ) => CompareMode::Texts,
+            _ => CompareMode::Never,
         };
         Self {
             before,
@@ -89,7 +89,7 @@ impl<'a> Comparer<'a> {
         mut changed: impl FnMut(usize),
     ) -> Result<bool, ReadError> {
         let single = match &self.how {
-            How::Rows { pairs, same_schema } => {
+            CompareMode::Rows { pairs, same_schema } => {
                 if *same_schema && before == after {
                     return Ok(false);
                 }
@@ -104,12 +104,12 @@ impl<'a> Comparer<'a> {
                 }
                 return Ok(any);
             }
-            How::Bytes => before == after,
-            How::Texts => {
+            CompareMode::Bytes => before == after,
+            CompareMode::Texts => {
                 shown(self.before, before).map_err(|e| self.unreadable(key, &e))?
                     == shown(self.after, after).map_err(|e| self.unreadable(key, &e))?
             }
-            How::Never => false,
+            CompareMode::Never => false,
         };
         if !single {
             changed(0);
@@ -126,7 +126,7 @@ impl<'a> Comparer<'a> {
         after: &[u8],
     ) -> Result<ColumnChange, ReadError> {
         let (before, after) = match &self.how {
-            How::Rows { pairs, .. } => {
+            CompareMode::Rows { pairs, .. } => {
                 let (a, b) = self.rows(key, before, after)?;
                 let text = |row: &RowView<'_>, column| {
                     let mut text = Vec::new();
@@ -138,7 +138,7 @@ impl<'a> Comparer<'a> {
                 let pair = pairs[column];
                 (text(&a, pair.0)?, text(&b, pair.1)?)
             }
-            How::Bytes | How::Texts | How::Never => {
+            CompareMode::Bytes | CompareMode::Texts | CompareMode::Never => {
                 let show = |manifest, value: &[u8]| {
                     shown(manifest, value).map_err(|e| self.unreadable(key, &e))
                 };

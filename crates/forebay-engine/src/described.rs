@@ -5,14 +5,14 @@ use forebay_run::{Order, Run, RunSummary};
 
 /// What a manifest says of a run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Described<'a> {
+pub(crate) struct RunDescription<'a> {
     pub summary: &'a RunSummary,
     pub order: Order,
     /// Of the table's keys.
     pub hasher: &'a KeyHasher,
 }
 
-impl Described<'_> {
+impl RunDescription<'_> {
     /// Why the run is not the one described, if it is not.
     pub fn differs(self, run: &Run) -> Option<String> {
         if run.order() != self.order {

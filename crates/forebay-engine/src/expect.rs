@@ -11,15 +11,15 @@ use crate::column_profile::{ColumnStats, profile_pairs};
 use crate::compare::Comparer;
 use crate::drawn_pages::{AT_ONCE, Advance};
 use crate::error::ReadError;
-use crate::living::living;
 use crate::manifest::Manifest;
+use crate::row_estimate::row_estimate;
 use crate::sample::{Comparison, NullShare, Outcome, Share, visit_keys};
 use crate::schema_change::SchemaChange;
 use crate::version::Version;
 
 /// What becomes of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Becomes {
+pub enum KeyOutcome {
     Value(Vec<u8>),
     /// Where it has none.
     ValueIfNew(Vec<u8>),
@@ -29,10 +29,10 @@ pub enum Becomes {
 }
 
 /// Whether a version has a key.
-pub type Has<'a> = dyn Fn(&[u8]) -> bool + Sync + 'a;
+pub type HasKey<'a> = dyn Fn(&[u8]) -> bool + Sync + 'a;
 
 /// A version that is yet to be made, as far as it is known.
-pub struct Expected<'a> {
+pub struct ExpectedVersion<'a> {
     /// What it would say of itself; its partitions do not count.
     pub manifest: &'a Manifest,
     /// All rows that come, and their bytes.
@@ -45,14 +45,14 @@ pub struct Expected<'a> {
     /// What was counted of its columns.
     pub stats: &'a [ColumnStats],
     /// Some of the rows, drawn at random: their keys, each once.
-    pub sample: &'a [(Vec<u8>, Becomes)],
+    pub sample: &'a [(Vec<u8>, KeyOutcome)],
     /// Whether it has a key, where all its keys are known.
-    pub has: Option<&'a Has<'a>>,
+    pub has: Option<&'a HasKey<'a>>,
     /// It goes on with the version that serves: what no row names stays.
     pub goes_on: bool,
 }
 
-impl std::fmt::Debug for Expected<'_> {
+impl std::fmt::Debug for ExpectedVersion<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Expected<'_> {
 }
 
 #[derive(Debug, Default)]
-struct LookUps {
+struct SampleLookups {
     lost: u64,
     added: u64,
     changed: u64,
@@ -75,13 +75,13 @@ struct LookUps {
 /// how many rows more were looked at, by several threads.
 pub fn compare_expected(
     before: &Arc<Version>,
-    expected: &Expected<'_>,
+    expected: &ExpectedVersion<'_>,
     sample_rows: u64,
     random: &dyn Random,
     advance: Advance<'_>,
 ) -> Result<Comparison, ReadError> {
     let (old, new) = (before.manifest(), expected.manifest);
-    let was = living(before, sample_rows, random, advance)?;
+    let was = row_estimate(before, sample_rows, random, advance)?;
     let mut comparison = Comparison {
         rows_before: was.rows,
         rows_after: expected.rows,
@@ -123,7 +123,7 @@ fn share(looked_at: u64, found: u64) -> Share {
 }
 
 /// Scales what was seen of the sample to all the rows that come.
-fn changes(tally: &LookUps, expected: &Expected<'_>, comparison: &mut Comparison) {
+fn changes(tally: &SampleLookups, expected: &ExpectedVersion<'_>, comparison: &mut Comparison) {
     let looked_at = expected.sample.len().max(1) as u128;
     let scaled = |found| (u128::from(expected.rows) * u128::from(found) / looked_at) as u64;
     let before = comparison.rows_before;
@@ -139,12 +139,12 @@ fn changes(tally: &LookUps, expected: &Expected<'_>, comparison: &mut Comparison
 /// read for long, each page is waited for.
 fn look_up(
     before: &Arc<Version>,
-    expected: &Expected<'_>,
+    expected: &ExpectedVersion<'_>,
     advance: Advance<'_>,
-) -> Result<LookUps, ReadError> {
-    let walk = |keys: &&[(Vec<u8>, Becomes)]| -> Result<LookUps, ReadError> {
+) -> Result<SampleLookups, ReadError> {
+    let walk = |keys: &&[(Vec<u8>, KeyOutcome)]| -> Result<SampleLookups, ReadError> {
         let mut comparer = Comparer::new(before.manifest(), expected.manifest);
-        let mut tally = LookUps::default();
+        let mut tally = SampleLookups::default();
         for (key, becomes) in *keys {
             look_at(before, &mut comparer, &mut tally, key, becomes)?;
             advance(1);
@@ -153,7 +153,7 @@ fn look_up(
     };
     let stretch = expected.sample.len().div_ceil(AT_ONCE).max(1);
     let stretches: Vec<_> = expected.sample.chunks(stretch).collect();
-    let mut sum = LookUps::default();
+    let mut sum = SampleLookups::default();
     for tally in side_by_side(&stretches, walk) {
         let tally = tally?;
         sum.lost += tally.lost;
@@ -166,17 +166,17 @@ fn look_up(
 fn look_at(
     before: &Version,
     comparer: &mut Comparer<'_>,
-    tally: &mut LookUps,
+    tally: &mut SampleLookups,
     key: &[u8],
-    becomes: &Becomes,
+    becomes: &KeyOutcome,
 ) -> Outcome {
     match (before.get(key)?, becomes) {
-        (None, Becomes::Removed) => {}
+        (None, KeyOutcome::Removed) => {}
         (None, _) => tally.added += 1,
-        (Some(_), Becomes::Removed) => tally.lost += 1,
-        (Some(_), Becomes::ValueIfNew(_)) => {}
-        (Some(_), Becomes::More) => tally.changed += 1,
-        (Some(old), Becomes::Value(new)) => {
+        (Some(_), KeyOutcome::Removed) => tally.lost += 1,
+        (Some(_), KeyOutcome::ValueIfNew(_)) => {}
+        (Some(_), KeyOutcome::More) => tally.changed += 1,
+        (Some(old), KeyOutcome::Value(new)) => {
             tally.changed += u64::from(comparer.compare(key, &old, new, |_| {})?);
         }
     }
@@ -185,7 +185,7 @@ fn look_at(
 
 fn lost_keys(
     before: &Arc<Version>,
-    has: &Has<'_>,
+    has: &HasKey<'_>,
     sample_rows: u64,
     random: &dyn Random,
     advance: Advance<'_>,

@@ -1,9 +1,9 @@
 //! Following the pointers of a store: what to open, what to keep, what to let go.
 //!
-//! Each look has two steps. [`Followed::prepare`] opens what pointers name, and changes nothing
-//! that is served;
-//! [`Followed::activate`] lets all of it serve at once, whichever tables it is of, and cannot fail.
-//! What is opened ahead of that is kept, too, until it is asked for (the module `activate`).
+//! Each look has two steps. [`FollowerMemory::prepare`] opens what pointers name, and changes
+//! nothing that is served; [`FollowerMemory::activate`] lets all of it serve at once, whichever
+//! tables it is of, and cannot fail. What is opened ahead of that is kept, too, until it is asked
+//! for (the module `activate`).
 
 mod ahead;
 
@@ -31,7 +31,7 @@ const PASSED_BY: u32 = 3;
 
 /// The follower's own memory, used by one thread at a time.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub(crate) struct FollowerMemory {
     store: Store,
     tables: BTreeMap<TableName, Follow>,
     /// Live tables, and how many looks still pass them by.
@@ -41,13 +41,13 @@ pub(crate) struct Followed {
     /// Swapped out, but perhaps still read.
     retired: Vec<Arc<Version>>,
     problem: Option<String>,
-    /// What is open is not what [`Followed::published`] told last.
+    /// What is open is not what [`FollowerMemory::published`] told last.
     changed: bool,
     /// Pointers say nothing: what serves is said by who activates.
     commanded: bool,
 }
 
-impl Followed {
+impl FollowerMemory {
     pub fn new(store: Store) -> Self {
         Self {
             store,
@@ -116,7 +116,7 @@ impl Followed {
         !self.tables.contains_key(name) && self.store.is_live(name).unwrap_or(false)
     }
 
-    /// Lets all that is prepared serve; returns what changes by that. [`Followed::published`]
+    /// Lets all that is prepared serve; returns what changes by that. [`FollowerMemory::published`]
     /// is the set of it.
     pub fn activate(&mut self) -> Vec<Change> {
         let gone = std::mem::take(&mut self.gone);
@@ -368,7 +368,7 @@ mod tests {
         let store = store.unwrap();
         let name = TableName::new("t").unwrap();
         let table = store.create_live(&name, LiveDraft::hashed(), &Budget::new(1 << 20));
-        let mut followed = Followed::new(store.clone());
+        let mut followed = FollowerMemory::new(store.clone());
         let mut look = || {
             let before = disk.calls();
             followed.prepare();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::StoreError;
-use crate::pins::Pinned;
+use crate::pins::PinnedVersion;
 use crate::pointer::Pointer;
 use crate::serving_set::TableState;
 use crate::table::Table;
@@ -37,7 +37,7 @@ pub(crate) struct Follow {
 #[derive(Debug)]
 pub(crate) struct OpenAhead {
     pub version: Arc<Version>,
-    pub _pin: Pinned,
+    pub _pin: PinnedVersion,
 }
 
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::error::{At, StoreError};
 use crate::name::TableName;
-use crate::pointers::Swapped;
+use crate::pointers::SwapReport;
 use crate::store::Store;
 
 /// How many entries a store keeps, about.
@@ -68,8 +68,8 @@ pub struct HistoryNote {
     pub problem: Option<String>,
 }
 
-impl From<Swapped> for HistoryNote {
-    fn from(Swapped { from, to }: Swapped) -> Self {
+impl From<SwapReport> for HistoryNote {
+    fn from(SwapReport { from, to }: SwapReport) -> Self {
         Self {
             from,
             to: Some(to),
@@ -229,7 +229,7 @@ mod tests {
         put_file(&**store.disk(), &died, b"{").unwrap();
         for to in 1..=HISTORY_ENTRIES as u64 + 5 {
             clock.advance(std::time::Duration::from_millis(1));
-            let swapped = Swapped {
+            let swapped = SwapReport {
                 from: to.checked_sub(1),
                 to,
             };

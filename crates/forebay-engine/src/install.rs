@@ -18,7 +18,7 @@ use crate::error::{At, PushError, StoreError};
 use crate::layout::{extent_file, run_file};
 use crate::manifest::{Manifest, Partition};
 use crate::name::{RunId, TableName};
-use crate::partition::{Held, PartitionId};
+use crate::partition::{OpenPartitions, PartitionId};
 use crate::pins::PinnedFiles;
 use crate::pointer::Pointer;
 use crate::proof::Proof;
@@ -36,7 +36,7 @@ pub struct Install {
     sum: u64,
     bytes: Vec<u8>,
     /// As the store said in the beginning.
-    held: Held,
+    held: OpenPartitions,
     missing: Vec<VersionFile>,
     /// What was verified, now or earlier.
     proven: Mutex<BTreeMap<PartitionId, PartitionProof>>,
@@ -209,7 +209,7 @@ impl Table {
     }
 
     /// The files of some partitions of a version.
-    pub(crate) fn files_in(&self, manifest: &Manifest, held: &Held) -> Vec<VersionFile> {
+    pub(crate) fn files_in(&self, manifest: &Manifest, held: &OpenPartitions) -> Vec<VersionFile> {
         let here = manifest
             .held(held)
             .map(|(place, _)| &manifest.partitions[place]);

@@ -34,7 +34,6 @@ mod install;
 mod key_text;
 mod layout;
 pub mod live;
-mod living;
 mod manifest;
 mod name;
 mod partition;
@@ -49,6 +48,7 @@ mod release;
 pub mod replica_log;
 mod reserve;
 mod route;
+mod row_estimate;
 mod sample;
 mod scan;
 mod schema_change;
@@ -67,16 +67,16 @@ pub use activate::{ActivateError, Next};
 pub use actor::Actor;
 pub use bound::Bound;
 pub use column_profile::{
-    ColumnProfile, ColumnStats, Measured, ProfilePair, QUANTILE_PERCENTS, ValueRange,
+    ColumnProfile, ColumnStats, MeasuredColumn, ProfilePair, QUANTILE_PERCENTS, ValueRange,
 };
 pub use committed::Committed;
-pub use compact::{Compacted, Counting, MAX_RUNS, due};
+pub use compact::{CompactReport, Counting, MAX_RUNS, due};
 pub use compare::ColumnChange;
 pub use diff::{DiffReport, DiffSample, Difference, diff};
 pub use drawn_pages::Advance;
 pub use dropped::DroppedTable;
 pub use error::{PushError, ReadError, StoreError};
-pub use expect::{Becomes, Expected, compare_expected};
+pub use expect::{ExpectedVersion, KeyOutcome, compare_expected};
 pub use history::{HISTORY_ENTRIES, HistoryAction, HistoryEntry, HistoryNote, shortened};
 pub use holder::{lock_within, utc};
 pub use holding::Holding;
@@ -88,15 +88,15 @@ pub use manifest::{
     ValueKind,
 };
 pub use name::{MAX_NAME_BYTES, NameError, RunId, TableName};
-pub use partition::{Bounds, Held, MAX_PARTITIONS, PartitionId, PartitionRange};
-pub use pins::Pinned;
+pub use partition::{Bounds, MAX_PARTITIONS, OpenPartitions, PartitionId, PartitionRange};
+pub use pins::PinnedVersion;
 pub use pointer::{LastRollback, POINTER_FORMAT, Pointer};
-pub use pointers::{PointerMove, Pointers, Swapped};
+pub use pointers::{PointerMove, Pointers, SwapReport};
 pub use proof::Proof;
 pub use push::{NewRun, Push, PushOptions, Ticket};
 pub use random_place::RandomPlace;
 pub use reads::PartitionReads;
-pub use release::Released;
+pub use release::ReleaseReport;
 pub use sample::{Comparison, NullShare, Share, compare_sampled, profiles_of};
 pub use scan::VersionScan;
 pub use schema_change::{Alteration, Altered, SchemaChange};

@@ -17,7 +17,7 @@ use crate::bound::Bound;
 use crate::column_profile::ColumnStats;
 use crate::name::{RunId, TableName};
 use crate::partition::{
-    Bounds, Held, PartitionId, PartitionRange, check_apart, check_whole, numbered,
+    Bounds, OpenPartitions, PartitionId, PartitionRange, check_apart, check_whole, numbered,
 };
 use crate::route::Router;
 use crate::seal::{DocumentError, Upgrade, seal, unseal_upgrading};
@@ -335,19 +335,25 @@ impl Manifest {
     }
 
     /// The bounds of the partitions that are held, each with its place in the list.
-    pub(crate) fn held<'a>(&'a self, held: &'a Held) -> impl Iterator<Item = (usize, &'a Bounds)> {
+    pub(crate) fn held<'a>(
+        &'a self,
+        held: &'a OpenPartitions,
+    ) -> impl Iterator<Item = (usize, &'a Bounds)> {
         let places = self.partitions.iter().enumerate();
         let here = places.filter(|(_, partition)| held.holds(partition.id));
         here.map(|(place, partition)| (place, &partition.bounds))
     }
 
     /// Finds the partition of a key.
-    pub(crate) fn router(&self, held: &Held) -> Router {
+    pub(crate) fn router(&self, held: &OpenPartitions) -> Router {
         Router::new(&self.table, self.order, self.held(held))
     }
 
     /// The runs of the partitions that are held, in the order of the partitions.
-    pub(crate) fn runs_held<'a>(&'a self, held: &'a Held) -> impl Iterator<Item = &'a RunRef> {
+    pub(crate) fn runs_held<'a>(
+        &'a self,
+        held: &'a OpenPartitions,
+    ) -> impl Iterator<Item = &'a RunRef> {
         let places = self.held(held).map(|(place, _)| place);
         places.flat_map(|place| &self.partitions[place].runs)
     }

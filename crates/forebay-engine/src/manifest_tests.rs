@@ -4,7 +4,7 @@ use forebay_run::row::Column;
 use proptest::prelude::*;
 
 use super::*;
-use crate::column_profile::{ColumnProfile, Measured, QUANTILE_PERCENTS, ValueRange};
+use crate::column_profile::{ColumnProfile, MeasuredColumn, QUANTILE_PERCENTS, ValueRange};
 
 fn run(id: &str, records: u64) -> RunRef {
     let summary = RunSummary {
@@ -44,7 +44,7 @@ fn manifest(partitions: Vec<Partition>, order: Order) -> Manifest {
 
 fn profile() -> ColumnProfile {
     ColumnProfile {
-        of: Measured::Number,
+        of: MeasuredColumn::Number,
         values: 29,
         zeros: 1,
         negative: 0,

@@ -44,7 +44,7 @@ pub struct PartitionRange {
 /// Which partitions of a version are opened: reads outside of them end with
 /// [`ReadError::NotHere`](crate::ReadError::NotHere).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Held {
+pub enum OpenPartitions {
     All,
     Only(BTreeSet<PartitionId>),
 }
@@ -66,11 +66,11 @@ impl Bounds {
     }
 }
 
-impl Held {
+impl OpenPartitions {
     pub fn holds(&self, id: PartitionId) -> bool {
         match self {
-            Held::All => true,
-            Held::Only(ids) => ids.contains(&id),
+            OpenPartitions::All => true,
+            OpenPartitions::Only(ids) => ids.contains(&id),
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Pins {
 /// Until it is dropped, [`Table::retain`](crate::Table::retain) keeps the version. It holds in this
 /// process only, and ends with it.
 #[derive(Debug)]
-pub struct Pinned {
+pub struct PinnedVersion {
     pins: Arc<Pins>,
     version: (TableName, u64),
 }
@@ -31,11 +31,11 @@ pub(crate) struct PinnedFiles {
 }
 
 impl Pins {
-    pub fn pin(self: &Arc<Self>, table: &TableName, version: u64) -> Pinned {
+    pub fn pin(self: &Arc<Self>, table: &TableName, version: u64) -> PinnedVersion {
         let version = (table.clone(), version);
         *self.versions.lock().entry(version.clone()).or_default() += 1;
         let pins = Arc::clone(self);
-        Pinned { pins, version }
+        PinnedVersion { pins, version }
     }
 
     pub fn holds(&self, table: &TableName, version: u64) -> bool {
@@ -59,7 +59,7 @@ impl Pins {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedVersion {
     fn drop(&mut self) {
         let mut versions = self.pins.versions.lock();
         debug_assert!(

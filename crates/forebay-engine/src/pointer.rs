@@ -157,10 +157,10 @@ impl Pointer {
         let history = &self.history;
         let named_again = |at: usize| history[at + 1..].contains(&history[at]);
         let is_once = !(0..history.len()).any(named_again);
-        let serves_anew = self
+        let serves_again = self
             .serving
             .is_some_and(|serving| history.contains(&serving));
-        is_once && !serves_anew && (self.serving.is_some() || history.is_empty())
+        is_once && !serves_again && (self.serving.is_some() || history.is_empty())
     }
 
     /// Replaces the pointer file, one sequence number on. REQUIRES the pointer lock. A reader sees

@@ -14,7 +14,7 @@ use crate::pointer::Pointer;
 
 /// What a swap or a rollback did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Swapped {
+pub struct SwapReport {
     /// What served before; the same as `to` when there was nothing to do.
     pub from: Option<u64>,
     /// What serves now.
@@ -41,5 +41,5 @@ pub trait Pointers: Debug + Send + Sync {
 
     /// Blocks until it is done everywhere; after an error it is done nowhere, unless the error says
     /// so.
-    fn change(&self, table: &TableName, change: PointerMove) -> Result<Swapped, StoreError>;
+    fn change(&self, table: &TableName, change: PointerMove) -> Result<SwapReport, StoreError>;
 }

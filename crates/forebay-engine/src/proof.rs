@@ -17,7 +17,7 @@ use crate::cleanup::remove_if_there;
 use crate::error::{At, StoreError};
 use crate::manifest::{Manifest, Partition};
 use crate::name::{RunId, TableName};
-use crate::partition::{Held, PartitionId};
+use crate::partition::{OpenPartitions, PartitionId};
 use crate::seal::{seal, unseal};
 use crate::table::{Table, check_files};
 use crate::verify::{PartitionProof, VerifyReport};
@@ -53,7 +53,7 @@ impl Proof {
     }
 
     /// Whether all partitions `held` of the manifest are in it.
-    pub(crate) fn covers(&self, manifest: &Manifest, held: &Held) -> bool {
+    pub(crate) fn covers(&self, manifest: &Manifest, held: &OpenPartitions) -> bool {
         let mut proven = self.partitions.iter().map(|partition| partition.id);
         let ids = manifest.partitions.iter().map(|partition| partition.id);
         // Both stand in the manifest's order.
@@ -62,7 +62,7 @@ impl Proof {
     }
 
     /// Of the partitions `held`.
-    pub(crate) fn of(mut self, held: &Held) -> Self {
+    pub(crate) fn of(mut self, held: &OpenPartitions) -> Self {
         self.partitions.retain(|partition| held.holds(partition.id));
         self
     }

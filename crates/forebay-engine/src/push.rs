@@ -30,7 +30,7 @@ use crate::holder::{holder_words, try_lock};
 use crate::layout::{TableFiles, tables_dir};
 use crate::manifest::{Manifest, ManifestDraft};
 use crate::name::{RunId, TableName};
-use crate::partition::Held;
+use crate::partition::OpenPartitions;
 use crate::pointer::Pointer;
 use crate::reserve::Reserve;
 use crate::store::Store;
@@ -252,7 +252,7 @@ impl Push {
             &self.table.files,
             manifest.clone(),
             0,
-            &Held::All,
+            &OpenPartitions::All,
             &[],
         )?;
         Ok(Arc::new(version))
@@ -280,7 +280,7 @@ impl Push {
             disk.sync_dir(&runs).at("sync", &runs)?;
         }
         let lock = self.table.lock_pointer("a commit")?;
-        check_files(&*disk, &self.table.files, &manifest, &Held::All)
+        check_files(&*disk, &self.table.files, &manifest, &OpenPartitions::All)
             .map_err(|problem| self.bad(problem))?;
         disk.sync_dir(&runs).at("sync", &runs)?;
         let path = self.table.files.manifest(self.version);
@@ -323,7 +323,7 @@ impl Push {
         }
         if self.shared {
             // Tasks have written there.
-            disk.look_anew(&self.table.files.dir);
+            disk.look_again(&self.table.files.dir);
             let _lock = self.table.lock_pointer("the end of a push")?;
             self.table.sweep(&self.kept)?;
             return remove_uploads(disk, &self.table.files);

@@ -56,7 +56,7 @@ impl PartReads {
             .fetch_add(ONE_IN * bytes as u64, Ordering::Relaxed);
     }
 
-    pub fn told(&self, bounds: &Bounds) -> PartitionReads {
+    pub fn reported(&self, bounds: &Bounds) -> PartitionReads {
         PartitionReads {
             bounds: bounds.clone(),
             reads: self.reads.load(Ordering::Relaxed),
@@ -81,9 +81,9 @@ mod tests {
             upper: None,
         };
         for part in &parts {
-            let told = part.told(&bounds);
-            assert!(told.reads.abs_diff(100_000) < 5_000, "{told:?}");
-            assert_eq!(told.bytes, 10 * told.reads);
+            let reported = part.reported(&bounds);
+            assert!(reported.reads.abs_diff(100_000) < 5_000, "{reported:?}");
+            assert_eq!(reported.bytes, 10 * reported.reads);
         }
     }
 }

@@ -7,12 +7,12 @@ use crate::error::{At, StoreError};
 use crate::install::VersionFile;
 use crate::layout::run_file;
 use crate::manifest::{Manifest, Partition};
-use crate::partition::Held;
+use crate::partition::OpenPartitions;
 use crate::table::Table;
 
 /// What [`Table::release`] removed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Released {
+pub struct ReleaseReport {
     pub files: usize,
     pub bytes: u64,
 }
@@ -23,7 +23,7 @@ impl Table {
     /// by what was held before does not find it, so a caller lets some time pass first. Refused
     /// while a version is made or brought, whose files these may be. Cut short, it is safe to
     /// repeat.
-    pub fn release(&self) -> Result<Released, StoreError> {
+    pub fn release(&self) -> Result<ReleaseReport, StoreError> {
         let _push = self.lock_against_pushes("a removal of partitions")?;
         let _pointer = self.lock_pointer("a removal of partitions")?;
         // One that cannot be read may need anything.
@@ -40,10 +40,10 @@ impl Table {
         };
         self.disprove_where(&goes)?;
         let mut done = HashSet::new();
-        let mut released = Released::default();
+        let mut released = ReleaseReport::default();
         for file in manifests
             .iter()
-            .flat_map(|manifest| self.files_in(manifest, &Held::All))
+            .flat_map(|manifest| self.files_in(manifest, &OpenPartitions::All))
         {
             if needed.contains(&file.name) || !done.insert(file.name.clone()) {
                 continue;

@@ -1,7 +1,7 @@
 //! An estimate of how a new version differs from the one that serves, for the gate before a swap.
 //!
 //! Rows, bytes and nulls are known exactly from the manifests where runs are merged; else rows and
-//! bytes are estimated (`living`). Which share of the keys is lost, new
+//! bytes are estimated (`row_estimate`). Which share of the keys is lost, new
 //! or changed is estimated from whole pages: the pages of a version are cut into as many equal
 //! stretches as pages are wanted, one page is drawn from each, and every key of it is looked up in
 //! the other version. Neighbours in one version are neighbours in the other, so that a page costs a
@@ -17,10 +17,10 @@ use crate::column_profile::{ProfilePair, profile_pairs};
 use crate::compare::Comparer;
 use crate::drawn_pages::{Advance, draw, stretches};
 use crate::error::ReadError;
-use crate::living::{Living, bytes, living};
 use crate::manifest::{Manifest, RunRef};
 use crate::name::RunId;
-use crate::partition::Held;
+use crate::partition::OpenPartitions;
+use crate::row_estimate::{Living, bytes, row_estimate};
 use crate::schema_change::SchemaChange;
 use crate::version::Version;
 
@@ -90,14 +90,14 @@ pub fn compare_sampled(
 ) -> Result<Comparison, ReadError> {
     let (old, new) = (before.manifest(), after.manifest());
     let parts = SampledParts::of(before, after);
-    let was = living(before, sample_rows, random, advance)?;
+    let was = row_estimate(before, sample_rows, random, advance)?;
     let is = match parts.news_bytes() {
         // Rows are reckoned from the keys of the news.
         Some(news) => Living {
             bytes: was.bytes + news,
             ..was
         },
-        None => living(after, sample_rows, random, advance)?,
+        None => row_estimate(after, sample_rows, random, advance)?,
     };
     let mut comparison = Comparison {
         rows_before: was.rows,
@@ -143,7 +143,10 @@ struct SampledParts {
 impl SampledParts {
     fn of(before: &Version, after: &Version) -> Self {
         let (old, new) = (before.manifest(), after.manifest());
-        let alike = old.order == new.order && old.held(&Held::All).eq(new.held(&Held::All));
+        let alike = old.order == new.order
+            && old
+                .held(&OpenPartitions::All)
+                .eq(new.held(&OpenPartitions::All));
         let mut parts = Self::default();
         if !alike {
             parts.before = before.runs().cloned().collect();

@@ -69,8 +69,8 @@ fn of_types(before: Kind, after: Kind) -> Vec<(Altered, String)> {
         rows(vec![column("c", after)]),
     );
     let change = SchemaChange::between(&before, &after);
-    let told = change.alterations.into_iter();
-    told.map(|a| (a.what, a.column.unwrap())).collect()
+    let reported = change.alterations.into_iter();
+    reported.map(|a| (a.what, a.column.unwrap())).collect()
 }
 
 #[test]
@@ -190,9 +190,9 @@ fn a_type_is_wider_only_where_readers_notice_nothing() {
             map(Kind::Text, Kind::Int8),
         ),
     ] {
-        let told = of_types(before.clone(), after.clone());
+        let reported = of_types(before.clone(), after.clone());
         assert_eq!(
-            told,
+            reported,
             [(Altered::TypeChanged, "c".to_owned())],
             "{before} {after}"
         );

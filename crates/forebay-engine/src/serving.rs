@@ -21,10 +21,10 @@ use tracing::warn;
 
 use crate::activate::{ActivateError, Activation, Next};
 use crate::error::{ReadError, StoreError};
-use crate::follow::Followed;
+use crate::follow::FollowerMemory;
 use crate::followed_table::OpenAhead;
 use crate::name::{RunId, TableName};
-use crate::partition::Held;
+use crate::partition::OpenPartitions;
 use crate::serving_set::{Change, ServingState, Tables};
 use crate::store::Store;
 use crate::version::Version;
@@ -48,7 +48,7 @@ type Listener = Box<dyn Fn(&Change) + Send + Sync>;
 struct ServingShared {
     tables: ArcSwap<Tables>,
     state: ArcSwap<ServingState>,
-    followed: Mutex<Followed>,
+    followed: Mutex<FollowerMemory>,
     listeners: Mutex<Vec<Arc<Listener>>>,
     stop: AtomicBool,
 }
@@ -80,15 +80,15 @@ impl Serving {
     /// written, and not looked at.
     pub fn commanded(store: Store, poll: Duration) -> Result<Self, StoreError> {
         let clock = store.clock().clone();
-        Self::over(Followed::commanded(store)).following(clock, poll)
+        Self::over(FollowerMemory::commanded(store)).following(clock, poll)
     }
 
     /// The same without a thread: pointers are looked at when [`Serving::refresh`] is called.
     pub fn manual(store: Store) -> Self {
-        Self::over(Followed::new(store))
+        Self::over(FollowerMemory::new(store))
     }
 
-    fn over(followed: Followed) -> Self {
+    fn over(followed: FollowerMemory) -> Self {
         let shared = ServingShared {
             tables: ArcSwap::default(),
             state: ArcSwap::default(),
@@ -195,7 +195,7 @@ impl Serving {
             self.shared.publish(&mut followed);
             (activation, changes, written)
         };
-        self.shared.tell(&changes);
+        self.shared.notify(&changes);
         written.and(activation.remove_dropped())
     }
 
@@ -210,8 +210,8 @@ impl Serving {
                 let followed = followed.lock();
                 (followed.store().clone(), followed.held_otherwise(tables))
             };
-            let anew = |(old, held): (Arc<Version>, Held)| {
-                let new = store.any_table(old.table()).open_anew(&old, &held)?;
+            let anew = |(old, held): (Arc<Version>, OpenPartitions)| {
+                let new = store.any_table(old.table()).open_again(&old, &held)?;
                 Ok((old, new))
             };
             let anew = open
@@ -259,7 +259,7 @@ impl fmt::Debug for Serving {
 
 impl ServingShared {
     /// Does something with the follower, then looks at the pointers.
-    fn refresh(&self, first: impl FnOnce(&mut Followed)) {
+    fn refresh(&self, first: impl FnOnce(&mut FollowerMemory)) {
         let changes = {
             let mut followed = self.followed.lock();
             first(&mut followed);
@@ -270,18 +270,18 @@ impl ServingShared {
             self.publish(&mut followed);
             changes
         };
-        self.tell(&changes);
+        self.notify(&changes);
     }
 
     /// Lets readers have what is open now.
-    fn publish_tables(&self, followed: &mut Followed) {
+    fn publish_tables(&self, followed: &mut FollowerMemory) {
         if let Some(tables) = followed.published() {
             self.tables.store(Arc::new(tables));
         }
     }
 
     /// The same, then closes what is not read any more, and tells the state.
-    fn publish(&self, followed: &mut Followed) {
+    fn publish(&self, followed: &mut FollowerMemory) {
         self.publish_tables(followed);
         followed.close_unread();
         let state = followed.state();
@@ -304,7 +304,7 @@ impl ServingShared {
         end + SWEEP_PERIOD.max(end.saturating_sub(start).saturating_mul(SWEEP_SHARE))
     }
 
-    fn tell(&self, changes: &[Change]) {
+    fn notify(&self, changes: &[Change]) {
         let listeners = if changes.is_empty() {
             Vec::new()
         } else {

@@ -13,7 +13,7 @@ use crate::holding::Holding;
 use crate::layout::{store_file, tables_dir};
 use crate::manifest::Manifest;
 use crate::name::TableName;
-use crate::partition::Held;
+use crate::partition::OpenPartitions;
 use crate::pins::Pins;
 use crate::pointers::Pointers;
 use crate::seal::check_format;
@@ -22,8 +22,8 @@ use crate::seal::check_format;
 pub const STORE_FORMAT: u64 = 1;
 /// The same of a store whose pointers are in a cluster's catalog.
 pub const CLUSTER_STORE_FORMAT: u64 = 2;
-/// Held while the store is made, so that several processes can begin with one that is not there
-/// yet.
+/// OpenPartitions while the store is made, so that several processes can begin with one that is not
+/// there yet.
 pub(crate) const CREATION_LOCK: &str = "creation.lock";
 
 /// The store in a directory of this machine's file system, made first when the directory is absent
@@ -121,9 +121,9 @@ impl Store {
     }
 
     /// The partitions of a version that are to be here.
-    pub fn held(&self, manifest: &Manifest) -> Held {
+    pub fn held(&self, manifest: &Manifest) -> OpenPartitions {
         let holding = self.holding.as_ref();
-        holding.map_or(Held::All, |holding| holding.held(manifest))
+        holding.map_or(OpenPartitions::All, |holding| holding.held(manifest))
     }
 
     /// Opens a store, making it first when the directory is absent or empty. A directory that holds

@@ -12,10 +12,10 @@ use crate::holder::wait_lock;
 use crate::layout::{TableFiles, version_of};
 use crate::manifest::Manifest;
 use crate::name::TableName;
-use crate::partition::Held;
-use crate::pins::Pinned;
+use crate::partition::OpenPartitions;
+use crate::pins::PinnedVersion;
 use crate::pointer::{LastRollback, Pointer};
-use crate::pointers::{PointerMove, Swapped};
+use crate::pointers::{PointerMove, SwapReport};
 use crate::store::Store;
 use crate::version::Version;
 
@@ -122,7 +122,7 @@ impl Table {
 
     /// Keeps a version from being removed by [`Table::retain`] in this process, by this handle's
     /// store and its clones, until the result is dropped.
-    pub fn pin(&self, version: u64) -> Pinned {
+    pub fn pin(&self, version: u64) -> PinnedVersion {
         self.store.pins().pin(&self.name, version)
     }
 
@@ -189,8 +189,8 @@ impl Table {
 
     /// Has the next questions asked of the store itself: in object storage answers may otherwise be
     /// a second old, and older than what another handle of this process has done.
-    pub fn look_anew(&self) {
-        self.disk().look_anew(&self.files.dir);
+    pub fn look_again(&self) {
+        self.disk().look_again(&self.files.dir);
     }
 
     /// The version that serves; [`StoreError::NothingServes`] before the first swap.
@@ -280,14 +280,18 @@ impl Table {
     pub fn open_partitions(
         &self,
         version: u64,
-        held: &Held,
+        held: &OpenPartitions,
         known: &[&Version],
     ) -> Result<Arc<Version>, ReadError> {
         self.open_read(self.manifest_and_sum(version)?, held, known)
     }
 
     /// The same version as one that is open, with other partitions.
-    pub(crate) fn open_anew(&self, open: &Version, held: &Held) -> Result<Arc<Version>, ReadError> {
+    pub(crate) fn open_again(
+        &self,
+        open: &Version,
+        held: &OpenPartitions,
+    ) -> Result<Arc<Version>, ReadError> {
         self.open_read(open.manifest_and_sum(), held, &[open])
     }
 
@@ -295,7 +299,7 @@ impl Table {
     pub(crate) fn open_read(
         &self,
         (manifest, sum): (Manifest, u64),
-        held: &Held,
+        held: &OpenPartitions,
         known: &[&Version],
     ) -> Result<Arc<Version>, ReadError> {
         let (store, files) = (&self.store, &self.files);
@@ -307,7 +311,7 @@ impl Table {
     /// either version may serve, after [`StoreError::NotSynced`] the new one does until a power
     /// cut; after success it does for good. The pointer is written as well when the version serves
     /// already: the swap before may have ended with that error.
-    pub fn swap(&self, version: u64) -> Result<Swapped, StoreError> {
+    pub fn swap(&self, version: u64) -> Result<SwapReport, StoreError> {
         let swapped = self.swap_unnoted(version)?;
         if swapped.from != Some(swapped.to) {
             self.store.note(&self.name, HistoryAction::Swap, swapped);
@@ -316,7 +320,7 @@ impl Table {
     }
 
     /// The same without an entry in the history.
-    pub(crate) fn swap_unnoted(&self, version: u64) -> Result<Swapped, StoreError> {
+    pub(crate) fn swap_unnoted(&self, version: u64) -> Result<SwapReport, StoreError> {
         if let Some(pointers) = self.store.pointers() {
             self.check_complete(version)?;
             return pointers.change(&self.name, PointerMove::Swap { to: version });
@@ -327,7 +331,7 @@ impl Table {
 
     /// Lets `version` serve, and takes out of the history what [`Table::retain`] of `keep` would
     /// remove then. REQUIRES the pointer lock.
-    pub(crate) fn swap_locked(&self, version: u64, keep: usize) -> Result<Swapped, StoreError> {
+    pub(crate) fn swap_locked(&self, version: u64, keep: usize) -> Result<SwapReport, StoreError> {
         let pointer = self.pointer()?;
         self.check_complete(version)?;
         let mut next = pointer.swapped(version);
@@ -336,7 +340,7 @@ impl Table {
             next = next.pruned(|past| !removed.contains(&past));
         }
         self.write_pointer(next)?;
-        Ok(Swapped {
+        Ok(SwapReport {
             from: pointer.serving,
             to: version,
         })
@@ -345,24 +349,24 @@ impl Table {
     /// Lets the version serve that served before; see [`Pointer::history`]. Same guarantees as
     /// [`Table::swap`]. Within a minute of another rollback it is refused: two people who see the
     /// same fault mean to go back once.
-    pub fn rollback(&self) -> Result<Swapped, StoreError> {
+    pub fn rollback(&self) -> Result<SwapReport, StoreError> {
         self.roll_back(None)
     }
 
     /// [`Table::rollback`] if version `from` serves, at any time; nothing is changed if another
     /// one does.
-    pub fn rollback_from(&self, from: u64) -> Result<Swapped, StoreError> {
+    pub fn rollback_from(&self, from: u64) -> Result<SwapReport, StoreError> {
         self.roll_back(Some(from))
     }
 
-    fn roll_back(&self, from: Option<u64>) -> Result<Swapped, StoreError> {
+    fn roll_back(&self, from: Option<u64>) -> Result<SwapReport, StoreError> {
         let swapped = self.roll_back_unnoted(from)?;
         self.store
             .note(&self.name, HistoryAction::Rollback, swapped);
         Ok(swapped)
     }
 
-    fn roll_back_unnoted(&self, from: Option<u64>) -> Result<Swapped, StoreError> {
+    fn roll_back_unnoted(&self, from: Option<u64>) -> Result<SwapReport, StoreError> {
         if let Some(pointers) = self.store.pointers() {
             return pointers.change(&self.name, PointerMove::Rollback { from });
         }
@@ -392,7 +396,7 @@ impl Table {
             unix_ms,
         });
         let to = self.write_pointer_checked(next)?;
-        Ok(Swapped {
+        Ok(SwapReport {
             from: Some(serving),
             to,
         })
@@ -522,7 +526,7 @@ pub(crate) fn check_files(
     disk: &dyn Disk,
     files: &TableFiles,
     manifest: &Manifest,
-    held: &Held,
+    held: &OpenPartitions,
 ) -> Result<(), String> {
     for run in manifest.runs_held(held) {
         let extent = (run.summary.ext_bytes > 0).then(|| files.extent(&run.id));

@@ -15,7 +15,7 @@ use crate::error::{ReadError, StoreError};
 use crate::key_text::show_key;
 use crate::manifest::{Manifest, Partition, Totals};
 use crate::name::RunId;
-use crate::partition::{Held, PartitionId};
+use crate::partition::{OpenPartitions, PartitionId};
 use crate::route::Router;
 use crate::table::Table;
 use crate::version::open_run;
@@ -81,7 +81,7 @@ impl Table {
         uncached: bool,
         advance: &mut dyn FnMut(u64),
     ) -> VerifyReport {
-        let router = manifest.router(&Held::All);
+        let router = manifest.router(&OpenPartitions::All);
         let mut report = VerifyReport {
             version: manifest.version,
             runs: 0,

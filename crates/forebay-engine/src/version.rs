@@ -11,15 +11,15 @@ use forebay_run::filter::filter_hash;
 use forebay_run::hash::KeyHasher;
 use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use forebay_run::run::Run;
-use forebay_run::{Found, Lookup as RunLookup, Order, RunError};
+use forebay_run::{FoundRecord, Lookup as RunLookup, Order, RunError};
 
-use crate::described::Described;
+use crate::described::RunDescription;
 use crate::error::{ReadError, StoreError};
 use crate::key_text::show_key;
 use crate::layout::{TableFiles, run_of};
 use crate::manifest::{Manifest, RunRef};
 use crate::name::{RunId, TableName};
-use crate::partition::{Bounds, Held, PartitionRange};
+use crate::partition::{Bounds, OpenPartitions, PartitionRange};
 use crate::reads::{PartReads, PartitionReads};
 use crate::route::{Route, Router};
 use crate::store::Store;
@@ -44,7 +44,7 @@ pub struct Version {
     manifest: Manifest,
     /// The manifest's checksum; 0 before it is committed.
     sum: u64,
-    held: Held,
+    held: OpenPartitions,
     pub(crate) router: Router,
     pub(crate) parts: Vec<VersionPart>,
     /// Tells what has expired.
@@ -69,7 +69,7 @@ impl Version {
         files: &TableFiles,
         manifest: Manifest,
         sum: u64,
-        held: &Held,
+        held: &OpenPartitions,
         known: &[&Version],
     ) -> Result<Self, ReadError> {
         let disk = store.disk();
@@ -149,8 +149,8 @@ impl Version {
     /// it, and neither is what other processes read.
     pub fn reads(&self) -> Vec<PartitionReads> {
         let open = self.manifest.held(&self.held);
-        let told = open.map(|(place, bounds)| self.parts[place].reads.told(bounds));
-        told.collect()
+        let reported = open.map(|(place, bounds)| self.parts[place].reads.reported(bounds));
+        reported.collect()
     }
 
     /// Computes the hash64 of this table's keys.
@@ -163,14 +163,14 @@ impl Version {
     }
 
     /// Whether it is the version of that manifest, and sum, with the partitions `held`.
-    pub(crate) fn is_same(&self, (manifest, sum): &(Manifest, u64), held: &Held) -> bool {
+    pub(crate) fn is_same(&self, (manifest, sum): &(Manifest, u64), held: &OpenPartitions) -> bool {
         let is_manifest =
             self.manifest.version == manifest.version && self.sum == *sum && *sum != 0;
         is_manifest && self.has_just(held)
     }
 
     /// Whether the partitions `held` are open, and no others.
-    pub(crate) fn has_just(&self, held: &Held) -> bool {
+    pub(crate) fn has_just(&self, held: &OpenPartitions) -> bool {
         let mut ids = self
             .manifest
             .partitions
@@ -340,7 +340,7 @@ impl Version {
         runs: &'a [Arc<Run>],
         hash: u64,
         key: &[u8],
-        mut look_up: impl FnMut(&'a Run) -> Result<Option<Found<'a>>, RunError>,
+        mut look_up: impl FnMut(&'a Run) -> Result<Option<FoundRecord<'a>>, RunError>,
     ) -> Result<Option<CowOperation<'a>>, RunError> {
         let sought = match self.order() {
             Order::Hashed => hash,
@@ -464,7 +464,7 @@ pub(crate) fn open_run(
             });
         }
     };
-    let described = Described {
+    let described = RunDescription {
         summary: &reference.summary,
         order: manifest.order,
         hasher: router.hasher(),

@@ -10,7 +10,7 @@ use crate::common::{name, push, random, read_all, root, rows};
 use forebay_engine::{
     ActivateError, Next, Pointer, PushOptions, Serving, Store, StoreError, Table,
 };
-use forebay_io::sim::{Fault, HandClock, Over, SimDisk};
+use forebay_io::sim::{Fault, HandClock, SimDisk, TestOver};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::Order;
 
@@ -122,7 +122,7 @@ fn readers_see_all_tables_change_at_one_moment() {
     }
     // Its thread looks at the pointers all the time, between their writing too.
     let serving = Serving::open(store.clone(), Duration::from_micros(100)).unwrap();
-    let over = Over::default();
+    let over = TestOver::default();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut all = BTreeSet::new();

@@ -182,11 +182,11 @@ fn what_took_effect(
         disk.plan(nth, Fault::Error);
         let Err(error) = change(&store) else { continue };
         let seen = view(&store, TABLE);
-        let tells = matches!(
+        let notifies = matches!(
             error,
             StoreError::NotSynced { .. } | StoreError::Remains { .. }
         );
-        assert_eq!(seen == new, tells, "call {nth}: {error}");
+        assert_eq!(seen == new, notifies, "call {nth}: {error}");
         if seen == old {
             continue;
         }

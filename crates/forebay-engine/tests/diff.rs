@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::common::{self, Rows, fill, name, push, random, store_on};
 use forebay_engine::{
-    Becomes, ColumnStats, Difference, Expected, Push, PushOptions, Store, ValueKind, Version,
-    compare_expected, compare_sampled, diff,
+    ColumnStats, Difference, ExpectedVersion, KeyOutcome, Push, PushOptions, Store, ValueKind,
+    Version, compare_expected, compare_sampled, diff,
 };
 use forebay_io::sim::SimDisk;
 use forebay_run::Order;
@@ -189,13 +189,13 @@ fn what_is_expected_of_rows_that_are_all_known_is_what_is_seen_of_their_version(
     let before = push(&store, "t", Order::Hashed, &old, 4).unwrap();
     let after = push(&store, "t", Order::Hashed, &new, 2).unwrap();
     let (before, after) = (version(&store, before), version(&store, after));
-    let becomes = |value: &Vec<u8>| Becomes::Value(value.clone());
+    let becomes = |value: &Vec<u8>| KeyOutcome::Value(value.clone());
     let sample: Vec<_> = new
         .iter()
         .map(|(key, value)| (key.clone(), becomes(value)))
         .collect();
     let has = |key: &[u8]| new.contains_key(key);
-    let expected = Expected {
+    let expected = ExpectedVersion {
         manifest: after.manifest(),
         rows: new.len() as u64,
         bytes: after.manifest().bytes(),
@@ -208,27 +208,27 @@ fn what_is_expected_of_rows_that_are_all_known_is_what_is_seen_of_their_version(
     };
     let all = u64::MAX >> 8;
     let seen = compare_sampled(&before, &after, all, &*random(1), &|_| ()).unwrap();
-    let told = compare_expected(&before, &expected, all, &*random(2), &|_| ()).unwrap();
-    assert_eq!(told, seen);
+    let reported = compare_expected(&before, &expected, all, &*random(2), &|_| ()).unwrap();
+    assert_eq!(reported, seen);
     assert_eq!(
         (seen.lost.found, seen.new.found, seen.changed.found),
         (400, 1, 867)
     );
     // Without knowing all keys as many are taken for lost as are not met.
     let part: Vec<_> = sample.iter().step_by(7).cloned().collect();
-    let expected = Expected {
+    let expected = ExpectedVersion {
         sample: &part,
         has: None,
         is_exact: false,
         ..expected
     };
-    let told = compare_expected(&before, &expected, all, &*random(2), &|_| ()).unwrap();
-    assert!(!told.rows_are_exact && !told.bytes_are_exact);
+    let reported = compare_expected(&before, &expected, all, &*random(2), &|_| ()).unwrap();
+    assert!(!reported.rows_are_exact && !reported.bytes_are_exact);
     assert!(
-        (told.lost.fraction() - 400.0 / 3000.0).abs() < 0.01,
-        "{told:?}"
+        (reported.lost.fraction() - 400.0 / 3000.0).abs() < 0.01,
+        "{reported:?}"
     );
-    assert_eq!(told.lost.looked_at, part.len() as u64);
+    assert_eq!(reported.lost.looked_at, part.len() as u64);
 }
 
 #[test]
@@ -241,22 +241,22 @@ fn changes_on_top_of_what_serves_are_scaled_to_all_that_come() {
     let mut sample = Vec::new();
     for (at, key) in keys.into_iter().enumerate() {
         let becomes = match at % 4 {
-            0 => Becomes::Removed,
-            1 => Becomes::More,
-            2 => Becomes::ValueIfNew(b"not taken".to_vec()),
-            _ => Becomes::Value(b"another".to_vec()),
+            0 => KeyOutcome::Removed,
+            1 => KeyOutcome::More,
+            2 => KeyOutcome::ValueIfNew(b"not taken".to_vec()),
+            _ => KeyOutcome::Value(b"another".to_vec()),
         };
         sample.push((key, becomes));
     }
     for fresh in ["a new one", "another one"] {
         sample.push((
             fresh.as_bytes().to_vec(),
-            Becomes::ValueIfNew(b"taken".to_vec()),
+            KeyOutcome::ValueIfNew(b"taken".to_vec()),
         ));
         let gone = [fresh, "gone"].concat().into_bytes();
-        sample.push((gone, Becomes::Removed));
+        sample.push((gone, KeyOutcome::Removed));
     }
-    let expected = Expected {
+    let expected = ExpectedVersion {
         manifest: before.manifest(),
         rows: 2 * sample.len() as u64,
         bytes: 7,
@@ -267,13 +267,17 @@ fn changes_on_top_of_what_serves_are_scaled_to_all_that_come() {
         has: None,
         goes_on: true,
     };
-    let told = compare_expected(&before, &expected, 100, &*random(2), &|_| ()).unwrap();
+    let reported = compare_expected(&before, &expected, 100, &*random(2), &|_| ()).unwrap();
     assert_eq!(
-        (told.lost.found, told.new.found, told.changed.found),
+        (
+            reported.lost.found,
+            reported.new.found,
+            reported.changed.found
+        ),
         (20, 4, 40)
     );
-    assert_eq!((told.lost.looked_at, told.rows_after), (1_000, 984));
-    assert!(!told.rows_are_exact && told.bytes_are_exact && told.schema.is_none());
+    assert_eq!((reported.lost.looked_at, reported.rows_after), (1_000, 984));
+    assert!(!reported.rows_are_exact && reported.bytes_are_exact && reported.schema.is_none());
 }
 
 #[test]

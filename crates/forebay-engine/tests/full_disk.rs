@@ -166,12 +166,12 @@ fn assert_goes_on(disk: &SimDisk, seen: Option<View>, fault: Fault, words: &str)
     let version = push(&store, TABLE, Order::Hashed, &rows(9, 10), 1).unwrap();
     swap(&store, version).unwrap();
     let inside = common::root().join("tables").join(TABLE);
-    let debris = disk.files().into_iter().filter(|file| {
+    let leftovers = disk.files().into_iter().filter(|file| {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         file.starts_with(&inside) && name.starts_with('.')
     });
     assert_eq!(
-        debris.collect::<Vec<_>>(),
+        leftovers.collect::<Vec<_>>(),
         Vec::<std::path::PathBuf>::new(),
         "{words}"
     );

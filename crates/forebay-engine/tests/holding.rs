@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::common::partial::{PARTITIONS, install, manifest, partial, source, table};
 use crate::common::{Rows, name, read_all, rows, store_on};
-use forebay_engine::{ReadError, Released, Serving, StoreError, Version};
-use forebay_io::sim::{Dice, Fault, SimDisk};
+use forebay_engine::{ReadError, ReleaseReport, Serving, StoreError, Version};
+use forebay_io::sim::{Fault, Rng, SimDisk};
 use forebay_run::Order;
 
 /// Every key is read as in the whole version where its partition is one of `ids`, and elsewhere is
@@ -63,7 +63,7 @@ fn who_holds_nothing_of_a_table_knows_its_bounds_and_order() {
 fn what_is_held_changes_while_versions_serve() {
     for seed in 0..8 {
         let order = [Order::Hashed, Order::Ordered][seed as usize % 2];
-        let mut dice = Dice(seed);
+        let mut rng = Rng(seed);
         let (there, other) = source(order, 2);
         let here = SimDisk::new();
         let (store, ids) = partial(&here);
@@ -77,12 +77,12 @@ fn what_is_held_changes_while_versions_serve() {
         let mut now = 2;
         for _ in 0..60 {
             let (before, held) = (serving.table(b"t").unwrap(), ids.get());
-            if dice.below(4) == 0 {
+            if rng.below(4) == 0 {
                 table(&store).swap(3 - now).unwrap();
                 now = 3 - now;
                 serving.refresh();
             } else {
-                ids.set((0..PARTITIONS).filter(|_| dice.below(2) == 0));
+                ids.set((0..PARTITIONS).filter(|_| rng.below(2) == 0));
                 let gained = ids.get().difference(&held).count();
                 // Both versions have a run in each partition.
                 let came = [1, 2].map(|version| install(&there, &here, &store, version));
@@ -92,7 +92,7 @@ fn what_is_held_changes_while_versions_serve() {
                 if gained == 0 {
                     assert_eq!(here.calls(), calls, "all that is held is open");
                 }
-                if dice.below(3) == 0 {
+                if rng.below(3) == 0 {
                     table(&store).release().unwrap();
                 }
             }
@@ -166,7 +166,7 @@ fn files_are_released_but_never_those_that_are_held() {
     assert_eq!(released.files, 2 * (PARTITIONS as usize - 2));
     assert!(released.bytes > 0);
     assert_eq!(runs(&whole), 4);
-    assert_eq!(table.release().unwrap(), Released::default());
+    assert_eq!(table.release().unwrap(), ReleaseReport::default());
     for nth in 0..calls {
         for fault in [Fault::Error, Fault::Full, Fault::Dead] {
             let disk = base.after_kill();

@@ -30,7 +30,7 @@ fn manifest(disk: &SimDisk, version: u64) -> Vec<u8> {
 }
 
 /// The file's bytes, the one at `flip` changed.
-fn bring(from: &SimDisk, to: &SimDisk, file: &VersionFile, flip: Option<usize>) {
+fn fetch(from: &SimDisk, to: &SimDisk, file: &VersionFile, flip: Option<usize>) {
     let mut bytes = from.read(&file.path).unwrap();
     if let Some(at) = flip {
         bytes[at] ^= 1;
@@ -46,7 +46,7 @@ fn install(from: &SimDisk, to: &SimDisk, store: &Store, version: u64) -> Table {
         .begin_install(&name("t"), &manifest(from, version))
         .unwrap();
     for file in install.files() {
-        bring(from, to, &file, None);
+        fetch(from, to, &file, None);
     }
     assert!(install.verify(&mut |_| {}).unwrap().problems.is_empty());
     install.commit().unwrap()
@@ -97,9 +97,9 @@ fn what_is_incomplete_or_damaged_does_not_become_a_version() {
         PushError::BadManifest { .. }
     ));
     for file in &files {
-        bring(&there, &here, file, None);
+        fetch(&there, &here, file, None);
     }
-    bring(&there, &here, &files[1], Some(700));
+    fetch(&there, &here, &files[1], Some(700));
     let begun = begin();
     let busy = store
         .begin_install(&name("t"), &manifest(&there, 1))
@@ -107,7 +107,7 @@ fn what_is_incomplete_or_damaged_does_not_become_a_version() {
     assert!(matches!(busy, PushError::Busy { .. }), "{busy}");
     let report = begun.verify(&mut |_| {}).unwrap();
     assert_eq!(report.damaged, [files[1].run.clone()]);
-    bring(&there, &here, &files[1], None);
+    fetch(&there, &here, &files[1], None);
     assert!(begun.verify(&mut |_| {}).unwrap().damaged.is_empty());
     begun.commit().unwrap();
     let mut bytes = manifest(&there, 1);
@@ -130,9 +130,9 @@ fn a_table_is_opened_anew_when_it_was_mended() {
     table(&store).swap(1).unwrap();
     let serving = Serving::manual(store.clone());
     let before = serving.table(b"t").unwrap();
-    bring(&there, &here, &files[0], Some(700));
+    fetch(&there, &here, &files[0], Some(700));
     assert_eq!(table(&store).verify_warm(1).unwrap().damaged.len(), 1);
-    bring(&there, &here, &files[0], None);
+    fetch(&there, &here, &files[0], None);
     serving.refresh();
     let same = serving.table(b"t").unwrap();
     assert!(

@@ -10,7 +10,7 @@ use forebay_engine::{
     compare_sampled, diff, due,
 };
 use forebay_io::Clock;
-use forebay_io::sim::{Dice, Fault, SimDisk};
+use forebay_io::sim::{Fault, Rng, SimDisk};
 use forebay_run::Order;
 use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use forebay_run::times::Times;
@@ -26,16 +26,16 @@ fn clock(store: &Store) -> &dyn Clock {
 }
 
 /// Some operations; deltas are written now, and some records expire within ten seconds.
-fn random_operations(dice: &mut Dice, now_ms: u64, keys: u64) -> Operations {
-    let operation = |dice: &mut Dice| {
-        let operand = (dice.below(1000) as i64).to_le_bytes();
-        let plain = match dice.below(8) {
+fn random_operations(rng: &mut Rng, now_ms: u64, keys: u64) -> Operations {
+    let operation = |rng: &mut Rng| {
+        let operand = (rng.below(1000) as i64).to_le_bytes();
+        let plain = match rng.below(8) {
             0 => Operation::Delete,
             1..4 => Operation::Delta(&operand),
             _ => Operation::Update(&operand),
         };
-        let expires_ms = match dice.below(3) {
-            0 => now_ms + 1 + dice.below(10_000),
+        let expires_ms = match rng.below(3) {
+            0 => now_ms + 1 + rng.below(10_000),
             _ => u64::MAX,
         };
         let times = Times {
@@ -47,8 +47,8 @@ fn random_operations(dice: &mut Dice, now_ms: u64, keys: u64) -> Operations {
     (0..keys / 3)
         .map(|_| {
             (
-                format!("key {:04}", dice.below(keys)).into_bytes(),
-                operation(dice),
+                format!("key {:04}", rng.below(keys)).into_bytes(),
+                operation(rng),
             )
         })
         .collect()
@@ -158,7 +158,7 @@ fn deep(table: &Table, version: u64) -> usize {
 fn layers_read_as_the_history_that_they_are() {
     for (seed, order) in [(1, Order::Hashed), (2, Order::Ordered), (3, Order::Hashed)] {
         println!("seed {seed}, {order:?}");
-        let mut dice = Dice(seed);
+        let mut rng = Rng(seed);
         let store = store_on(&SimDisk::new(), seed);
         let base: Rows = (0..300)
             .map(|i| {
@@ -176,8 +176,8 @@ fn layers_read_as_the_history_that_they_are() {
             .collect();
         let mut past: Vec<(u64, Stored)> = Vec::new();
         for _ in 0..14 {
-            clock(&store).sleep(std::time::Duration::from_millis(dice.below(3000)));
-            let operations = random_operations(&mut dice, clock(&store).unix_ms(), 400);
+            clock(&store).sleep(std::time::Duration::from_millis(rng.below(3000)));
+            let operations = random_operations(&mut rng, clock(&store).unix_ms(), 400);
             past.push((version, stored.clone()));
             version = onto(&table, version, &operations);
             apply(&mut stored, &operations);
@@ -204,7 +204,7 @@ fn layers_read_as_the_history_that_they_are() {
             compacted.to
         );
         // What was pushed onto the unmerged version goes on too, and later than the merge.
-        let operations = random_operations(&mut dice, clock(&store).unix_ms(), 400);
+        let operations = random_operations(&mut rng, clock(&store).unix_ms(), 400);
         for base in [version, compacted.to] {
             let next = onto(&table, base, &operations);
             let mut stored = stored.clone();

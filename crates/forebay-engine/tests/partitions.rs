@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::common::{name, push, root, rows, store_on};
-use forebay_engine::{Held, Lookup, PartitionId, ReadError, Table, Version};
+use forebay_engine::{Lookup, OpenPartitions, PartitionId, ReadError, Table, Version};
 use forebay_io::Disk;
 use forebay_io::sim::SimDisk;
 use forebay_run::Order;
@@ -14,8 +14,8 @@ use forebay_run::scan::Direction;
 
 const PARTITIONS: usize = 5;
 
-fn held(ids: &[u32]) -> Held {
-    Held::Only(ids.iter().copied().map(PartitionId).collect())
+fn held(ids: &[u32]) -> OpenPartitions {
+    OpenPartitions::Only(ids.iter().copied().map(PartitionId).collect())
 }
 
 fn is_not_here<T>(read: Result<T, ReadError>) -> bool {

@@ -36,7 +36,7 @@ fn only_what_was_not_verified_yet_is_read() {
     let more = store.begin_install(&name("t"), &bytes).unwrap();
     let missing = more.missing().to_vec();
     assert_eq!(missing.len(), 1);
-    bring(&there, &here, &missing[0], false).unwrap();
+    fetch(&there, &here, &missing[0], false).unwrap();
     assert_eq!(ids(&more.proof().partitions), [1]);
     assert_eq!(more.verify(&mut |_| {}).unwrap().runs, 1);
     assert_eq!(more.verify(&mut |_| {}).unwrap().runs, 0);
@@ -72,7 +72,7 @@ fn runs_that_versions_share_are_read_once() {
     let bytes = manifest(&there, 2);
     let second = store.begin_install(&name("t"), &bytes).unwrap();
     assert_eq!(second.proof().partitions.len(), 5);
-    bring(&there, &here, &second.missing()[0].clone(), false).unwrap();
+    fetch(&there, &here, &second.missing()[0].clone(), false).unwrap();
     assert_eq!(second.verify(&mut |_| {}).unwrap().runs, 2);
     second.commit().unwrap();
     let proof = table(&store).proven(2).unwrap().unwrap();
@@ -159,7 +159,7 @@ fn a_note_goes_with_its_version() {
 }
 
 /// As a pull does: under another name until it is durable.
-fn bring(from: &SimDisk, to: &SimDisk, file: &VersionFile, damaged: bool) -> Option<()> {
+fn fetch(from: &SimDisk, to: &SimDisk, file: &VersionFile, damaged: bool) -> Option<()> {
     let mut bytes = from.read(&file.path).unwrap();
     if damaged {
         bytes[700] ^= 1;
@@ -183,7 +183,7 @@ fn change(there: &SimDisk, here: &SimDisk, store: &Store, held: &Ids) -> Option<
     let bytes = manifest(there, 1);
     let coming = store.begin_install(&name("t"), &bytes).ok()?;
     for file in coming.missing() {
-        bring(there, here, file, true)?;
+        fetch(there, here, file, true)?;
     }
     let damaged = coming.verify(&mut |_| {}).ok()?.damaged;
     for file in coming
@@ -191,7 +191,7 @@ fn change(there: &SimDisk, here: &SimDisk, store: &Store, held: &Ids) -> Option<
         .iter()
         .filter(|file| damaged.contains(&file.run))
     {
-        bring(there, here, file, false)?;
+        fetch(there, here, file, false)?;
     }
     coming
         .verify(&mut |_| {})
@@ -259,7 +259,7 @@ fn install_sound(there: &SimDisk, here: &SimDisk, store: &Store) -> usize {
     let bytes = manifest(there, 1);
     let coming = store.begin_install(&name("t"), &bytes).unwrap();
     for file in coming.missing() {
-        bring(there, here, file, false).unwrap();
+        fetch(there, here, file, false).unwrap();
     }
     let damaged = coming.verify(&mut |_| {}).unwrap().damaged;
     for file in coming
@@ -267,7 +267,7 @@ fn install_sound(there: &SimDisk, here: &SimDisk, store: &Store) -> usize {
         .iter()
         .filter(|file| damaged.contains(&file.run))
     {
-        bring(there, here, file, false).unwrap();
+        fetch(there, here, file, false).unwrap();
     }
     assert!(coming.verify(&mut |_| {}).unwrap().problems.is_empty());
     let came = coming.missing().len() + damaged.len();

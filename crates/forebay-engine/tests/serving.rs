@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::common::{self, name, push, random, read_all, root, rows};
 use forebay_engine::{Change, Serving, Store, TableState, Version};
-use forebay_io::sim::{HandClock, Over, SimDisk};
+use forebay_io::sim::{HandClock, SimDisk, TestOver};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::Order;
 
-struct Followed {
+struct FollowedTable {
     disk: SimDisk,
     clock: Arc<HandClock>,
     store: Store,
@@ -20,7 +20,7 @@ struct Followed {
 }
 
 /// A table "t" with versions 1 and 2 of which 1 serves, and one that follows it.
-fn followed() -> Followed {
+fn followed() -> FollowedTable {
     let disk = SimDisk::new();
     let clock = common::clock();
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
@@ -30,7 +30,7 @@ fn followed() -> Followed {
     }
     store.table(&name("t")).unwrap().swap(1).unwrap();
     let serving = Serving::manual(store.clone());
-    Followed {
+    FollowedTable {
         disk,
         clock,
         store,
@@ -38,7 +38,7 @@ fn followed() -> Followed {
     }
 }
 
-impl Followed {
+impl FollowedTable {
     fn look(&self) -> Option<u64> {
         self.serving.refresh();
         self.serving.table(b"t").map(|version| version.version())
@@ -58,10 +58,10 @@ fn swaps_rollbacks_new_tables_and_drops_are_followed() {
     let followed = followed();
     assert_eq!(followed.look(), Some(1));
     let changes = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&changes);
+    let reported = Arc::clone(&changes);
     followed
         .serving
-        .on_change(move |change: &Change| told.lock().unwrap().push(change.clone()));
+        .on_change(move |change: &Change| reported.lock().unwrap().push(change.clone()));
     followed.swap(2);
     assert_eq!(followed.look(), Some(2));
     let state = followed.state();
@@ -161,7 +161,7 @@ fn a_rollback_opens_nothing() {
 #[test]
 fn damage_never_stops_what_serves() {
     let pointer = root().join("tables/t/current");
-    type Damage = fn(&Followed, &std::path::Path);
+    type Damage = fn(&FollowedTable, &std::path::Path);
     let damages: [(&str, Damage); 4] = [
         ("damaged pointer", |f, pointer| {
             f.disk.tamper(pointer, |bytes| bytes[30] ^= 1)
@@ -219,7 +219,7 @@ fn a_repaired_version_comes_to_serve() {
 }
 
 /// The version that a row tells in its value.
-fn told_by(value: &[u8]) -> u64 {
+fn reported_by(value: &[u8]) -> u64 {
     std::str::from_utf8(value)
         .unwrap()
         .split(':')
@@ -241,7 +241,7 @@ fn readers_see_whole_versions_during_a_hundred_swaps() {
     let table = store.table(&name("t")).unwrap();
     table.swap(1).unwrap();
     let serving = Serving::open(store.clone(), Duration::from_millis(1)).unwrap();
-    let (over, reads) = (Over::default(), AtomicU64::new(0));
+    let (over, reads) = (TestOver::default(), AtomicU64::new(0));
     let seen = Mutex::new(BTreeSet::new());
     std::thread::scope(|scope| {
         for reader in 0..3 {
@@ -280,14 +280,14 @@ fn assert_one_version(version: &Arc<Version>, keys: &[Vec<u8>]) {
     let mut answers = 0;
     version
         .get_many(keys, |_, value| {
-            assert_eq!(told_by(&value.unwrap()), version.version());
+            assert_eq!(reported_by(&value.unwrap()), version.version());
             answers += 1;
         })
         .unwrap();
     assert_eq!(answers, keys.len());
     for key in keys {
         assert_eq!(
-            told_by(&version.get(key).unwrap().unwrap()),
+            reported_by(&version.get(key).unwrap().unwrap()),
             version.version()
         );
     }
@@ -319,11 +319,14 @@ fn what_was_swapped_between_two_looks_serves_at_one_moment() {
     followed.swap(2);
     let serving = Arc::new(followed.serving);
     let (seen, weak) = (Arc::new(Mutex::new(Vec::new())), Arc::downgrade(&serving));
-    let told = Arc::clone(&seen);
+    let reported = Arc::clone(&seen);
     serving.on_change(move |_| {
         let serving = weak.upgrade().unwrap();
         let version = |table: &[u8]| serving.table(table).map(|version| version.version());
-        told.lock().unwrap().push((version(b"t"), version(b"u")));
+        reported
+            .lock()
+            .unwrap()
+            .push((version(b"t"), version(b"u")));
     });
     serving.refresh();
     assert_eq!(*seen.lock().unwrap(), [(Some(2), Some(2)); 2]);

@@ -12,11 +12,11 @@ use forebay_replica::{
 };
 use tracing::{debug, info, warn};
 
-use crate::crew::Worked;
-use crate::group::{Asker, HostedGroup, ReadLeave, StateWork};
+use crate::group::{HostedGroup, ReadPermit, Requester, StateWork};
 use crate::loads::is_load;
 use crate::log_reader::LogPart;
 use crate::outside::StateError;
+use crate::pool::TaskOutcome;
 
 /// What is done without the lock.
 #[derive(Debug, Default)]
@@ -70,12 +70,12 @@ impl HostedGroup {
     fn line_up(self: &Arc<Self>, work: StateWork) {
         self.work.lock().push_back(work);
         if !self.is_lined_up.swap(true, Ordering::AcqRel) {
-            self.core.crew.line_up(Arc::clone(self) as _);
+            self.core.pool.line_up(Arc::clone(self) as _);
         }
     }
 
     /// See [`StateKeeper::work`](crate::crew::StateKeeper::work).
-    pub(crate) fn do_work(self: &Arc<Self>, may_take_long: bool) -> Worked {
+    pub(crate) fn do_work(self: &Arc<Self>, may_take_long: bool) -> TaskOutcome {
         loop {
             debug_assert!(
                 self.is_lined_up.load(Ordering::Acquire),
@@ -88,14 +88,14 @@ impl HostedGroup {
                 // Something may have come just before.
                 let is_more = !self.work.lock().is_empty();
                 if !is_more || self.is_lined_up.swap(true, Ordering::AcqRel) {
-                    return Worked::All;
+                    return TaskOutcome::All;
                 }
                 continue;
             };
             let left = match next {
                 _ if self.is_halted() => None,
                 StateWork::Apply(entries) => self.apply(entries, may_take_long),
-                StateWork::Install(_) if !may_take_long => Some((next, Worked::TakesLong)),
+                StateWork::Install(_) if !may_take_long => Some((next, TaskOutcome::TakesLong)),
                 StateWork::Install(persist) => self.install(persist).map(no_room),
             };
             if let Some((left, why)) = left {
@@ -110,8 +110,8 @@ impl HostedGroup {
         self: &Arc<Self>,
         mut entries: VecDeque<Committed>,
         may_take_long: bool,
-    ) -> Option<(StateWork, Worked)> {
-        let (mut last, mut why) = (None, Worked::NoRoom);
+    ) -> Option<(StateWork, TaskOutcome)> {
+        let (mut last, mut why) = (None, TaskOutcome::NoRoom);
         while let Some(committed) = entries.pop_front() {
             if self.is_halted() {
                 return None;
@@ -123,7 +123,7 @@ impl HostedGroup {
             }
             if !may_take_long && takes_long(&committed) {
                 entries.push_front(committed);
-                why = Worked::TakesLong;
+                why = TaskOutcome::TakesLong;
                 break;
             }
             debug_assert_eq!(
@@ -149,7 +149,7 @@ impl HostedGroup {
                 }
                 // Its log goes on, until another replica has taken its place.
                 Err(StateError::Damaged(problem)) => {
-                    self.ail(&problem);
+                    self.fall_ill(&problem);
                     self.lacks_room(&problem);
                     entries.push_front(committed);
                     break;
@@ -161,7 +161,7 @@ impl HostedGroup {
             }
         }
         if let Some(index) = last {
-            self.tell(Event::Applied { index });
+            self.notify(Event::Applied { index });
             self.read_early();
         }
         (!entries.is_empty()).then_some((StateWork::Apply(entries), why))
@@ -200,15 +200,15 @@ impl HostedGroup {
         );
         let mut done = Vec::with_capacity(proposals.len());
         {
-            let mut askers = self.askers.lock();
+            let mut requesters = self.requesters.lock();
             for (proposal, answer) in proposals.iter().zip(answers) {
-                if let Some(Asker::Write(asker)) = askers.remove(&proposal.request) {
-                    done.push((asker, answer));
+                if let Some(Requester::Write(requester)) = requesters.remove(&proposal.request) {
+                    done.push((requester, answer));
                 }
             }
         }
         done.into_iter()
-            .for_each(|(asker, answer)| asker(Ok(answer)));
+            .for_each(|(requester, answer)| requester(Ok(answer)));
     }
 
     /// Puts the copy in place, then has the log begin anew behind it.
@@ -254,12 +254,12 @@ impl HostedGroup {
     }
 
     fn give(self: &Arc<Self>, permit: Permit) {
-        let asker = self.askers.lock().remove(&permit.request);
-        if let Some(Asker::Read(asked, done)) = asker {
+        let requester = self.requesters.lock().remove(&permit.request);
+        if let Some(Requester::Read(asked, done)) = requester {
             if permit.is_confirmed() {
                 self.fresh.lock().confirm(asked);
             }
-            done(Ok(ReadLeave::by(self, permit)));
+            done(Ok(ReadPermit::by(self, permit)));
         }
     }
 
@@ -271,7 +271,7 @@ impl HostedGroup {
         let group = Arc::clone(self);
         debug!(group = self.group().0, from = from.0, "a copy is fetched");
         let fetching = start_behind("forebay-copy", move || {
-            let event = match group.state.bring(from, at_least) {
+            let event = match group.state.fetch_copy(from, at_least) {
                 Ok(facts) => {
                     debug!(group = group.group().0, place = %facts.place, "a copy came");
                     Event::SnapshotCame(facts)
@@ -287,18 +287,18 @@ impl HostedGroup {
                 "two copies came to group {} at a time",
                 group.group()
             );
-            group.tell(event);
+            group.notify(event);
         });
         if let Err(error) = fetching {
             warn!(group = self.group().0, %error, "no thread to bring a copy");
             self.is_fetching.store(false, Ordering::Release);
-            self.tell(Event::SnapshotFailed);
+            self.notify(Event::SnapshotFailed);
         }
     }
 }
 
-fn no_room(left: StateWork) -> (StateWork, Worked) {
-    (left, Worked::NoRoom)
+fn no_room(left: StateWork) -> (StateWork, TaskOutcome) {
+    (left, TaskOutcome::NoRoom)
 }
 
 /// Whether an entry waits for the disk: memory is written to runs before the partition is changed
@@ -320,9 +320,9 @@ impl AfterUnlock {
             group.halt("its log lost entries that it had acknowledged");
         }
         for (request, why) in self.refused {
-            let asker = group.askers.lock().remove(&request);
-            if let Some(asker) = asker {
-                asker.refuse(why);
+            let requester = group.requesters.lock().remove(&request);
+            if let Some(requester) = requester {
+                requester.refuse(why);
             }
         }
         if !self.reads.is_empty() {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use forebay_io::Clock;
 use forebay_replica::{Now, RequestId};
 
-use crate::crew::Crew;
 use crate::log_reader::LogReader;
 use crate::outbox::Outbox;
 use crate::outside::StandingWatch;
+use crate::pool::WorkerPool;
 
 /// How peers here and elsewhere were brought up to date, since the host began.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub struct HostCounts {
 pub(crate) struct HostCore {
     pub clock: Arc<dyn Clock>,
     pub outbox: Arc<Outbox>,
-    pub crew: Arc<Crew>,
+    pub pool: Arc<WorkerPool>,
     pub reader: Arc<LogReader>,
     pub watch: Arc<dyn StandingWatch>,
     pub counts: HostCounts,

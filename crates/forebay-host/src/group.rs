@@ -16,22 +16,22 @@ use parking_lot::Mutex;
 use tracing::{debug, error, warn};
 
 use crate::core::HostCore;
-use crate::crew::{StateKeeper, Worked};
 use crate::hold::HeldProposals;
 use crate::lease::{Lease, LeaseWord};
 use crate::log_writer::{LogUser, TableLog};
 use crate::outside::{GroupState, NodeKey};
+use crate::pool::{StateKeeper, TaskOutcome};
 
 /// What a proposal's asker is told: what the state answered, or why it did not.
 pub type WriteDone = Box<dyn FnOnce(Result<Bytes, Refusal>) + Send>;
 /// What a read's asker is told. It reads then, and asks the leave afterwards.
-pub type ReadDone = Box<dyn FnOnce(Result<ReadLeave, Refusal>) + Send>;
+pub type ReadCallback = Box<dyn FnOnce(Result<ReadPermit, Refusal>) + Send>;
 
 /// Who waits for a request.
-pub(crate) enum Asker {
+pub(crate) enum Requester {
     Write(WriteDone),
     /// Asked for then, by the host's clock.
-    Read(Duration, ReadDone),
+    Read(Duration, ReadCallback),
 }
 
 /// What is done with a state, in order.
@@ -53,7 +53,7 @@ pub struct HostedGroup {
     /// How it stood when it was looked at last.
     outline: Mutex<Outline>,
     quiet: QuietTicks,
-    pub(crate) askers: Mutex<HashMap<RequestId, Asker>>,
+    pub(crate) requesters: Mutex<HashMap<RequestId, Requester>>,
     pub(crate) work: Mutex<VecDeque<StateWork>>,
     /// It is in the crew's line, or a thread of it is at it.
     pub(crate) is_lined_up: AtomicBool,
@@ -73,47 +73,47 @@ pub struct HostedGroup {
     /// Why it ended here, if it did.
     halted: Mutex<Option<String>>,
     /// What damage its state met, if it did.
-    ails: OnceLock<String>,
+    is_unhealthy: OnceLock<String>,
     held: HeldProposals,
 }
 
-/// Leave to read: what was read counts if [`ReadLeave::holds`] says so afterwards.
+/// Leave to read: what was read counts if [`ReadPermit::holds`] says so afterwards.
 #[derive(Debug)]
-pub struct ReadLeave {
+pub struct ReadPermit {
     group: Arc<HostedGroup>,
-    by: LeaveBy,
+    by: PermitMode,
 }
 
 #[derive(Debug)]
-enum LeaveBy {
+enum PermitMode {
     Lease(Lease),
     Permit(Permit),
     /// Until then what is here is within the bound that the read bears.
     Bound(Duration),
 }
 
-impl ReadLeave {
+impl ReadPermit {
     /// By lease, where all that is decided is applied here. Without the replica's lock.
     pub(crate) fn at_once(group: &Arc<HostedGroup>) -> Option<Self> {
         let lease = group.lease.get();
         let is_there = group.applied() >= group.lease.committed();
         (is_there && lease.holds(group.core.monotonic())).then(|| Self {
             group: Arc::clone(group),
-            by: LeaveBy::Lease(lease),
+            by: PermitMode::Lease(lease),
         })
     }
 
     pub(crate) fn by(group: &Arc<HostedGroup>, permit: Permit) -> Self {
         Self {
             group: Arc::clone(group),
-            by: LeaveBy::Permit(permit),
+            by: PermitMode::Permit(permit),
         }
     }
 
     pub(crate) fn until(group: &Arc<HostedGroup>, end: Duration) -> Self {
         Self {
             group: Arc::clone(group),
-            by: LeaveBy::Bound(end),
+            by: PermitMode::Bound(end),
         }
     }
 
@@ -121,16 +121,16 @@ impl ReadLeave {
     pub fn holds(&self) -> bool {
         let group = &self.group;
         match &self.by {
-            LeaveBy::Lease(then) => {
+            PermitMode::Lease(then) => {
                 let lease = group.lease.get();
                 lease.is_of_the_same_term(*then) && lease.holds(group.core.monotonic())
             }
-            LeaveBy::Permit(permit) => {
+            PermitMode::Permit(permit) => {
                 let replica = group.replica.lock();
                 replica.permits(group.core.now(), permit)
             }
             // The process may have stood still since.
-            LeaveBy::Bound(end) => group.core.monotonic() < *end,
+            PermitMode::Bound(end) => group.core.monotonic() < *end,
         }
     }
 }
@@ -151,12 +151,12 @@ pub struct GroupFacts {
     /// Of a leader: up to where its peers have the log.
     pub matched: BTreeMap<PeerId, u64>,
     /// Of a leader: its peers that do not answer.
-    pub silent: Vec<PeerId>,
+    pub unreachable: Vec<PeerId>,
     /// Why it ended here, if it did.
     pub halted: Option<String>,
     /// What damage its state met, if it did: it goes on as far as it can, until another takes its
     /// place.
-    pub ails: Option<String>,
+    pub is_unhealthy: Option<String>,
 }
 
 /// What a leader knows of its group.
@@ -166,7 +166,7 @@ pub struct GroupStanding {
     pub members: Arc<Membership>,
     pub standing: Standing,
     /// Another is to lead.
-    pub ails: bool,
+    pub is_unhealthy: bool,
 }
 
 impl HostedGroup {
@@ -187,7 +187,7 @@ impl HostedGroup {
             outline: Mutex::new(replica.outline()),
             replica: Mutex::new(replica),
             quiet: QuietTicks::default(),
-            askers: Mutex::default(),
+            requesters: Mutex::default(),
             work: Mutex::default(),
             is_lined_up: AtomicBool::new(false),
             is_fetching: AtomicBool::new(false),
@@ -198,7 +198,7 @@ impl HostedGroup {
             fresh: Mutex::default(),
             is_asking: AtomicBool::new(false),
             halted: Mutex::default(),
-            ails: OnceLock::new(),
+            is_unhealthy: OnceLock::new(),
             held: HeldProposals::default(),
         }
     }
@@ -227,7 +227,7 @@ impl HostedGroup {
 
     /// Tells the replica what happened, and carries out what it wants. Waits for nothing. One that
     /// ended hears and says nothing.
-    pub(crate) fn tell(self: &Arc<Self>, event: Event) {
+    pub(crate) fn notify(self: &Arc<Self>, event: Event) {
         if self.is_halted() {
             return;
         }
@@ -268,7 +268,7 @@ impl HostedGroup {
             self.release();
         }
         if self.quiet.tick() {
-            self.tell(Event::Tick);
+            self.notify(Event::Tick);
         }
     }
 
@@ -309,10 +309,10 @@ impl HostedGroup {
     fn propose_now(self: &Arc<Self>, all: Vec<(Bytes, WriteDone)>) {
         let mut proposals = Vec::with_capacity(all.len());
         {
-            let mut askers = self.askers.lock();
+            let mut requesters = self.requesters.lock();
             for (operations, done) in all {
                 let request = self.core.next_request();
-                let other = askers.insert(request, Asker::Write(done));
+                let other = requesters.insert(request, Requester::Write(done));
                 debug_assert!(other.is_none(), "two proposals have the number {request:?}");
                 proposals.push(Proposal {
                     request,
@@ -323,13 +323,13 @@ impl HostedGroup {
         self.unless_halted(Event::Propose(proposals));
     }
 
-    pub(crate) fn read(self: &Arc<Self>, done: ReadDone) {
-        if let Some(leave) = ReadLeave::at_once(self) {
+    pub(crate) fn read(self: &Arc<Self>, done: ReadCallback) {
+        if let Some(leave) = ReadPermit::at_once(self) {
             return done(Ok(leave));
         }
         let request = self.core.next_request();
-        let asker = Asker::Read(self.core.now().monotonic, done);
-        let other = self.askers.lock().insert(request, asker);
+        let requester = Requester::Read(self.core.now().monotonic, done);
+        let other = self.requesters.lock().insert(request, requester);
         debug_assert!(other.is_none(), "two reads have the number {request:?}");
         self.unless_halted(Event::Read { request });
     }
@@ -337,7 +337,7 @@ impl HostedGroup {
     fn unless_halted(self: &Arc<Self>, event: Event) {
         match self.is_halted() {
             true => self.refuse_all(Refusal::NotLeader(None)),
-            false => self.tell(event),
+            false => self.notify(event),
         }
     }
 
@@ -356,19 +356,19 @@ impl HostedGroup {
 
     /// Its state met damage. It votes on, so that the group has as many voters as before, and has
     /// another one lead. What it still answers is right: what is read is held against checksums.
-    pub(crate) fn ail(self: &Arc<Self>, why: &str) {
-        if self.ails.set(why.to_owned()).is_ok() {
+    pub(crate) fn fall_ill(self: &Arc<Self>, why: &str) {
+        if self.is_unhealthy.set(why.to_owned()).is_ok() {
             error!(
                 group = self.id.0,
                 why, "a replica met damage: another is to take its place"
             );
-            self.tell(Event::Ail);
+            self.notify(Event::FallIll);
             self.core.watch.changed();
         }
     }
 
-    pub(crate) fn is_ailing(&self) -> bool {
-        self.ails.get().is_some()
+    pub(crate) fn is_unhealthy(&self) -> bool {
+        self.is_unhealthy.get().is_some()
     }
 
     /// Hears, says and writes nothing any more. Returns whether it did until now.
@@ -384,8 +384,10 @@ impl HostedGroup {
     }
 
     pub(crate) fn refuse_all(&self, why: Refusal) {
-        let askers = std::mem::take(&mut *self.askers.lock());
-        askers.into_values().for_each(|asker| asker.refuse(why));
+        let requesters = std::mem::take(&mut *self.requesters.lock());
+        requesters
+            .into_values()
+            .for_each(|requester| requester.refuse(why));
     }
 
     /// Waits until no thread is at its state. REQUIRES: it ended, and this is no thread of the
@@ -396,7 +398,7 @@ impl HostedGroup {
             "group {} did not end, and would be worked on anew",
             self.id
         );
-        while self.is_lined_up.load(Ordering::Acquire) && !self.core.crew.is_closed() {
+        while self.is_lined_up.load(Ordering::Acquire) && !self.core.pool.is_closed() {
             self.core.clock.sleep(SETTLE);
         }
     }
@@ -410,7 +412,7 @@ impl HostedGroup {
             me: self.me,
             members: Arc::clone(replica.membership()),
             standing: replica.standing()?,
-            ails: self.is_ailing(),
+            is_unhealthy: self.is_unhealthy(),
         })
     }
 
@@ -430,7 +432,7 @@ impl HostedGroup {
         let progress: Vec<_> = others
             .filter_map(|peer| Some((*peer, replica.progress(*peer)?)))
             .collect();
-        let silent = progress.iter().filter(|(_, progress)| !progress.is_active);
+        let unreachable = progress.iter().filter(|(_, progress)| !progress.is_active);
         GroupFacts {
             me: self.me,
             term: replica.term(),
@@ -439,14 +441,14 @@ impl HostedGroup {
             stamp_ms: replica.applied().stamp_ms,
             last: replica.last(),
             committed: replica.committed(),
-            silent: silent.map(|(peer, _)| *peer).collect(),
+            unreachable: unreachable.map(|(peer, _)| *peer).collect(),
             matched: progress
                 .iter()
                 .map(|(peer, progress)| (*peer, progress.matched))
                 .collect(),
             membership,
             halted: self.halted.lock().clone(),
-            ails: self.ails.get().cloned(),
+            is_unhealthy: self.is_unhealthy.get().cloned(),
         }
     }
 
@@ -469,7 +471,7 @@ impl HostedGroup {
                 self.id,
                 self.applied()
             );
-            self.tell(Event::Trim { through });
+            self.notify(Event::Trim { through });
         }
     }
 }
@@ -507,7 +509,7 @@ impl LogUser for HostedGroup {
     }
 
     fn persisted(self: Arc<Self>, number: u64) {
-        self.tell(Event::Persisted { number });
+        self.notify(Event::Persisted { number });
     }
 
     fn log_broke(&self, problem: &str) {
@@ -516,12 +518,12 @@ impl LogUser for HostedGroup {
 }
 
 impl StateKeeper for HostedGroup {
-    fn work(self: Arc<Self>, may_take_long: bool) -> Worked {
+    fn work(self: Arc<Self>, may_take_long: bool) -> TaskOutcome {
         self.do_work(may_take_long)
     }
 }
 
-impl Asker {
+impl Requester {
     pub fn refuse(self, why: Refusal) {
         match self {
             Self::Write(done) => done(Err(why)),

@@ -18,12 +18,12 @@ use parking_lot::Mutex;
 use tracing::warn;
 
 use crate::core::{HostCore, HostCounts};
-use crate::crew::Crew;
 use crate::early::EarlyMessages;
-use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadDone, ReadLeave, WriteDone};
+use crate::group::{GroupFacts, GroupStanding, HostedGroup, ReadCallback, ReadPermit, WriteDone};
 use crate::log_writer::TableLog;
 use crate::outbox::{Outbox, deliver};
-use crate::outside::{GroupState, NodeKey, Post, ReadPace, StandingWatch};
+use crate::outside::{GroupState, MessageSender, NodeKey, ReadPace, StandingWatch};
+use crate::pool::WorkerPool;
 
 /// Between two looks at what of the log need not be kept, where the disk is not short.
 const TRIM: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ const TOGETHER: usize = 256;
 #[derive(Debug, Clone)]
 pub struct HostParts {
     pub clock: Arc<dyn Clock>,
-    pub post: Arc<dyn Post>,
+    pub post: Arc<dyn MessageSender>,
     /// How fast peers that are behind are sent what is in logs.
     pub pace: Arc<dyn ReadPace>,
     pub watch: Arc<dyn StandingWatch>,
@@ -112,7 +112,7 @@ impl ReplicaHost {
     pub fn start(parts: HostParts) -> io::Result<Self> {
         let core = Arc::new(HostCore {
             outbox: Arc::new(Outbox::default()),
-            crew: Arc::new(Crew::new(Arc::clone(&parts.clock))),
+            pool: Arc::new(WorkerPool::new(Arc::clone(&parts.clock))),
             reader: Arc::default(),
             watch: parts.watch,
             counts: HostCounts::default(),
@@ -141,13 +141,13 @@ impl ReplicaHost {
         let sends = deliver(&core.outbox, &parts.post);
         begin_answering("forebay-send", Box::new(sends))?;
         for _ in 0..parts.appliers.max(1) {
-            let crew = Arc::clone(&core.crew);
-            let applies = move || crew.run();
+            let pool = Arc::clone(&core.pool);
+            let applies = move || pool.run();
             begin_answering("forebay-apply", Box::new(applies))?;
         }
         for _ in 0..parts.appliers.max(1) {
-            let crew = Arc::clone(&core.crew);
-            let applies = move || crew.run_long();
+            let pool = Arc::clone(&core.pool);
+            let applies = move || pool.run_long();
             begin("forebay-change", Box::new(applies))?;
         }
         let (reader, pace) = (Arc::clone(&core.reader), parts.pace);
@@ -174,7 +174,7 @@ impl ReplicaHost {
         self.shared.core.outbox.together(|| {
             // Who is to lead first stands at once.
             group.tick();
-            self.hear_early(&group);
+            self.receive_early(&group);
         });
         Ok(())
     }
@@ -211,46 +211,46 @@ impl ReplicaHost {
     }
 
     /// Takes a frame from another node.
-    pub fn hear(&self, frame: Bytes) -> Result<(), CodecError> {
+    pub fn receive(&self, frame: Bytes) -> Result<(), CodecError> {
         let mut messages = decode(frame)?.into_iter().peekable();
         while messages.peek().is_some() {
             let some = messages.by_ref().take(TOGETHER);
-            self.shared.core.outbox.together(|| self.hear_all(some));
+            self.shared.core.outbox.together(|| self.receive_all(some));
         }
         Ok(())
     }
 
-    fn hear_all(&self, messages: impl Iterator<Item = PeerMessage>) {
+    fn receive_all(&self, messages: impl Iterator<Item = PeerMessage>) {
         let groups = self.shared.groups.load();
         for message in messages {
             // One that has left, or is another peer now, hears nothing.
             let group = groups.get(&message.group);
-            let hears =
+            let receives =
                 |group: &&Arc<HostedGroup>| group.me() == message.to() && !group.is_halted();
             match group {
-                Some(group) if hears(&group) => group.tell(Event::Message(message)),
+                Some(group) if receives(&group) => group.notify(Event::Message(message)),
                 Some(_) => {}
-                None => self.hear_before(message),
+                None => self.receive_before(message),
             }
         }
     }
 
     /// Takes a message of a group that is not here, or came a moment ago.
-    fn hear_before(&self, message: PeerMessage) {
+    fn receive_before(&self, message: PeerMessage) {
         let group = message.group;
         let now = self.shared.core.clock.monotonic();
         self.shared.early.keep(now, message);
         if let Some(group) = self.get(group) {
-            self.hear_early(&group);
+            self.receive_early(&group);
         }
     }
 
     /// Passes on to a group what was said to it before it was here.
-    fn hear_early(&self, group: &Arc<HostedGroup>) {
+    fn receive_early(&self, group: &Arc<HostedGroup>) {
         let now = self.shared.core.clock.monotonic();
         let early = self.shared.early.take(now, group.group(), group.me());
         let messages = early.into_iter().map(Event::Message);
-        messages.for_each(|message| group.tell(message));
+        messages.for_each(|message| group.notify(message));
     }
 
     /// Proposes operations, in this order; each is answered for itself. What is refused with
@@ -283,14 +283,14 @@ impl ReplicaHost {
     }
 
     /// Leave to read what is here, where nothing has to be waited for.
-    pub fn try_read(&self, group: GroupId) -> Option<ReadLeave> {
+    pub fn try_read(&self, group: GroupId) -> Option<ReadPermit> {
         let groups = self.shared.groups.load();
-        ReadLeave::at_once(groups.get(&group)?)
+        ReadPermit::at_once(groups.get(&group)?)
     }
 
     /// Asks for leave to read. It is given by the leader, or by who follows one, once what it
     /// covers is applied here.
-    pub fn read(&self, group: GroupId, done: ReadDone) {
+    pub fn read(&self, group: GroupId, done: ReadCallback) {
         match self.get(group) {
             Some(group) => group.read(done),
             None => done(Err(Refusal::NotLeader(None))),
@@ -299,7 +299,7 @@ impl ReplicaHost {
 
     /// The same, but what is read may be older by less than a bound: it has all that was
     /// acknowledged so long before. Without asking, where leave was given within that time.
-    pub fn read_within(&self, group: GroupId, bound: Duration, done: ReadDone) {
+    pub fn read_within(&self, group: GroupId, bound: Duration, done: ReadCallback) {
         match self.get(group) {
             Some(group) => group.read_within(bound, done),
             None => done(Err(Refusal::NotLeader(None))),
@@ -307,23 +307,23 @@ impl ReplicaHost {
     }
 
     /// What the coordinator wishes of a group: only its leader heeds it.
-    pub fn wish(&self, group: GroupId, changes: Vec<Change>) {
+    pub fn order(&self, group: GroupId, changes: Vec<Change>) {
         if let Some(group) = self.get(group) {
-            group.tell(Event::Change(changes));
+            group.notify(Event::Change(changes));
         }
     }
 
     /// Has the leader, if it is here, propose a cut of the partition.
     pub fn split(&self, group: GroupId, split: SplitEntry) {
         if let Some(group) = self.get(group) {
-            group.tell(Event::Split(split));
+            group.notify(Event::Split(split));
         }
     }
 
     /// Has the leader, if it is here, hand the lead over.
     pub fn transfer(&self, group: GroupId, to: PeerId) {
         if let Some(group) = self.get(group) {
-            group.tell(Event::Transfer { to });
+            group.notify(Event::Transfer { to });
         }
     }
 
@@ -348,9 +348,9 @@ impl ReplicaHost {
 
     /// What damage was met in what is here of a group: another replica is to take the place of this
     /// one, and to lead meanwhile.
-    pub fn ail(&self, group: GroupId, why: &str) {
+    pub fn fall_ill(&self, group: GroupId, why: &str) {
         if let Some(group) = self.get(group) {
-            group.ail(why);
+            group.fall_ill(why);
         }
     }
 
@@ -358,7 +358,7 @@ impl ReplicaHost {
     pub fn may_follow(&self, group: GroupId) -> bool {
         let groups = self.shared.groups.load();
         let group = groups.get(&group);
-        group.is_some_and(|group| !group.is_halted() && !group.is_ailing())
+        group.is_some_and(|group| !group.is_halted() && !group.is_unhealthy())
     }
 
     pub fn facts(&self, group: GroupId) -> Option<GroupFacts> {
@@ -386,7 +386,7 @@ impl ReplicaHost {
             .into_iter()
             .for_each(|group| self.remove(group));
         self.shared.core.outbox.close();
-        self.shared.core.crew.close();
+        self.shared.core.pool.close();
         self.shared.core.reader.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             if thread.join().is_err() {

@@ -4,7 +4,7 @@
 //! carries out what it wants done: the log's records of all groups of a table are written together,
 //! messages of all groups to a node leave in one frame, decided entries are applied by a few
 //! threads, each group's in its order. Log, state and connections are given from outside
-//! ([`GroupLog`], [`GroupState`], [`Post`]).
+//! ([`GroupLog`], [`GroupState`], [`MessageSender`]).
 //!
 //! | module | what |
 //! | --- | --- |
@@ -29,10 +29,9 @@
 
 mod carry;
 mod core;
-mod crew;
 mod early;
+mod forced_peer;
 mod group;
-mod heir;
 mod hold;
 mod host;
 mod lease;
@@ -44,6 +43,7 @@ mod opening;
 mod outbox;
 mod outside;
 mod partition_state;
+mod pool;
 mod reading;
 mod replica_log;
 mod splitting;
@@ -52,16 +52,16 @@ mod tailing;
 mod tests;
 
 pub use core::HostCounts;
-pub use group::{GroupFacts, GroupStanding, ReadDone, ReadLeave, WriteDone};
-pub use heir::{Heir, HeirError, begin_alone};
+pub use forced_peer::{ForceRecoverError, ForcedPeer, begin_alone};
+pub use group::{GroupFacts, GroupStanding, ReadCallback, ReadPermit, WriteDone};
 pub use host::{HostParts, NewReplica, ReplicaHost};
 pub use loads::{LoadedRuns, load_proposal};
 pub use log_writer::TableLog;
 pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas, start_again};
 pub use outside::{
-    Acknowledged, ChildReplica, ChildReplicas, FoundEntries, GroupLog, GroupState, NoEntries,
-    NodeKey, Post, ReadPace, StandingWatch, StateError, Unpaced, WriteError, Writing,
+    Acknowledged, ChildReplica, ChildReplicas, FoundEntries, GroupLog, GroupState, MessageSender,
+    NoEntries, NoPace, NodeKey, ReadPace, StandingWatch, StateError, WriteError, Writing,
 };
-pub use partition_state::{Carrier, Commands, PartitionState, StateParts, facts_of, place_of};
+pub use partition_state::{Commands, CopyFetcher, PartitionState, StateParts, facts_of, place_of};
 pub use replica_log::{EngineLog, KEPT_BYTES};
 pub use splitting::encode_split_point;

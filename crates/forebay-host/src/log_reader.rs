@@ -29,12 +29,12 @@ pub(crate) trait PartReader: Debug + Send + Sync {
 
 #[derive(Debug, Default)]
 pub(crate) struct LogReader {
-    waiting: Mutex<ToRead>,
+    waiting: Mutex<LogReadRequest>,
     came: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct ToRead {
+struct LogReadRequest {
     parts: VecDeque<(Arc<dyn PartReader>, LogPart)>,
     is_closed: bool,
 }
@@ -79,7 +79,7 @@ impl LogReader {
     /// The next part; `None`: it is closed, or none came within that time.
     fn take(&self, within: Option<Duration>) -> Option<(Arc<dyn PartReader>, LogPart)> {
         let mut waiting = self.waiting.lock();
-        let is_idle = |waiting: &mut ToRead| waiting.parts.is_empty() && !waiting.is_closed;
+        let is_idle = |waiting: &mut LogReadRequest| waiting.parts.is_empty() && !waiting.is_closed;
         match within {
             Some(time) => {
                 self.came.wait_while_for(&mut waiting, is_idle, time);

@@ -49,7 +49,7 @@ pub struct TableLog {
 struct WriteQueue {
     log: Arc<dyn GroupLog>,
     clock: Arc<dyn Clock>,
-    waiting: Mutex<ToWrite>,
+    waiting: Mutex<PendingWrites>,
     came: Condvar,
     /// A write has ended.
     ended: Condvar,
@@ -64,8 +64,8 @@ struct NoRoom {
 }
 
 #[derive(Debug, Default)]
-struct ToWrite {
-    all: Vec<Wish>,
+struct PendingWrites {
+    all: Vec<LogWrite>,
     /// The groups whose wishes are being written.
     writing: BTreeSet<GroupId>,
     is_closed: bool,
@@ -151,22 +151,22 @@ impl Drop for TableLog {
 }
 
 /// A wish, and whose it is.
-type Wish = (Arc<dyn LogUser>, Persist);
+type LogWrite = (Arc<dyn LogUser>, Persist);
 
 impl WriteQueue {
     fn run(&self) {
-        while let Some(wishes) = self.take() {
-            let left = match self.write(&wishes) {
+        while let Some(orders) = self.take() {
+            let left = match self.write(&orders) {
                 Err(WriteError::Full(problem)) => {
                     self.lacks_room(problem);
-                    wishes
+                    orders
                 }
                 written => {
                     if self.no_room.lock().take().is_some() {
                         info!("there is room for the log again");
                     }
                     if let Err(error) = written {
-                        broke(wishes.iter().map(|(group, _)| group), &error);
+                        broke(orders.iter().map(|(group, _)| group), &error);
                     }
                     Vec::new()
                 }
@@ -189,23 +189,23 @@ impl WriteQueue {
     }
 
     /// What is to be written next; what nobody wishes any more is not.
-    fn take(&self) -> Option<Vec<Wish>> {
+    fn take(&self) -> Option<Vec<LogWrite>> {
         loop {
             let all = self.wait()?;
-            let (ended, wishes): (Vec<Wish>, Vec<Wish>) =
+            let (ended, orders): (Vec<LogWrite>, Vec<LogWrite>) =
                 all.into_iter().partition(|(group, _)| group.is_ended());
             // Without the lock, which the last wish takes with its log.
             drop(ended);
-            let writing = wishes.iter().map(|(group, _)| group.id()).collect();
+            let writing = orders.iter().map(|(group, _)| group.id()).collect();
             self.waiting.lock().writing = writing;
             self.ended.notify_all();
-            if !wishes.is_empty() {
-                return Some(wishes);
+            if !orders.is_empty() {
+                return Some(orders);
             }
         }
     }
 
-    fn wait(&self) -> Option<Vec<Wish>> {
+    fn wait(&self) -> Option<Vec<LogWrite>> {
         let mut waiting = self.waiting.lock();
         while waiting.all.is_empty() && !waiting.is_closed {
             self.came.wait(&mut waiting);
@@ -222,7 +222,7 @@ impl WriteQueue {
     }
 
     /// What there was no room for is tried again after a while, unless nobody waits for it.
-    fn end_write(&self, mut left: Vec<Wish>) {
+    fn end_write(&self, mut left: Vec<LogWrite>) {
         let is_full = !left.is_empty();
         let mut waiting = self.waiting.lock();
         waiting.writing.clear();
@@ -240,39 +240,39 @@ impl WriteQueue {
         }
     }
 
-    fn write(&self, wishes: &[Wish]) -> Result<(), WriteError> {
+    fn write(&self, orders: &[LogWrite]) -> Result<(), WriteError> {
         debug_assert!(
-            are_in_order(wishes),
+            are_in_order(orders),
             "wishes of a group are written out of their order"
         );
-        let writings: Vec<Writing<'_>> = wishes
+        let writings: Vec<Writing<'_>> = orders
             .iter()
             .map(|(group, persist)| Writing {
                 group: group.id(),
                 persist,
             })
             .collect();
-        let awaited = wishes.iter().filter(|(_, persist)| persist.is_awaited);
+        let awaited = orders.iter().filter(|(_, persist)| persist.is_awaited);
         let awaited: Vec<(Arc<dyn LogUser>, u64)> = awaited
             .map(|(group, persist)| (Arc::clone(group), persist.number))
             .collect();
-        let told = move |outcome| tell(&awaited, outcome);
-        self.log.write(&writings, Box::new(told))
+        let reported = move |outcome| notify(&awaited, outcome);
+        self.log.write(&writings, Box::new(reported))
     }
 }
 
 /// Whether the numbers of each group's wishes rise. Of a group that has ended meanwhile there may
 /// be others.
-fn are_in_order(wishes: &[Wish]) -> bool {
+fn are_in_order(orders: &[LogWrite]) -> bool {
     let mut last = BTreeMap::new();
-    let mut living = wishes.iter().filter(|(group, _)| !group.is_ended());
-    living.all(|(group, persist)| {
+    let mut row_estimate = orders.iter().filter(|(group, _)| !group.is_ended());
+    row_estimate.all(|(group, persist)| {
         let before = last.insert(group.id(), persist.number);
         before.is_none_or(|before| before < persist.number)
     })
 }
 
-fn tell(awaited: &[(Arc<dyn LogUser>, u64)], outcome: Result<(), WriteError>) {
+fn notify(awaited: &[(Arc<dyn LogUser>, u64)], outcome: Result<(), WriteError>) {
     match outcome {
         Ok(()) => awaited
             .iter()

@@ -9,7 +9,7 @@ use forebay_engine::replica_log::{
     EntryPlace, LoggedEntry, LoggedGroup, OpenedLog, ReplicaLog, ReplicaLogError,
 };
 use forebay_replica::{
-    Durability, Forgot, Found, GroupId, LogEntry, OlderEntries, PeerId, Place, Promise,
+    Durability, FoundMemory, GroupId, LogEntry, MemoryLoss, OlderEntries, PeerId, Place, Promise,
     SnapshotFacts, Start, check_memory,
 };
 use thiserror::Error;
@@ -44,7 +44,7 @@ pub struct OpenReplicas {
 pub enum OpenError {
     /// They promised what they may not remember: each joins its group as a new peer.
     #[error(transparent)]
-    Forgot(#[from] Forgot),
+    Forgot(#[from] MemoryLoss),
     /// The same, of one of them.
     #[error("group {group}: {problem}; its replica here joins it again as a new peer")]
     Group { group: u64, problem: String },
@@ -63,7 +63,7 @@ pub fn open_replicas(
     boot_now: u128,
     replicas: &[FoundReplica],
 ) -> Result<OpenReplicas, OpenError> {
-    check_memory(&Found {
+    check_memory(&FoundMemory {
         durability,
         boot_then: opened.boot_then.unwrap_or(boot_now),
         boot_now,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_replica::{PeerMessage, encode};
 use parking_lot::{Condvar, Mutex};
 
-use crate::outside::{NodeKey, Post};
+use crate::outside::{MessageSender, NodeKey};
 
 /// More of it to one node is thrown away: it does not listen, and is told anew what it missed.
 const MOST_TO_SEND_BYTES: usize = 64 << 20;
@@ -17,12 +17,12 @@ const MOST_FRAME_BYTES: usize = 512 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    waiting: Mutex<ToSend>,
+    waiting: Mutex<OutgoingMessages>,
     came: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct ToSend {
+struct OutgoingMessages {
     by_node: BTreeMap<NodeKey, NodeMail>,
     /// So many are about to add more.
     held: usize,
@@ -98,7 +98,7 @@ impl Outbox {
     }
 
     /// Sends what comes until the outbox is closed.
-    pub fn run(&self, post: &dyn Post) {
+    pub fn run(&self, post: &dyn MessageSender) {
         while let Some(frames) = self.take() {
             for (to, messages) in frames {
                 post.send(to, encode(&messages));
@@ -128,7 +128,10 @@ impl Outbox {
 }
 
 /// See [`Outbox::run`].
-pub(crate) fn deliver(outbox: &Arc<Outbox>, post: &Arc<dyn Post>) -> impl FnOnce() + Send + use<> {
+pub(crate) fn deliver(
+    outbox: &Arc<Outbox>,
+    post: &Arc<dyn MessageSender>,
+) -> impl FnOnce() + Send + use<> {
     let (outbox, post) = (Arc::clone(outbox), Arc::clone(post));
     move || outbox.run(&*post)
 }

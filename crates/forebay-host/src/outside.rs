@@ -12,7 +12,7 @@ use thiserror::Error;
 pub struct NodeKey(pub u32);
 
 /// Connections to other nodes.
-pub trait Post: Debug + Send + Sync {
+pub trait MessageSender: Debug + Send + Sync {
     /// Sends a frame, or lets it get lost. Does not wait for the network.
     fn send(&self, to: NodeKey, frame: Bytes);
 }
@@ -93,9 +93,9 @@ pub trait ReadPace: Debug + Send + Sync {
 
 /// As fast as it goes.
 #[derive(Debug, Clone, Copy)]
-pub struct Unpaced;
+pub struct NoPace;
 
-impl ReadPace for Unpaced {
+impl ReadPace for NoPace {
     fn begin(&self) {}
 
     fn end(&self) {}
@@ -125,7 +125,7 @@ pub trait GroupState: Debug + Send + Sync {
 
     /// Brings a copy of the partition from a peer, at this place or a later one, beside the state.
     /// Takes its time; another thread may apply meanwhile.
-    fn bring(&self, from: PeerId, at_least: Place) -> Result<SnapshotFacts, StateError>;
+    fn fetch_copy(&self, from: PeerId, at_least: Place) -> Result<SnapshotFacts, StateError>;
 
     /// Puts the copy that was brought last in place of the state, in one step.
     fn install(&self, facts: &SnapshotFacts) -> Result<(), StateError>;

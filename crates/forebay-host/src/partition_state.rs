@@ -26,10 +26,10 @@ pub trait Commands: std::fmt::Debug + Send + Sync {
 }
 
 /// Brings copies of partitions from other nodes.
-pub trait Carrier: std::fmt::Debug + Send + Sync {
+pub trait CopyFetcher: std::fmt::Debug + Send + Sync {
     /// The partition as a peer has it, at this place of its log or a later one. The files of its
     /// runs are finished and synced among the table's, under ids of here.
-    fn bring(
+    fn fetch_copy(
         &self,
         group: GroupId,
         from: PeerId,
@@ -41,7 +41,7 @@ pub trait Carrier: std::fmt::Debug + Send + Sync {
 #[derive(Debug, Clone)]
 pub struct StateParts {
     pub commands: Arc<dyn Commands>,
-    pub carrier: Arc<dyn Carrier>,
+    pub copy_fetcher: Arc<dyn CopyFetcher>,
     pub loads: Arc<dyn LoadedRuns>,
 }
 
@@ -57,7 +57,7 @@ pub struct PartitionState {
     /// Answers of an entry that is applied in part.
     answers: Mutex<PartialAnswers>,
     /// Copies that came, the one that is to be put in place among them.
-    brought: Mutex<Vec<PartitionContent>>,
+    fetched: Mutex<Vec<PartitionContent>>,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ impl PartitionState {
             parts,
             children: None,
             answers: Mutex::default(),
-            brought: Mutex::default(),
+            fetched: Mutex::default(),
         }
     }
 
@@ -224,15 +224,18 @@ impl GroupState for PartitionState {
         self.apply_proposals(&decided, applied.done, &committed.entry.content)
     }
 
-    fn bring(&self, from: PeerId, at_least: Place) -> Result<SnapshotFacts, StateError> {
-        let brought = self.parts.carrier.bring(self.group, from, at_least);
-        let content = brought.map_err(StateError::Later)?;
+    fn fetch_copy(&self, from: PeerId, at_least: Place) -> Result<SnapshotFacts, StateError> {
+        let fetched = self
+            .parts
+            .copy_fetcher
+            .fetch_copy(self.group, from, at_least);
+        let content = fetched.map_err(StateError::Later)?;
         let facts = content.applied.as_ref().map(facts_of);
         let Some(Ok(facts)) = facts else {
             let problem = format!("the copy from peer {from} does not say where it is in the log");
             return Err(StateError::Later(problem));
         };
-        self.brought.lock().push(content);
+        self.fetched.lock().push(content);
         Ok(facts)
     }
 
@@ -241,8 +244,8 @@ impl GroupState for PartitionState {
             let applied = content.applied.as_ref();
             applied.is_some_and(|applied| is_at(applied, facts))
         };
-        let mut brought = self.brought.lock();
-        let content = brought.iter().find(is_it).cloned();
+        let mut fetched = self.fetched.lock();
+        let content = fetched.iter().find(is_it).cloned();
         let Some(content) = content else {
             let applied = self
                 .table
@@ -267,14 +270,14 @@ impl GroupState for PartitionState {
             let applied = content.applied.as_ref();
             applied.is_none_or(|applied| applied.index <= facts.place.index)
         };
-        let past: Vec<PartitionContent> = brought.extract_if(.., is_past).collect();
+        let past: Vec<PartitionContent> = fetched.extract_if(.., is_past).collect();
         past.iter().for_each(|content| self.discard(content));
         Ok(())
     }
 
     fn drop_copy(&self) {
-        let brought = std::mem::take(&mut *self.brought.lock());
-        brought.iter().for_each(|content| self.discard(content));
+        let fetched = std::mem::take(&mut *self.fetched.lock());
+        fetched.iter().for_each(|content| self.discard(content));
     }
 
     fn kept_through(&self) -> u64 {

@@ -164,25 +164,25 @@ impl EngineLog {
 
 impl GroupLog for EngineLog {
     fn write(&self, all: &[Writing<'_>], then: Acknowledged) -> Result<(), WriteError> {
-        let encoded: Vec<EncodedWish> = all.iter().map(EncodedWish::of).collect();
+        let encoded: Vec<EncodedWrite> = all.iter().map(EncodedWrite::of).collect();
         let log = self.log.read();
         let log = log.as_ref().ok_or_else(closed)?;
-        let bytes: u64 = encoded.iter().map(EncodedWish::entries_bytes).sum();
+        let bytes: u64 = encoded.iter().map(EncodedWrite::entries_bytes).sum();
         if bytes > 0 {
             self.room.admit(log, bytes)?;
         }
         let mut last = None;
-        for wishes in each_group_once(&encoded) {
-            let records: Vec<GroupRecords<'_>> = wishes.iter().map(EncodedWish::records).collect();
+        for orders in each_group_once(&encoded) {
+            let records: Vec<GroupRecords<'_>> = orders.iter().map(EncodedWrite::records).collect();
             last = Some(log.append(&records).map_err(refused)?);
         }
         match last {
             None => then(Ok(())),
             Some(last) => {
-                let told = move |outcome: Result<(), LogError>| {
+                let reported = move |outcome: Result<(), LogError>| {
                     then(outcome.map_err(|error| refused(error.into())));
                 };
-                log.on_durable(last, Box::new(told));
+                log.on_durable(last, Box::new(reported));
             }
         }
         Ok(())
@@ -255,14 +255,14 @@ impl GroupLog for EngineLog {
 
 /// A wish with its entries as bytes.
 #[derive(Debug)]
-struct EncodedWish {
+struct EncodedWrite {
     group: GroupId,
     begins: Option<EntryPlace>,
     entries: Vec<(EntryPlace, Bytes)>,
     promise: Option<[u8; 24]>,
 }
 
-impl EncodedWish {
+impl EncodedWrite {
     fn of(writing: &Writing<'_>) -> Self {
         let Persist {
             snapshot,
@@ -304,13 +304,13 @@ impl EncodedWish {
 }
 
 /// The wishes in their order, in parts that have one of each group at most.
-fn each_group_once(mut wishes: &[EncodedWish]) -> impl Iterator<Item = &[EncodedWish]> {
+fn each_group_once(mut orders: &[EncodedWrite]) -> impl Iterator<Item = &[EncodedWrite]> {
     std::iter::from_fn(move || {
         let mut groups = BTreeSet::new();
-        let is_new = |wish: &&EncodedWish| groups.insert(wish.group);
-        let count = wishes.iter().take_while(is_new).count();
-        let (first, rest) = wishes.split_at(count);
-        wishes = rest;
+        let is_new = |order: &&EncodedWrite| groups.insert(order.group);
+        let count = orders.iter().take_while(is_new).count();
+        let (first, rest) = orders.split_at(count);
+        orders = rest;
         (!first.is_empty()).then_some(first)
     })
 }

@@ -38,6 +38,6 @@ impl PartReader for HostedGroup {
                 through: through.max(part.from),
             },
         };
-        self.tell(event);
+        self.notify(event);
     }
 }

@@ -71,7 +71,7 @@ pub trait Disk: Debug + Send + Sync + 'static {
     }
     /// Others may have written below `dir` without the locks that this process holds: what is
     /// remembered of it is looked at again.
-    fn look_anew(&self, _dir: &Path) {}
+    fn look_again(&self, _dir: &Path) {}
     /// Whether this can fill up, and a file's blocks can be kept for later: not so in object
     /// storage.
     fn keeps_blocks(&self) -> bool {

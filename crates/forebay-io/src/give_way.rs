@@ -26,11 +26,11 @@ const NO_LIMIT: u64 = u64::MAX;
 static SHARE: AtomicU64 = AtomicU64::new(NO_LIMIT);
 
 thread_local! {
-    static LAST: Cell<Option<Looked>> = const { Cell::new(None) };
+    static LAST: Cell<Option<YieldState>> = const { Cell::new(None) };
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Looked {
+struct YieldState {
     at: Instant,
     /// What the thread had used when it paused last.
     used: Duration,
@@ -50,7 +50,7 @@ pub fn give_way() {
     let now = Instant::now();
     let Some(last) = LAST.get() else {
         let used = thread_time();
-        LAST.set(Some(Looked { at: now, used }));
+        LAST.set(Some(YieldState { at: now, used }));
         return;
     };
     if now.duration_since(last.at) < LEAST {
@@ -59,7 +59,7 @@ pub fn give_way() {
     let used = thread_time();
     let piece = used.saturating_sub(last.used);
     if piece < PIECE {
-        LAST.set(Some(Looked { at: now, ..last }));
+        LAST.set(Some(YieldState { at: now, ..last }));
         return;
     }
     let share = match SHARE.load(Ordering::Relaxed) {
@@ -71,7 +71,7 @@ pub fn give_way() {
         pause => std::thread::sleep(pause),
     }
     let at = Instant::now();
-    LAST.set(Some(Looked { at, used }));
+    LAST.set(Some(YieldState { at, used }));
 }
 
 fn pause_after(used: Duration, share: f64) -> Duration {

@@ -15,7 +15,7 @@ type Waiter = Arc<Mutex<Option<Thread>>>;
 pub struct InboxSender<T> {
     /// Dropped before `wakes`: the receiver finds it gone.
     sender: Sender<T>,
-    wakes: Wakes,
+    wakes: Wakeup,
 }
 
 /// The end that receives. It is for one thread.
@@ -27,7 +27,7 @@ pub struct Inbox<T> {
 
 /// What came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Received<T> {
+pub enum Receipt<T> {
     One(T),
     /// The time is over, or nearly so.
     Nothing,
@@ -37,13 +37,13 @@ pub enum Received<T> {
 
 /// Wakes the receiver when it is dropped, too.
 #[derive(Debug, Clone)]
-struct Wakes(Waiter);
+struct Wakeup(Waiter);
 
 /// Both ends.
 pub fn inbox<T>() -> (InboxSender<T>, Inbox<T>) {
     let (sender, receiver) = channel();
     let waiter = Waiter::default();
-    let wakes = Wakes(Arc::clone(&waiter));
+    let wakes = Wakeup(Arc::clone(&waiter));
     (InboxSender { sender, wakes }, Inbox { receiver, waiter })
 }
 
@@ -67,21 +67,21 @@ impl<T> Clone for InboxSender<T> {
 
 impl<T> Inbox<T> {
     /// Waits for something, so long at most; it may wait for less, and find nothing.
-    pub fn receive(&self, clock: &dyn Clock, limit: Duration) -> Received<T> {
+    pub fn receive(&self, clock: &dyn Clock, limit: Duration) -> Receipt<T> {
         self.note_waiter();
         match self.take() {
-            Received::Nothing if !limit.is_zero() => clock.park(limit),
+            Receipt::Nothing if !limit.is_zero() => clock.park(limit),
             found => return found,
         }
         self.take()
     }
 
     /// What is there, without waiting.
-    pub fn take(&self) -> Received<T> {
+    pub fn take(&self) -> Receipt<T> {
         match self.receiver.try_recv() {
-            Ok(one) => Received::One(one),
-            Err(TryRecvError::Empty) => Received::Nothing,
-            Err(TryRecvError::Disconnected) => Received::Ended,
+            Ok(one) => Receipt::One(one),
+            Err(TryRecvError::Empty) => Receipt::Nothing,
+            Err(TryRecvError::Disconnected) => Receipt::Ended,
         }
     }
 
@@ -95,7 +95,7 @@ impl<T> Inbox<T> {
     }
 }
 
-impl Wakes {
+impl Wakeup {
     fn wake(&self) {
         let waiter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = &*waiter {
@@ -104,7 +104,7 @@ impl Wakes {
     }
 }
 
-impl Drop for Wakes {
+impl Drop for Wakeup {
     fn drop(&mut self) {
         self.wake();
     }
@@ -118,10 +118,10 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     /// Waits on however often it returns for nothing.
-    fn next<T>(inbox: &Inbox<T>) -> Received<T> {
+    fn next<T>(inbox: &Inbox<T>) -> Receipt<T> {
         loop {
             match inbox.receive(&SystemClock, LONG) {
-                Received::Nothing => {}
+                Receipt::Nothing => {}
                 came => return came,
             }
         }
@@ -132,7 +132,7 @@ mod tests {
         let (sender, inbox) = inbox();
         assert_eq!(
             inbox.receive(&SystemClock, Duration::ZERO),
-            Received::Nothing
+            Receipt::Nothing
         );
         let other = sender.clone();
         let sending = start_thread("sender", move || {
@@ -140,8 +140,8 @@ mod tests {
             drop(sender);
         });
         let came: Vec<_> = (0..100).map(|_| next(&inbox)).collect();
-        assert_eq!(came, (0..100).map(Received::One).collect::<Vec<_>>());
-        assert_eq!(next(&inbox), Received::Ended);
+        assert_eq!(came, (0..100).map(Receipt::One).collect::<Vec<_>>());
+        assert_eq!(next(&inbox), Receipt::Ended);
         sending.unwrap().join().unwrap();
     }
 

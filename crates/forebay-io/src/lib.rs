@@ -34,7 +34,7 @@ pub use disk::{
     is_out_of_space, may_pass, out_of_files, put_file, replace_file,
 };
 pub use give_way::{avoid_large_pages, give_way, limit_behind};
-pub use inbox::{Inbox, InboxSender, Received, inbox};
+pub use inbox::{Inbox, InboxSender, Receipt, inbox};
 pub use memory::MemoryDisk;
 pub use net::{Arrival, Connecting, Listener, Net, NetStream};
 pub use os::OsDisk;
@@ -43,7 +43,7 @@ pub use os_net::OsNet;
 pub use quotas::{memory_quota, processor_quota};
 pub use random::{Random, SystemRandom};
 pub use threads::{
-    behind, check_threads, crew, side_by_side, start_answering, start_behind, start_thread,
+    behind, check_threads, pool, side_by_side, start_answering, start_behind, start_thread,
     start_within,
 };
 pub use throttle::Throttle;

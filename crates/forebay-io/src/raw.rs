@@ -33,7 +33,7 @@ pub const SYSTEM_PAGE_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct Mapping {
     map: Mmap,
-    guard: &'static Guarded,
+    guard: &'static GuardedRange,
 }
 
 impl Mapping {
@@ -45,7 +45,7 @@ impl Mapping {
         let map = unsafe { MmapOptions::new().map(file)? };
         // Hints: a kernel without huge pages for files says no, and nothing changes.
         let _ = map.advise(Advice::HugePage);
-        let guard = Guarded::register(map.as_ptr() as usize, map.len(), libc::PROT_READ);
+        let guard = GuardedRange::register(map.as_ptr() as usize, map.len(), libc::PROT_READ);
         Ok(Self { map, guard })
     }
 
@@ -107,7 +107,7 @@ impl Drop for Mapping {
 pub struct WriteWindow {
     map: MmapMut,
     start: u64,
-    guard: &'static Guarded,
+    guard: &'static GuardedRange,
 }
 
 impl WriteWindow {
@@ -118,7 +118,7 @@ impl WriteWindow {
         // SAFETY: nobody reads through this mapping or another one of the file, so that it does not
         // matter who else changes the bytes.
         let map = unsafe { MmapOptions::new().offset(start).len(len).map_mut(file)? };
-        let guard = Guarded::register(map.as_ptr() as usize, map.len(), libc::PROT_WRITE);
+        let guard = GuardedRange::register(map.as_ptr() as usize, map.len(), libc::PROT_WRITE);
         Ok(Self { map, start, guard })
     }
 
@@ -186,23 +186,23 @@ pub fn reserve_blocks(file: &File, start: u64, len: u64) -> io::Result<()> {
 
 /// A mapped address range as the signal handler sees it. Never freed, reused after release.
 #[derive(Debug)]
-struct Guarded {
+struct GuardedRange {
     start: AtomicUsize,
     len_bytes: AtomicUsize,
     damaged: AtomicBool,
     /// How the range is mapped.
     protection: AtomicI32,
-    next: AtomicPtr<Guarded>,
+    next: AtomicPtr<GuardedRange>,
 }
 
-static RANGES: AtomicPtr<Guarded> = AtomicPtr::new(std::ptr::null_mut());
-static FREE: Mutex<Vec<&'static Guarded>> = Mutex::new(Vec::new());
+static RANGES: AtomicPtr<GuardedRange> = AtomicPtr::new(std::ptr::null_mut());
+static FREE: Mutex<Vec<&'static GuardedRange>> = Mutex::new(Vec::new());
 
-impl Guarded {
-    fn register(start: usize, len_bytes: usize, protection: i32) -> &'static Guarded {
+impl GuardedRange {
+    fn register(start: usize, len_bytes: usize, protection: i32) -> &'static GuardedRange {
         let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let guard = free.unwrap_or_else(|| {
-            let guard: &'static Guarded = Box::leak(Box::new(Guarded {
+            let guard: &'static GuardedRange = Box::leak(Box::new(GuardedRange {
                 start: AtomicUsize::new(0),
                 len_bytes: AtomicUsize::new(0),
                 damaged: AtomicBool::new(false),

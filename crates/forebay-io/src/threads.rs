@@ -134,7 +134,7 @@ pub fn start_within<'scope, R: Send + 'scope>(
 
 /// Does `work` on this thread, and on up to `threads` - 1 others at the same time; returns what
 /// each came to, this thread first. REQUIRES that one of them alone does all that there is to do.
-pub fn crew<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
+pub fn pool<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
     scope(|scope| {
         let start = |_| Builder::new().spawn_scoped(scope, &work).ok();
         let others: Vec<_> = (1..threads).map_while(start).collect();
@@ -196,7 +196,7 @@ mod tests {
         };
         for threads in [0, 1, 7] {
             next.store(0, Ordering::Relaxed);
-            let sums = crew(threads, take);
+            let sums = pool(threads, take);
             assert_eq!((sums.len(), sums.iter().sum()), (threads.max(1), 4950));
         }
         assert_eq!(side_by_side(&[1, 2, 3], |number| number * 2), [2, 4, 6]);
@@ -209,7 +209,7 @@ mod tests {
     fn work_behind_lowers_its_own_priority_only() {
         use rustix::process::nice;
         let own = nice(0).unwrap();
-        let within = |value| behind(value, || (nice(0).unwrap(), crew(1, || nice(0).unwrap())));
+        let within = |value| behind(value, || (nice(0).unwrap(), pool(1, || nice(0).unwrap())));
         assert_eq!(within(0), (own, vec![own]));
         let lower = (own + 7).min(19);
         assert_eq!(within(7), (lower, vec![lower]));

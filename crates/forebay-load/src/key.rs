@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn templates_parse() {
         assert_eq!(
-            parse("{carrier}/{flight:05}").unwrap(),
+            parse("{copy_fetcher}/{flight:05}").unwrap(),
             [
                 named("carrier", None),
                 TemplatePart::Literal("/".into()),
@@ -317,7 +317,7 @@ mod tests {
             column("p", 16),
         ]);
         let settled = |text: &str| text.parse::<KeyTemplate>().unwrap().settled(&schema);
-        for (text, told) in [
+        for (text, reported) in [
             ("{u}", "{u}"),
             ("x{u}", "x{u:uuid}"),
             ("{{u}}{u}/{w}/{u}", "{{u}}{u:uuid}/{w:uuid}/{u:uuid}"),
@@ -326,14 +326,14 @@ mod tests {
             ("{o}/{s}/{p}", "{o}/{s}/{p}"),
         ] {
             let (given, settled) = (text.parse::<KeyTemplate>().unwrap(), settled(text));
-            assert_eq!(settled, told.parse().unwrap(), "{text}");
+            assert_eq!(settled, reported.parse().unwrap(), "{text}");
             assert!(given.may_settle_as(&settled), "{text}");
-            assert_eq!(settled.may_settle_as(&given), text == told, "{text}");
+            assert_eq!(settled.may_settle_as(&given), text == reported, "{text}");
         }
     }
 
     #[test]
-    fn mistakes_are_told_apart() {
+    fn mistakes_are_reported_apart() {
         assert!(matches!(parse("abc"), Err(TemplateError::NoColumn { .. })));
         assert!(matches!(parse(""), Err(TemplateError::NoColumn { .. })));
         assert!(matches!(

@@ -185,10 +185,10 @@ mod tests {
         }
         let long = "a".repeat(66_000);
         for url in [format!("s3://b/{long}"), format!("s3://{long}/x")] {
-            let told = Address::parse(&url).unwrap_err().to_string();
+            let reported = Address::parse(&url).unwrap_err().to_string();
             assert!(
-                told.contains("has 66000 bytes") && told.len() < 120,
-                "{told}"
+                reported.contains("has 66000 bytes") && reported.len() < 120,
+                "{reported}"
             );
         }
         assert!(!is_remote("/srv/forebay") && !is_remote("file:///x") && !is_remote("./s3"));

@@ -12,7 +12,7 @@ use forebay_engine::{DocumentError, Pointer, STORE_FILE, TableName};
 use forebay_io::{Clock, Random};
 use thiserror::Error;
 
-use crate::objects::{News, Objects, Put};
+use crate::objects::{News, Objects, PutOutcome};
 use crate::tables_document::{NodeEntry, TABLES, TableEntry, TablesDocument};
 
 /// How often the document is written that others write at the same time.
@@ -114,8 +114,8 @@ impl Announcing<'_> {
             let bytes = document.stamped(self.random.next_u64())?;
             let put = self.objects.put_if(TABLES, bytes, &seen);
             match put.map_err(|source| failed(TABLES, source))? {
-                Put::Done(_) => return Ok(document),
-                Put::Changed => self.pause(tries),
+                PutOutcome::Done(_) => return Ok(document),
+                PutOutcome::Changed => self.pause(tries),
             }
         }
         Err(AnnounceError::Busy)

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::objects::{News, Objects, Put, Seen};
+use crate::objects::{ContentTag, News, Objects, PutOutcome};
 
 /// How long something may be read from memory that nobody is kept from changing. Who reads has to
 /// bear that it changes just after the answer anyway.
@@ -54,7 +54,7 @@ pub struct Documents {
 
 #[derive(Debug, Default, Clone)]
 struct KnownDocument {
-    seen: Seen,
+    seen: ContentTag,
     /// The content as it was at that time; `None` in it: there was none.
     content: Option<(Option<Bytes>, Duration)>,
 }
@@ -121,11 +121,11 @@ impl Documents {
     ) -> io::Result<()> {
         let seen = self.known.lock().get(name).cloned().unwrap_or_default();
         match objects.put_if(name, content.clone(), &seen.seen)? {
-            Put::Done(seen) => {
+            PutOutcome::Done(seen) => {
                 self.note(name, seen, Some(content), now);
                 Ok(())
             }
-            Put::Changed => {
+            PutOutcome::Changed => {
                 self.forget(name);
                 Err(io::Error::other(
                     "somebody else changed it meanwhile, and that stands: look at it (forebay versions), \
@@ -150,7 +150,7 @@ impl Documents {
     }
 
     /// An object as a look found it: content that was read before is kept where it is of that.
-    pub fn saw(&self, name: &str, seen: Seen) {
+    pub fn saw(&self, name: &str, seen: ContentTag) {
         let mut known = self.known.lock();
         let known = known.entry(name.to_owned()).or_default();
         if known.seen != seen {
@@ -162,7 +162,7 @@ impl Documents {
     }
 
     /// What an object holds.
-    pub fn note(&self, name: &str, seen: Seen, content: Option<Bytes>, now: Duration) {
+    pub fn note(&self, name: &str, seen: ContentTag, content: Option<Bytes>, now: Duration) {
         let known = KnownDocument {
             seen,
             content: Some((content, now)),

@@ -11,7 +11,7 @@
 //! meanwhile.
 //!
 //! A holder that was held up (a stopped process, a store out of reach) may have lost it: before a
-//! write that counts, [`Held::confirm`] finds out.
+//! write that counts, [`LeaseHolder::confirm`] finds out.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::objects::{News, Objects, Put, Seen};
+use crate::objects::{ContentTag, News, Objects, PutOutcome};
 
 /// Between two looks at a lock that somebody else holds.
 const LOOK: Duration = Duration::from_millis(150);
@@ -38,10 +38,10 @@ pub const RELEASED_BYTES: u64 = 2048;
 /// Locks that nobody held when they were looked at last, as they were then; `None` in it: there was
 /// no object.
 #[derive(Debug, Default, Clone)]
-pub struct KnownLocks(Arc<Mutex<HashMap<String, Seen>>>);
+pub struct KnownLocks(Arc<Mutex<HashMap<String, ContentTag>>>);
 
 impl KnownLocks {
-    pub fn note(&self, name: &str, seen: Seen) {
+    pub fn note(&self, name: &str, seen: ContentTag) {
         self.0.lock().insert(name.to_owned(), seen);
     }
 
@@ -53,7 +53,7 @@ impl KnownLocks {
         self.0.lock().contains_key(name)
     }
 
-    fn take(&self, name: &str) -> Option<Seen> {
+    fn take(&self, name: &str) -> Option<ContentTag> {
         self.0.lock().remove(name)
     }
 }
@@ -74,7 +74,7 @@ struct Document {
 
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct LeaseRequest<'a> {
     pub name: &'a str,
     pub holder: &'a str,
     /// See [`Document::owner`]. The caller holds that place: an earlier holder from there is dead.
@@ -86,7 +86,7 @@ pub struct Wanted<'a> {
 /// A held lease. It is given back when dropped.
 #[derive(Debug)]
 pub struct Lease {
-    held: Arc<Held>,
+    held: Arc<LeaseHolder>,
     stop: Sender<()>,
     thread: Option<JoinHandle<()>>,
     /// Nobody held it since it was noted as free.
@@ -96,7 +96,7 @@ pub struct Lease {
 
 /// What the holder knows of its lease.
 #[derive(Debug)]
-pub struct Held {
+pub struct LeaseHolder {
     objects: Objects,
     clock: Arc<dyn Clock>,
     name: String,
@@ -107,7 +107,7 @@ pub struct Held {
 #[derive(Debug)]
 struct LeaseState {
     document: Document,
-    seen: Seen,
+    seen: ContentTag,
     /// By the monotonic clock: until then nobody else can have taken it over.
     valid_until: Duration,
     lost: bool,
@@ -122,7 +122,7 @@ impl Lease {
         objects: &Objects,
         clock: &Arc<dyn Clock>,
         random: &dyn Random,
-        wanted: Wanted<'_>,
+        wanted: LeaseRequest<'_>,
     ) -> io::Result<Result<Self, String>> {
         objects.patiently(&**clock, || {
             Self::try_to_take(objects, clock, random, wanted)
@@ -133,7 +133,7 @@ impl Lease {
         objects: &Objects,
         clock: &Arc<dyn Clock>,
         random: &dyn Random,
-        wanted: Wanted<'_>,
+        wanted: LeaseRequest<'_>,
     ) -> io::Result<Result<Self, String>> {
         let document = Document {
             forebay_lease: 1,
@@ -143,7 +143,7 @@ impl Lease {
             renewal: 0,
             released: false,
         };
-        let hold = |document: &Document, seen, before| Held {
+        let hold = |document: &Document, seen, before| LeaseHolder {
             objects: objects.clone(),
             clock: Arc::clone(clock),
             name: wanted.name.to_owned(),
@@ -157,7 +157,9 @@ impl Lease {
         };
         if let Some(free) = wanted.known.take(wanted.name) {
             let before = clock.monotonic();
-            if let Put::Done(seen) = objects.put_if(wanted.name, bytes_of(&document)?, &free)? {
+            if let PutOutcome::Done(seen) =
+                objects.put_if(wanted.name, bytes_of(&document)?, &free)?
+            {
                 let held = hold(&document, seen, before);
                 return Self::keep(held, true, wanted.known).map(Ok);
             }
@@ -174,19 +176,19 @@ impl Lease {
             };
             let before = clock.monotonic();
             match objects.put_if(wanted.name, bytes_of(&document)?, &seen)? {
-                Put::Done(seen) => {
+                PutOutcome::Done(seen) => {
                     let held = hold(&document, seen, before);
                     return Self::keep(held, false, wanted.known).map(Ok);
                 }
-                Put::Changed if clock.monotonic() > give_up => {
+                PutOutcome::Changed if clock.monotonic() > give_up => {
                     return Ok(Err("others, one after the other".to_owned()));
                 }
-                Put::Changed => clock.sleep(LOOK),
+                PutOutcome::Changed => clock.sleep(LOOK),
             }
         }
     }
 
-    fn keep(held: Held, unbroken: bool, known: &KnownLocks) -> io::Result<Self> {
+    fn keep(held: LeaseHolder, unbroken: bool, known: &KnownLocks) -> io::Result<Self> {
         let held = Arc::new(held);
         let (stop, stopped) = channel();
         let kept = Arc::clone(&held);
@@ -207,7 +209,7 @@ impl Lease {
         })
     }
 
-    pub fn held(&self) -> &Arc<Held> {
+    pub fn held(&self) -> &Arc<LeaseHolder> {
         &self.held
     }
 }
@@ -230,7 +232,7 @@ impl Drop for Lease {
     }
 }
 
-impl Held {
+impl LeaseHolder {
     fn renew(&self) -> io::Result<()> {
         self.write(|document| document.renewal += 1)
     }
@@ -247,13 +249,13 @@ impl Held {
             .objects
             .put_if(&self.name, bytes_of(&next)?, &state.seen)?
         {
-            Put::Done(seen) => {
+            PutOutcome::Done(seen) => {
                 state.seen = seen;
                 state.document = next;
                 state.valid_until = before + self.time;
                 Ok(())
             }
-            Put::Changed => {
+            PutOutcome::Changed => {
                 state.lost = true;
                 Err(self.lost())
             }
@@ -293,10 +295,10 @@ impl Held {
 fn watch(
     objects: &Objects,
     clock: &dyn Clock,
-    wanted: Wanted<'_>,
+    wanted: LeaseRequest<'_>,
     bytes: &[u8],
     mut seen: UpdateVersion,
-) -> io::Result<Result<Seen, String>> {
+) -> io::Result<Result<ContentTag, String>> {
     let mut known: Option<Document> = serde_json::from_slice(bytes).ok();
     let mut since = clock.monotonic();
     loop {
@@ -363,7 +365,7 @@ mod tests {
         known: &KnownLocks,
     ) -> Result<Lease, String> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let wanted = Wanted {
+        let wanted = LeaseRequest {
             name: "lock",
             holder,
             owner,
@@ -419,7 +421,7 @@ mod tests {
     }
 
     /// As its process would leave it that dies: nobody renews it, nobody gives it back.
-    fn dead(objects: &Objects, owner: &str) -> Arc<Held> {
+    fn dead(objects: &Objects, owner: &str) -> Arc<LeaseHolder> {
         let mut lease = take(objects, "a dead one", owner).unwrap();
         let held = Arc::clone(lease.held());
         lease.stop.send(()).unwrap();

@@ -35,14 +35,14 @@ pub use backend::{Patience, bucket, website};
 pub use disk::{Joined, RemoteDisk};
 pub use documents::StoreMemory;
 pub use object_store::UpdateVersion;
-pub use objects::{News, Objects, Put};
+pub use objects::{News, Objects, PutOutcome};
 pub use open::{RemoteStore, open, open_disk};
 pub use open_error::OpenError;
 pub use pull::claim as claim_cache;
 pub use pull::is_claimed;
 pub use pull::{
-    Bringer, DirectoryOrigin, NodeAddress, Origin, Origins, Prepared, PullActive, PullError,
-    PullOptions, PullRate, PullState, PullThrottle, PulledVersion, Puller, Pulling, Served,
+    DirectoryOrigin, Fetcher, NodeAddress, Origin, Origins, Prepared, PullActive, PullError,
+    PullOptions, PullRate, PullState, PullThrottle, PulledVersion, Puller, Pulling, ServedVersions,
     TablePull, object_origin,
 };
 pub use refusals::said;

@@ -30,14 +30,14 @@ const AT_ONCE: usize = 16;
 
 /// What a conditional request met.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Put {
-    Done(Seen),
+pub enum PutOutcome {
+    Done(ContentTag),
     /// Somebody else wrote it since.
     Changed,
 }
 
 /// What tells an object's content from any other; `None`: there is none.
-pub type Seen = Option<UpdateVersion>;
+pub type ContentTag = Option<UpdateVersion>;
 
 /// The answer to a question for news.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub enum News {
 
 /// An object of a listing.
 #[derive(Debug, Clone)]
-pub struct Listed {
+pub struct ListedObject {
     /// Below the directory that was listed.
     pub name: String,
     pub len_bytes: u64,
@@ -204,7 +204,7 @@ impl Objects {
     }
 
     /// [`Objects::news`] of many objects, side by side.
-    pub fn news_of(&self, wanted: Vec<(String, Seen)>) -> Vec<io::Result<News>> {
+    pub fn news_of(&self, wanted: Vec<(String, ContentTag)>) -> Vec<io::Result<News>> {
         let asked = wanted
             .into_iter()
             .map(|(name, seen)| async move { self.ask(&name, seen.as_ref()).await });
@@ -253,7 +253,7 @@ impl Objects {
     /// Writes an object, if it is still what was `seen`. A store that did it and then failed to say
     /// so would refuse the next try; so after a refusal the object is read, and what is there as it
     /// was to be is done. Content has something of its own therefore: a stamp, a token.
-    pub fn put_if(&self, name: &str, content: Bytes, seen: &Seen) -> io::Result<Put> {
+    pub fn put_if(&self, name: &str, content: Bytes, seen: &ContentTag) -> io::Result<PutOutcome> {
         let mode = match seen {
             None => PutMode::Create,
             Some(seen) => PutMode::Update(seen.clone()),
@@ -264,13 +264,13 @@ impl Objects {
             .backend
             .put_opts(&key, PutPayload::from(content.clone()), options);
         match self.wait(put) {
-            Ok(done) => Ok(Put::Done(Some(done.into()))),
+            Ok(done) => Ok(PutOutcome::Done(Some(done.into()))),
             Err(error) if lacks_bucket(&error) => Err(said(error)),
             Err(
                 Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotFound { .. },
             ) => match self.news(name, None)? {
-                News::Content(found, seen) if found == content => Ok(Put::Done(Some(seen))),
-                _ => Ok(Put::Changed),
+                News::Content(found, seen) if found == content => Ok(PutOutcome::Done(Some(seen))),
+                _ => Ok(PutOutcome::Changed),
             },
             Err(error) => Err(said(error)),
         }
@@ -321,7 +321,7 @@ impl Objects {
     }
 
     /// All objects below `dir`, at whatever depth.
-    pub fn list_all(&self, dir: &str) -> io::Result<Vec<Listed>> {
+    pub fn list_all(&self, dir: &str) -> io::Result<Vec<ListedObject>> {
         let key = self.key(dir);
         let all = self
             .wait(self.backend.list(Some(&key)).try_collect::<Vec<_>>())
@@ -329,7 +329,7 @@ impl Objects {
         let listed = all.into_iter().filter_map(|meta| {
             let parts: Vec<_> = meta.location.prefix_match(&key)?.collect();
             let names: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
-            Some(Listed {
+            Some(ListedObject {
                 name: names.join("/"),
                 len_bytes: meta.size,
                 seen: UpdateVersion {

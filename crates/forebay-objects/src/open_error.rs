@@ -11,7 +11,9 @@ use crate::address::AddressError;
 pub enum OpenError {
     #[error(transparent)]
     Address(#[from] AddressError),
-    #[error("{url}: cannot use it: {source}; docs/object-stores.md says which variables it takes")]
+    #[error(
+        "{url}: cannot use it: {source}; docs/how-to/use-object-storage.md says which variables it takes"
+    )]
     Connect { url: String, source: io::Error },
     #[error("no directory for the work of pushes: set HOME or XDG_CACHE_HOME, or give --work-dir")]
     NoWorkDir,

@@ -60,13 +60,13 @@ const CODES: [(&[&str], &str, &str); 10] = [
             "AuthorizationPermissionMismatch",
         ],
         "these credentials may not do that",
-        "docs/object-stores.md has the permissions that are needed; without the one to list, what is \
+        "docs/how-to/use-object-storage.md has the permissions that are needed; without the one to list, what is \
          absent is refused, too",
     ),
     (
         &["NotImplemented"],
         "the store cannot do what is asked",
-        "docs/object-stores.md says what it has to do",
+        "docs/how-to/use-object-storage.md says what it has to do",
     ),
     (
         &["QuotaExceeded", "XMinioStorageFull"],
@@ -162,7 +162,7 @@ fn no_credentials(text: &str) -> Option<String> {
     };
     asked.iter().any(|host| text.contains(host)).then(|| {
         format!(
-            "there are no credentials: set {variables} (docs/object-stores.md has the others); this machine has no \
+            "there are no credentials: set {variables} (docs/how-to/use-object-storage.md has the others); this machine has no \
              role of its own either"
         )
     })

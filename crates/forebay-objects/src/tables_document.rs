@@ -2,7 +2,7 @@
 //! told when that changes.
 //!
 //! The pointers of the tables decide; the document is written after them, so that one request tells
-//! what has changed in all tables. docs/store.md has its fields.
+//! what has changed in all tables. docs/reference/store.md has its fields.
 
 use std::collections::BTreeMap;
 

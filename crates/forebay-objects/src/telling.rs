@@ -13,14 +13,14 @@ use crate::tables_document::TablesDocument;
 const WITHIN: Duration = Duration::from_millis(500);
 
 /// Tells the nodes that a document names, but the one of that address.
-pub fn tell_nodes(objects: &Objects, document: &TablesDocument, but: Option<&str>) {
+pub fn notify_nodes(objects: &Objects, document: &TablesDocument, but: Option<&str>) {
     let others = document.nodes.iter();
     let others = others.filter(|(address, _)| Some(address.as_str()) != but);
     let urls: Vec<String> = others
         .map(|(address, node)| {
             let scheme = if node.tls { "https" } else { "http" };
             let stamp = document.stamp;
-            format!("{scheme}://{address}/v1/pulls/nudge?document={stamp}")
+            format!("{scheme}://{address}/v1/pulls/notify?document={stamp}")
         })
         .collect();
     if urls.is_empty() {
@@ -39,11 +39,11 @@ pub fn tell_nodes(objects: &Objects, document: &TablesDocument, but: Option<&str
     };
     objects.runtime().block_on(async {
         let client = &client;
-        let told = urls.iter().map(|url| async move {
+        let reported = urls.iter().map(|url| async move {
             if let Err(error) = client.get(url).send().await {
                 debug!(url, %error, "a node was not told");
             }
         });
-        join_all(told).await;
+        join_all(reported).await;
     });
 }

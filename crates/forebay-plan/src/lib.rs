@@ -2,8 +2,8 @@
 //!
 //! A [`Plan`] is data: steps (split, copy, drop, hand over, move) with dependencies, bytes and
 //! records, their price, and a lower bound that no plan can beat. It serialises to JSON
-//! (docs/plan.md), is validated against a [`PartitionMap`], simulated step by step, cut into
-//! batches and drawn.
+//! (docs/reference/plan-json.md), is validated against a [`PartitionMap`], simulated step by step,
+//! cut into batches and drawn.
 //!
 //! Nothing here reads a file or a clock, and randomness comes from a seed: the same input gives the
 //! same plan. Where time bounds a search, the caller hands in what says that it is over.

@@ -6,7 +6,7 @@ use crate::entry::{Content, MOST_CHANGES, MOST_ENTRY_BYTES, MOST_PROPOSALS, Prop
 use crate::events::{Action, Permit, Refusal};
 use crate::ids::{PeerId, Place, RequestId};
 use crate::membership::{Change, to_raft};
-use crate::replica::{Logged, Replica, Seen};
+use crate::replica::{Logged, Replica, SeenLeader};
 use crate::split::SplitEntry;
 use crate::start::FOUNDED;
 use crate::time::{HAND_OVER_AGAIN_TICKS, Now};
@@ -142,12 +142,13 @@ impl Replica {
     }
 
     /// Has another one lead, if it leads, and stands only where no other is elected.
-    pub(crate) fn ail(&mut self) {
-        self.ails = true;
+    pub(crate) fn fall_ill(&mut self) {
+        self.is_unhealthy = true;
         self.draw_election();
         let standing = self.standing();
-        let heir = standing.and_then(|standing| standing.heir(self.me, self.membership()));
-        if let Some(to) = heir {
+        let forced_peer =
+            standing.and_then(|standing| standing.forced_peer(self.me, self.membership()));
+        if let Some(to) = forced_peer {
             self.hand_over(to);
         }
     }
@@ -186,7 +187,7 @@ impl Replica {
         );
         let led = self.seen.leader == Some(self.me);
         self.stands_first &= leader.is_none();
-        self.seen = Seen {
+        self.seen = SeenLeader {
             term,
             leader,
             since: now.monotonic,

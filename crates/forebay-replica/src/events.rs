@@ -52,7 +52,7 @@ pub enum Event {
     /// voters are those that it names. To wish twice does no harm: the second does nothing.
     Split(SplitEntry),
     /// Its engine's state met damage: it votes on, and leaves reading to others where it can.
-    Ail,
+    FallIll,
     /// The coordinator's wish that this voter leads.
     Transfer {
         to: PeerId,

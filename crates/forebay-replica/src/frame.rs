@@ -250,15 +250,15 @@ mod tests {
     use super::*;
     use crate::entry::Proposal;
     use crate::ids::RequestId;
-    use forebay_io::sim::Dice;
+    use forebay_io::sim::Rng;
 
     fn samples() -> Vec<PeerMessage> {
-        let mut dice = Dice(1);
+        let mut rng = Rng(1);
         let message = |(at, kind): (usize, &MessageType)| {
             let mut raft = Message::default();
             raft.set_msg_type(*kind);
             (raft.to, raft.from) = (1 + at as u64, 2);
-            (raft.term, raft.log_term, raft.index) = (5, dice.below(4), dice.below(9));
+            (raft.term, raft.log_term, raft.index) = (5, rng.below(4), rng.below(9));
             raft.reject = at % 2 == 0;
             raft.context = Bytes::from_static(b"round");
             let proposals = vec![Proposal {
@@ -290,14 +290,14 @@ mod tests {
     #[test]
     fn a_damaged_frame_is_refused() {
         let frame = encode(&samples());
-        let mut dice = Dice(2);
+        let mut rng = Rng(2);
         for len in 0..frame.len() {
             assert!(decode(frame.slice(..len)).is_err());
         }
         for _ in 0..5000 {
             let mut bytes = frame.to_vec();
-            let at = dice.below(bytes.len() as u64) as usize;
-            bytes[at] ^= 1 << dice.below(8);
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << rng.below(8);
             assert_eq!(decode(bytes.into()), Err(CodecError::Checksum));
         }
     }
@@ -305,12 +305,12 @@ mod tests {
     #[test]
     fn nonsense_with_a_right_checksum_is_refused_or_read() {
         let frame = encode(&samples());
-        let mut dice = Dice(3);
+        let mut rng = Rng(3);
         for _ in 0..20_000 {
             let mut bytes = frame[..frame.len() - 8].to_vec();
-            for _ in 0..1 + dice.below(3) {
-                let at = dice.below(bytes.len() as u64) as usize;
-                bytes[at] = dice.next_u64() as u8;
+            for _ in 0..1 + rng.below(3) {
+                let at = rng.below(bytes.len() as u64) as usize;
+                bytes[at] = rng.next_u64() as u8;
             }
             let checksum = xxh3_64(&bytes);
             bytes.extend(checksum.to_le_bytes());

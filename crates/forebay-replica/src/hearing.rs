@@ -124,7 +124,11 @@ impl Replica {
         };
         let raft = &self.raw.raft;
         let is_over = now.monotonic.saturating_sub(since) >= TICK * STAND_TICKS;
-        if is_over || self.ails || message.term != raft.term || raft.state != StateRole::Follower {
+        if is_over
+            || self.is_unhealthy
+            || message.term != raft.term
+            || raft.state != StateRole::Follower
+        {
             return;
         }
         let _ = self.raw.step(message.clone());
@@ -138,26 +142,26 @@ impl Replica {
         self.raw.read_index(mark);
     }
 
-    pub(crate) fn hear(&mut self, now: Now, message: Message, actions: &mut Vec<Action>) {
+    pub(crate) fn receive(&mut self, now: Now, message: Message, actions: &mut Vec<Action>) {
         if shows_loss(&self.raw, &message) {
             return actions.push(Action::Leave);
         }
         if !makes_sense(&self.raw, &message) {
             return;
         }
-        self.heard.insert(PeerId(message.from), self.ticks);
+        self.received.insert(PeerId(message.from), self.ticks);
         match message.get_msg_type() {
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
                 if now.monotonic < self.promised_until && !is_wanted(&message) => {}
-            MessageType::MsgTimeoutNow if self.ails => {}
+            MessageType::MsgTimeoutNow if self.is_unhealthy => {}
             MessageType::MsgTimeoutNow => self.asked_to_lead = Some((message, now.monotonic)),
-            MessageType::MsgSnapshot => self.hear_of_copy(now, message, actions),
+            MessageType::MsgSnapshot => self.receive_of_copy(now, message, actions),
             kind => {
                 let leads = matches!(kind, MessageType::MsgAppend | MessageType::MsgHeartbeat);
                 let (from, term) = (message.from, message.term);
                 // An answer of a peer that has left is refused, and of no use.
                 let _ = self.raw.step(message);
-                self.hear_leader(now, leads && term == self.raw.raft.term);
+                self.receive_leader(now, leads && term == self.raw.raft.term);
                 if kind == MessageType::MsgAppendResponse {
                     self.go_on_behind_copy(from);
                 }
@@ -183,7 +187,7 @@ impl Replica {
         }
     }
 
-    fn hear_leader(&mut self, now: Now, leads: bool) {
+    fn receive_leader(&mut self, now: Now, leads: bool) {
         if leads && self.raw.raft.state == StateRole::Follower {
             debug_assert!(
                 self.promised_until <= now.monotonic + PROMISE,
@@ -197,7 +201,7 @@ impl Replica {
 
     /// The leader's log does not go back far enough. The library is told once the copy is here;
     /// until then the announcement is a heartbeat.
-    fn hear_of_copy(&mut self, now: Now, message: Message, actions: &mut Vec<Action>) {
+    fn receive_of_copy(&mut self, now: Now, message: Message, actions: &mut Vec<Action>) {
         let metadata = message.get_snapshot().get_metadata();
         let at_least = Place {
             term: metadata.term,
@@ -207,7 +211,7 @@ impl Replica {
         let log = &self.raw.raft.raft_log;
         if at_least.index <= log.committed || log.match_term(at_least.index, at_least.term) {
             let _ = self.raw.step(message);
-            return self.hear_leader(now, term == self.raw.raft.term);
+            return self.receive_leader(now, term == self.raw.raft.term);
         }
         let mut beat = Message::default();
         beat.set_msg_type(MessageType::MsgHeartbeat);
@@ -216,7 +220,7 @@ impl Replica {
         if term != self.raw.raft.term {
             return;
         }
-        self.hear_leader(now, true);
+        self.receive_leader(now, true);
         let from = PeerId(from);
         let is_asked = self.fetching.is_some_and(|(asked, since)| {
             asked == from && now.monotonic < since + SNAPSHOT_PATIENCE
@@ -374,8 +378,8 @@ mod tests {
 
     #[test]
     fn who_ails_stands_after_all_others_and_takes_no_lead_over() {
-        let mut ailing = founder();
-        ailing.handle(at_ms(5000), Event::Ail);
+        let mut unhealthy = founder();
+        unhealthy.handle(at_ms(5000), Event::FallIll);
         let mut raft = Message::default();
         raft.set_msg_type(MessageType::MsgTimeoutNow);
         (raft.from, raft.to, raft.term) = (2, 1, 1);
@@ -383,13 +387,13 @@ mod tests {
         let well = founder().handle(at_ms(5001), Event::Message(message.clone()));
         assert!(!well.is_empty(), "it stands");
         assert!(
-            ailing
+            unhealthy
                 .handle(at_ms(5001), Event::Message(message))
                 .is_empty()
         );
         assert!(stands(&mut founder(), 5100, 8200));
-        assert!(!stands(&mut ailing, 5100, 8900));
-        assert!(stands(&mut ailing, 8900, 11_200));
+        assert!(!stands(&mut unhealthy, 5100, 8900));
+        assert!(stands(&mut unhealthy, 8900, 11_200));
     }
 
     /// A lone leader and a learner, whose messages arrive at once. The copy that is asked for comes
@@ -401,7 +405,7 @@ mod tests {
     }
 
     impl Pair {
-        fn tell(&mut self, to: usize, event: Event) {
+        fn notify(&mut self, to: usize, event: Event) {
             let mut events = VecDeque::from([(to, event)]);
             while let Some((to, event)) = events.pop_front() {
                 for action in self.replicas[to].handle(at_ms(self.now_ms), event) {
@@ -432,8 +436,8 @@ mod tests {
         fn tick(&mut self, times: usize) {
             for _ in 0..times {
                 self.now_ms += 100;
-                self.tell(0, Event::Tick);
-                self.tell(1, Event::Tick);
+                self.notify(0, Event::Tick);
+                self.notify(1, Event::Tick);
             }
         }
     }
@@ -450,7 +454,7 @@ mod tests {
         };
         pair.tick(40);
         assert!(pair.replicas[0].is_leader());
-        pair.tell(0, Event::Change(vec![Change::AddLearner(two)]));
+        pair.notify(0, Event::Change(vec![Change::AddLearner(two)]));
         assert!(pair.has_asked);
         let copied = pair.replicas[0].applied().clone();
         for number in 0..20 {
@@ -458,14 +462,14 @@ mod tests {
                 request: RequestId(number),
                 operations: Bytes::from_static(b"set"),
             };
-            pair.tell(0, Event::Propose(vec![proposal]));
+            pair.notify(0, Event::Propose(vec![proposal]));
             // It is announced again meanwhile.
             pair.tick(2);
         }
-        pair.tell(1, Event::SnapshotCame(copied));
+        pair.notify(1, Event::SnapshotCame(copied));
         assert_eq!(pair.replicas[1].last(), pair.replicas[0].last());
-        pair.tell(0, Event::Change(vec![Change::Promote(two)]));
-        pair.tell(0, Event::Transfer { to: two });
+        pair.notify(0, Event::Change(vec![Change::Promote(two)]));
+        pair.notify(0, Event::Transfer { to: two });
         assert!(pair.replicas[1].is_leader(), "no tick is waited for");
     }
 }

@@ -42,7 +42,7 @@ pub use frame::{PeerMessage, decode, encode};
 pub use fresh::Freshness;
 pub use ids::{GroupId, PeerId, Place, RequestId};
 pub use membership::{Change, Membership};
-pub use memory::{Durability, Forgot, Found, check_memory};
+pub use memory::{Durability, FoundMemory, MemoryLoss, check_memory};
 pub use older::OlderEntries;
 pub use quiet::QuietTicks;
 pub use replica::{PeerProgress, Replica};

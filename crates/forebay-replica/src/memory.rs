@@ -22,7 +22,7 @@ pub enum Durability {
 
 /// What a starting process found of a replica.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct FoundMemory {
     pub durability: Durability,
     /// The machine's boot id when the log was last opened (Linux: /proc/sys/kernel/random/boot_id).
     pub boot_then: u128,
@@ -37,7 +37,7 @@ pub struct Found {
 
 /// Why a replica has to come back as a new peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Forgot {
+pub enum MemoryLoss {
     #[error(
         "the machine restarted, and its durability does not keep all that was acknowledged: the \
          replica joins its group again as a new peer"
@@ -47,18 +47,18 @@ pub enum Forgot {
     Damage,
 }
 
-pub fn check_memory(found: &Found) -> Result<(), Forgot> {
+pub fn check_memory(found: &FoundMemory) -> Result<(), MemoryLoss> {
     if is_planted(Bug::VotesAfterForgetting) {
         return Ok(());
     }
     if !found.log_is_whole {
-        return Err(Forgot::Damage);
+        return Err(MemoryLoss::Damage);
     }
     let is_same_boot = found.boot_then == found.boot_now;
     match found.durability {
         Durability::Sync => Ok(()),
         _ if is_same_boot || found.stopped_clean => Ok(()),
-        Durability::Os | Durability::EveryMs(_) => Err(Forgot::Restart),
+        Durability::Os | Durability::EveryMs(_) => Err(MemoryLoss::Restart),
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_may_be_lost_counts_as_lost() {
-        let found = Found {
+        let found = FoundMemory {
             durability: Durability::Os,
             boot_then: 1,
             boot_now: 1,
@@ -76,31 +76,31 @@ mod tests {
             log_is_whole: true,
         };
         assert_eq!(check_memory(&found), Ok(()), "only the process ended");
-        let restarted = Found {
+        let restarted = FoundMemory {
             boot_now: 2,
             ..found.clone()
         };
-        assert_eq!(check_memory(&restarted), Err(Forgot::Restart));
+        assert_eq!(check_memory(&restarted), Err(MemoryLoss::Restart));
         let durability = Durability::EveryMs(100);
-        let often = Found {
+        let often = FoundMemory {
             durability,
             ..restarted.clone()
         };
-        assert_eq!(check_memory(&often), Err(Forgot::Restart));
-        let synced = Found {
+        assert_eq!(check_memory(&often), Err(MemoryLoss::Restart));
+        let synced = FoundMemory {
             durability: Durability::Sync,
             ..restarted.clone()
         };
         assert_eq!(check_memory(&synced), Ok(()));
-        let clean = Found {
+        let clean = FoundMemory {
             stopped_clean: true,
             ..restarted
         };
         assert_eq!(check_memory(&clean), Ok(()));
-        let damaged = Found {
+        let damaged = FoundMemory {
             log_is_whole: false,
             ..synced
         };
-        assert_eq!(check_memory(&damaged), Err(Forgot::Damage));
+        assert_eq!(check_memory(&damaged), Err(MemoryLoss::Damage));
     }
 }

@@ -64,10 +64,10 @@ impl Replica {
     }
 
     fn waits_for_something(&self) -> bool {
-        let is_brought = self.fetching.is_some() || self.came.is_some();
+        let is_fetched = self.fetching.is_some() || self.came.is_some();
         let is_given = self.is_reading_log || !self.copying.is_empty();
         let is_asked = self.reads.are_asked() || !self.gathered.is_empty();
-        is_brought || is_given || is_asked || self.writing.is_some()
+        is_fetched || is_given || is_asked || self.writing.is_some()
     }
 }
 

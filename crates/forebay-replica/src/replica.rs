@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use raft::eraftpb::Message;
 use raft::{Config, RawNode, StateRole};
 
@@ -43,14 +43,14 @@ pub struct Replica {
     pub(crate) group: GroupId,
     pub(crate) me: PeerId,
     pub(crate) raw: RawNode<Tail>,
-    pub(crate) dice: Dice,
+    pub(crate) rng: Rng,
     /// Until then no other peer is helped to lead.
     pub(crate) promised_until: Duration,
     pub(crate) election_ticks: u64,
     pub(crate) last_tick: Duration,
     pub(crate) ticks: u64,
     /// When each peer was heard of last, in ticks.
-    pub(crate) heard: BTreeMap<PeerId, u64>,
+    pub(crate) received: BTreeMap<PeerId, u64>,
     /// When a client asked something last.
     pub(crate) asked_at_tick: u64,
     pub(crate) clock: PartitionClock,
@@ -61,7 +61,7 @@ pub struct Replica {
     /// Logged as the leader of this term, and not decided.
     pub(crate) logged: VecDeque<Logged>,
     pub(crate) reads: Reads,
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenLeader,
     /// In this term the lead was to be handed over: whoever was told may take it at any time.
     pub(crate) handed_over_in: u64,
     /// Entries are being fetched from the log's files.
@@ -78,7 +78,7 @@ pub struct Replica {
     /// Since when peers wait for a copy.
     pub(crate) copying: BTreeMap<u64, Duration>,
     /// Its state met damage.
-    pub(crate) ails: bool,
+    pub(crate) is_unhealthy: bool,
     /// The leader's word that this replica is to lead, and when it came.
     pub(crate) asked_to_lead: Option<(Message, Duration)>,
     /// It is the first of its group's founders, and has never heard of a leader.
@@ -103,7 +103,7 @@ pub(crate) struct Logged {
 
 /// Who led when last looked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenLeader {
     pub term: u64,
     pub leader: Option<PeerId>,
     pub since: Duration,
@@ -134,7 +134,7 @@ impl Replica {
             LEASE + LEASE / 10 <= PROMISE,
             "a lease of {LEASE:?} may outlast the promise of {PROMISE:?} that it hangs on"
         );
-        let mut dice = Dice(start.seed);
+        let mut rng = Rng(start.seed);
         // What was promised before the restart is not known: nobody is helped for as long.
         let promised_until = match start.is_fresh() {
             true => now.monotonic,
@@ -143,7 +143,7 @@ impl Replica {
         let mut replica = Self {
             group: start.group,
             me: start.me,
-            seen: Seen {
+            seen: SeenLeader {
                 term: raw.raft.term,
                 leader: None,
                 since: now.monotonic,
@@ -153,14 +153,14 @@ impl Replica {
             election_ticks: 0,
             last_tick: now.monotonic,
             ticks: 0,
-            heard: BTreeMap::new(),
+            received: BTreeMap::new(),
             asked_at_tick: 0,
             clock,
             writing: None,
             gathered: Vec::new(),
             logged: VecDeque::new(),
-            reads: Reads::new(dice.next_u64()),
-            dice,
+            reads: Reads::new(rng.next_u64()),
+            rng,
             handed_over_in: 0,
             is_reading_log: false,
             read_log_at: Duration::ZERO,
@@ -170,7 +170,7 @@ impl Replica {
             handed: start.applied.clone(),
             unapplied: VecDeque::new(),
             copying: BTreeMap::new(),
-            ails: false,
+            is_unhealthy: false,
             asked_to_lead: None,
             stands_first: false,
             handed_over_at_tick: None,
@@ -205,13 +205,13 @@ impl Replica {
 
     pub(crate) fn draw_election(&mut self) {
         let span = ELECTION_TICKS.end - ELECTION_TICKS.start;
-        let drawn = ELECTION_TICKS.start + self.dice.below(span);
+        let drawn = ELECTION_TICKS.start + self.rng.below(span);
         self.election_ticks = match self.stands_first && self.ticks < FIRST_TRIES_TICKS {
             true => FIRST_ELECTION_TICKS,
             false => drawn,
         };
         // Others come first; where none of them can lead, it may have what they lack.
-        if self.ails {
+        if self.is_unhealthy {
             self.election_ticks += ELECTION_TICKS.end;
         }
     }
@@ -226,7 +226,7 @@ impl Replica {
         match event {
             Event::Tick => self.tick(now, &mut actions),
             Event::Message(message) if message.group == self.group => {
-                self.hear(now, message.raft, &mut actions);
+                self.receive(now, message.raft, &mut actions);
             }
             Event::Message(_) => {}
             Event::Propose(proposals) => self.take_proposals(now, proposals, &mut actions),
@@ -241,7 +241,7 @@ impl Replica {
             Event::SnapshotFailed => self.fetching = None,
             Event::Change(changes) => self.propose_changes(&changes),
             Event::Split(split) => self.propose_split(now, split),
-            Event::Ail => self.ail(),
+            Event::FallIll => self.fall_ill(),
             Event::Transfer { to } => self.hand_over(to),
         }
         self.settle(now, &mut actions);
@@ -326,10 +326,10 @@ impl Replica {
             self.handed_over_in
         );
         debug_assert!(
-            self.heard.values().all(|at| *at <= self.ticks),
+            self.received.values().all(|at| *at <= self.ticks),
             "a peer was heard of after tick {}: {:?}",
             self.ticks,
-            self.heard
+            self.received
         );
     }
 
@@ -397,15 +397,15 @@ impl Replica {
         let progress = progress.filter(|_| self.is_leader())?;
         Some(PeerProgress {
             matched: progress.matched,
-            is_active: progress.recent_active || self.was_heard(peer),
+            is_active: progress.recent_active || self.was_received(peer),
         })
     }
 
     /// The library forgets who answered whenever it has counted them, and heartbeats of idle groups
     /// are rare.
-    fn was_heard(&self, peer: PeerId) -> bool {
-        let heard = self.heard.get(&peer);
-        heard.is_some_and(|at| self.ticks <= at + ACTIVE_TICKS)
+    fn was_received(&self, peer: PeerId) -> bool {
+        let received = self.received.get(&peer);
+        received.is_some_and(|at| self.ticks <= at + ACTIVE_TICKS)
     }
 
     /// After the read: whether its answer may be given. If not, ask by [`Event::Read`] again.

@@ -93,7 +93,7 @@ impl WantedPeers {
 
 impl Standing {
     /// Who could lead in place of the leader `me`: a voter that answers and has nearly all.
-    pub fn heir(&self, me: PeerId, members: &Membership) -> Option<PeerId> {
+    pub fn forced_peer(&self, me: PeerId, members: &Membership) -> Option<PeerId> {
         let mut voters = members.voters.iter().copied();
         voters.find(|peer| *peer != me && self.active.contains(peer) && self.close.contains(peer))
     }

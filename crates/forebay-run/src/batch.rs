@@ -9,7 +9,7 @@
 
 use crate::error::Result;
 use crate::page::{Glance, Page};
-use crate::record::Found;
+use crate::record::FoundRecord;
 use crate::run::{Index, Lookup, Run};
 
 /// How many look-ups are best under way together.
@@ -72,10 +72,10 @@ impl Run {
         ahead: Option<Ahead<'a>>,
         hash: u64,
         key: &[u8],
-        visit: impl FnOnce(Found<'a>) -> R,
+        visit: impl FnOnce(FoundRecord<'a>) -> R,
     ) -> Result<Option<R>> {
         match self.look_from(ahead, key) {
-            Glance::Whole(tag, payload) => Ok(Some(visit(Found::plain(tag, payload)))),
+            Glance::Whole(tag, payload) => Ok(Some(visit(FoundRecord::plain(tag, payload)))),
             Glance::Absent => Ok(None),
             Glance::Unsure => self.visit(hash, key, visit),
         }
@@ -90,7 +90,7 @@ impl Run {
         key: &[u8],
     ) -> Result<Lookup<'a>> {
         match self.look_from(ahead, key) {
-            Glance::Whole(tag, payload) => Ok(Lookup::Found(Found::plain(tag, payload))),
+            Glance::Whole(tag, payload) => Ok(Lookup::Found(FoundRecord::plain(tag, payload))),
             Glance::Absent => Ok(Lookup::Absent),
             Glance::Unsure => self.try_get(hash, key),
         }
@@ -112,7 +112,7 @@ impl Run {
     pub fn get_many<'a>(
         &'a self,
         keys: &[(u64, &[u8])],
-        mut answer: impl FnMut(usize, Result<Option<Found<'a>>>),
+        mut answer: impl FnMut(usize, Result<Option<FoundRecord<'a>>>),
     ) {
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
             keys.iter().for_each(|(hash, _)| self.approach(*hash));

@@ -1,4 +1,4 @@
-//! Pages in compressed form (`docs/format.md`, section 5).
+//! Pages in compressed form (`docs/reference/run-format.md`, section 5).
 
 use std::io;
 use std::sync::{Mutex, PoisonError};

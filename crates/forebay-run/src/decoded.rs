@@ -281,7 +281,7 @@ impl<'a> Prefix<'a> {
 mod tests {
     use super::*;
     use crate::page::PageBuilder;
-    use forebay_io::sim::Dice;
+    use forebay_io::sim::Rng;
 
     const PAGE_BYTES: usize = 4096;
 
@@ -341,15 +341,15 @@ mod tests {
     fn any_page_gives_records_or_an_error() {
         let records: Vec<_> = (0..60u8).map(|n| (vec![b'k', n, n], vec![n; 20])).collect();
         let sound = page_of(&records, false);
-        let mut dice = Dice(7);
+        let mut rng = Rng(7);
         let mut decoded = Decoded::default();
         for _ in 0..20_000 {
             let mut page = sound.clone();
-            for _ in 0..=dice.below(4) {
+            for _ in 0..=rng.below(4) {
                 // Mostly in the header and the offsets.
-                let within = [130, PAGE_BYTES as u64 - 8][dice.below(2) as usize];
-                let at = 8 + dice.below(within);
-                page[at as usize] = dice.below(256) as u8;
+                let within = [130, PAGE_BYTES as u64 - 8][rng.below(2) as usize];
+                let at = 8 + rng.below(within);
+                page[at as usize] = rng.below(256) as u8;
             }
             if decoded.decode(&page, &[], None, Direction::Forward).is_ok() {
                 walk(&mut decoded);

@@ -6,7 +6,7 @@
 //! deltas stand for: each is `x` to `clamp(x + d, lo, hi)`, and one such function after another is
 //! one again. With `f(x) = clamp(x + d1, lo1, hi1)` and then `g`, the limits of `g after f` are
 //! `g(lo1)` and `g(hi1)`, and its addend is `d1 + d2`, without any rounding. A joined delta that no
-//! single number says is kept as three numbers, see [`Clamped`].
+//! single number says is kept as three numbers, see [`ClampedDelta`].
 
 /// What `+` means for a table's deltas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -117,8 +117,8 @@ impl DeltaKind {
             .map_err(|_| OperandError::new(self, operand))
     }
 
-    fn clamped(self, delta: &[u8]) -> Result<Clamped, OperandError> {
-        Clamped::decode(delta).ok_or_else(|| OperandError::new(self, delta))
+    fn clamped(self, delta: &[u8]) -> Result<ClampedDelta, OperandError> {
+        ClampedDelta::decode(delta).ok_or_else(|| OperandError::new(self, delta))
     }
 }
 
@@ -127,13 +127,13 @@ impl DeltaKind {
 /// gives `low` (so that `d` is `low - from`, which no i64 need hold); the least i64 when all give
 /// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Clamped {
+struct ClampedDelta {
     from: i64,
     low: i64,
     high: i64,
 }
 
-impl Clamped {
+impl ClampedDelta {
     fn adding(delta: i64) -> Self {
         let low = i64::MIN.saturating_add(delta);
         Self::new(i128::from(delta), low, i64::MAX.saturating_add(delta))
@@ -204,11 +204,11 @@ mod tests {
         ]
     }
 
-    fn joined(deltas: &[i64]) -> Clamped {
-        let functions = deltas.iter().map(|delta| Clamped::adding(*delta));
+    fn joined(deltas: &[i64]) -> ClampedDelta {
+        let functions = deltas.iter().map(|delta| ClampedDelta::adding(*delta));
         functions
             .reduce(|older, newer| newer.after(older))
-            .unwrap_or(Clamped::adding(0))
+            .unwrap_or(ClampedDelta::adding(0))
     }
 
     proptest! {
@@ -222,7 +222,7 @@ mod tests {
             let stepwise = deltas.iter().fold(x, |sum, delta| sum.saturating_add(*delta));
             let function = joined(&deltas);
             prop_assert_eq!(function.of(x), stepwise);
-            prop_assert_eq!(Clamped::decode(&function.encode()), Some(function));
+            prop_assert_eq!(ClampedDelta::decode(&function.encode()), Some(function));
         }
 
         /// One function, one form: so joining is associative to the bit.
@@ -240,7 +240,7 @@ mod tests {
             delta in prop::collection::vec(any::<u8>(), 0..40),
             x in number(),
         ) {
-            if let Some(function) = Clamped::decode(&delta) {
+            if let Some(function) = ClampedDelta::decode(&delta) {
                 let result = function.of(x);
                 prop_assert!((function.low..=function.high).contains(&result));
                 function.after(function).of(x);

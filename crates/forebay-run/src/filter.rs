@@ -1,5 +1,5 @@
-//! A run's filter: whether it may hold a key, without looking at a page (`docs/format.md`, section
-//! 6.6).
+//! A run's filter: whether it may hold a key, without looking at a page
+//! (`docs/reference/run-format.md`, section 6.6).
 //!
 //! A blocked Bloom filter: a key touches one block of 64 bytes, a cache line, and in each of its
 //! eight words one bit. It is filled as records come, in any order, with nothing kept but itself;

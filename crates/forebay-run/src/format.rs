@@ -1,4 +1,5 @@
-//! Constants, the footer and the section table of a run file (`docs/format.md`, sections 2 and 6).
+//! Constants, the footer and the section table of a run file (`docs/reference/run-format.md`,
+//! sections 2 and 6).
 
 use std::path::Path;
 

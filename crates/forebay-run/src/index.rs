@@ -1,4 +1,4 @@
-//! What is kept in memory of a run: one entry a page (`docs/format.md`, section 4).
+//! What is kept in memory of a run: one entry a page (`docs/reference/run-format.md`, section 4).
 //!
 //! Hashed: for each slot the number of pages that begin in earlier slots, and for each page the 32
 //! hash bits below the slot of its first record. The slot bits are a CRC of the key, not random, so

@@ -1,5 +1,5 @@
 use super::*;
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 
 /// The pages that hold `hash` by the plain definition, over the pages' full first hashes.
 fn plain_pages(first_hashes: &[u64], hash: u64) -> Option<usize> {
@@ -38,28 +38,28 @@ fn check(mut first_hashes: Vec<u64>, probes: &[u64]) {
 
 #[test]
 fn every_hash_finds_its_page() {
-    let mut dice = Dice(1);
+    let mut rng = Rng(1);
     for pages in [1usize, 2, 3, 50, 5000] {
-        let firsts: Vec<u64> = (0..pages).map(|_| dice.next_u64()).collect();
-        let probes: Vec<u64> = (0..2000).map(|_| dice.next_u64()).collect();
+        let firsts: Vec<u64> = (0..pages).map(|_| rng.next_u64()).collect();
+        let probes: Vec<u64> = (0..2000).map(|_| rng.next_u64()).collect();
         check(firsts, &probes);
     }
 }
 
 #[test]
 fn a_slot_that_holds_all_and_equal_hashes_are_found_too() {
-    let mut dice = Dice(2);
+    let mut rng = Rng(2);
     let slot = 77u64 << HASH_BITS;
-    let hashes = |dice: &mut Dice, n: usize, bits: u32| -> Vec<u64> {
+    let hashes = |rng: &mut Rng, n: usize, bits: u32| -> Vec<u64> {
         (0..n)
-            .map(|_| slot | (dice.next_u64() & ((1u64 << bits) - 1)))
+            .map(|_| slot | (rng.next_u64() & ((1u64 << bits) - 1)))
             .collect()
     };
     // Evenly spread, then all in the lowest millionth of the slot, then all the same.
     for bits in [50, 30, 12, 0] {
-        let mut firsts = hashes(&mut dice, 3000, bits);
+        let mut firsts = hashes(&mut rng, 3000, bits);
         firsts.sort_unstable();
-        let probes = hashes(&mut dice, 1000, bits);
+        let probes = hashes(&mut rng, 1000, bits);
         let mut builder = HashIndexBuilder::default();
         firsts.iter().for_each(|&hash| builder.add(hash));
         let index = builder.finish(slot | 5);

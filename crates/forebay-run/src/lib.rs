@@ -1,8 +1,8 @@
 //! Forebay's run format: immutable, sorted, checksummed files of records.
 //!
-//! A *run* holds records in one of two orders, by hash or by key; `docs/format.md` specifies it
-//! byte by byte. This crate writes runs, reads them, merges them and verifies them. It knows
-//! nothing of tables, versions or the network.
+//! A *run* holds records in one of two orders, by hash or by key; `docs/reference/run-format.md`
+//! specifies it byte by byte. This crate writes runs, reads them, merges them and verifies them. It
+//! knows nothing of tables, versions or the network.
 
 pub mod batch;
 pub mod bytes;
@@ -33,7 +33,7 @@ pub mod writer;
 
 pub use error::RunError;
 pub use format::{Compression, MAX_KEY_BYTES, Order, RunOptions, RunSummary};
-pub use record::Found;
+pub use record::FoundRecord;
 pub use run::{Lookup, Run};
 pub use run_scan::RunScan;
 pub use writer::RunWriter;

@@ -26,7 +26,7 @@ pub enum Resolve {
 /// The records that a merge left out because of others of the same key; of composed ones only how
 /// many.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DroppedRecords {
     pub records: u64,
     pub key_bytes: u64,
     pub value_bytes: u64,
@@ -79,7 +79,7 @@ pub struct Merge<C> {
     composed: Option<CowOperation<'static>>,
     /// The cursors that stand on the present key when there are several.
     pending: Vec<usize>,
-    pub dropped: Dropped,
+    pub dropped: DroppedRecords,
 }
 
 impl<C: Cursor> Merge<C> {
@@ -99,7 +99,7 @@ impl<C: Cursor> Merge<C> {
             current: 0,
             composed: None,
             pending: Vec::new(),
-            dropped: Dropped::default(),
+            dropped: DroppedRecords::default(),
         }
     }
 

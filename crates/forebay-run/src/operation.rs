@@ -23,7 +23,7 @@
 use std::borrow::Cow;
 
 pub use crate::delta::{DeltaKind, OperandError};
-use crate::times::{CowTimed, Form, Timed, Times};
+use crate::times::{CowTimedOperation, Form, TimedOperation, Times};
 
 /// One record's operation over borrowed bytes; the table in the module's text gives the meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Operation<'a> {
         delta: &'a [u8],
     },
     /// One of these, with times.
-    Timed(Timed<'a>),
+    Timed(TimedOperation<'a>),
 }
 
 /// An operation that owns its bytes, or borrows them.
@@ -51,7 +51,7 @@ pub enum CowOperation<'a> {
         value: Cow<'a, [u8]>,
         delta: Cow<'a, [u8]>,
     },
-    Timed(CowTimed<'a>),
+    Timed(CowTimedOperation<'a>),
 }
 
 impl Operation<'_> {
@@ -123,7 +123,7 @@ impl<'a> Operation<'a> {
         if times == Times::NONE {
             return self.plain();
         }
-        Operation::Timed(Timed {
+        Operation::Timed(TimedOperation {
             form,
             value,
             delta,
@@ -136,7 +136,7 @@ impl<'a> Operation<'a> {
         let Operation::Timed(timed) = self else {
             return self;
         };
-        let Timed { value, delta, .. } = timed;
+        let TimedOperation { value, delta, .. } = timed;
         match timed.form {
             Form::Update => Operation::Update(value),
             Form::Insert => Operation::Insert(value),
@@ -175,14 +175,14 @@ impl<'a> CowOperation<'a> {
             CowOperation::Insert(value) => (Form::Insert, value, none()),
             CowOperation::Delta(delta) => (Form::Delta, delta, none()),
             CowOperation::InsertDelta { value, delta } => (Form::InsertDelta, value, delta),
-            CowOperation::Timed(CowTimed {
+            CowOperation::Timed(CowTimedOperation {
                 form, value, delta, ..
             }) => (form, value, delta),
             CowOperation::Delete => return CowOperation::Delete,
         };
         let times = times.kept_by(form);
         if times != Times::NONE {
-            return CowOperation::Timed(CowTimed {
+            return CowOperation::Timed(CowTimedOperation {
                 form,
                 value,
                 delta,

@@ -1,4 +1,4 @@
-//! One page: laying it out, and reading it (`docs/format.md`, section 3).
+//! One page: laying it out, and reading it (`docs/reference/run-format.md`, section 3).
 //!
 //! ```text
 //!  0  u64  checksum of all that follows, seeded with the page's number

@@ -262,7 +262,7 @@ impl Pages {
     }
 
     /// Tells of each page of a mapped file whether it is in memory, as far as the system says.
-    fn for_each_residency(&self, mut tell: impl FnMut(usize, bool)) {
+    fn for_each_residency(&self, mut report: impl FnMut(usize, bool)) {
         let Some(map) = &self.map else { return };
         let stored_bytes = if self.count == 0 {
             0
@@ -281,7 +281,7 @@ impl Pages {
                 let last = (to as usize - 1).saturating_sub(start) / SYSTEM_PAGE_BYTES;
                 let last = last.min(resident.len().saturating_sub(1));
                 let here = resident.get(first..=last).unwrap_or_default();
-                tell(page, here.iter().all(|page| page & 1 == 1));
+                report(page, here.iter().all(|page| page & 1 == 1));
                 page += 1;
             }
         }

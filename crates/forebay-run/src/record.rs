@@ -1,4 +1,5 @@
-//! How an operation becomes a tag and a payload, and back (`docs/format.md`, section 3.2).
+//! How an operation becomes a tag and a payload, and back (`docs/reference/run-format.md`, section
+//! 3.2).
 
 use std::borrow::Cow;
 
@@ -134,11 +135,11 @@ fn decode_timed(tag: u8, mut payload: &[u8]) -> Result<Operation<'_>, &'static s
     let operation = decode(plain, payload)?.with_times(times);
     // There is one way to write a record, so that its content sum is what its bytes say.
     let said = (tag & EXPIRES != 0, tag & WRITTEN != 0);
-    let told = (
+    let reported = (
         times.expires_ms != Times::NONE.expires_ms,
         times.written_ms != Times::NONE.written_ms,
     );
-    if operation.times() != times || said != told {
+    if operation.times() != times || said != reported {
         return Err("a record with times that its operation cannot have");
     }
     Ok(operation)
@@ -146,13 +147,13 @@ fn decode_timed(tag: u8, mut payload: &[u8]) -> Result<Operation<'_>, &'static s
 
 /// A record that a look-up found, its operation not taken apart: most callers only want the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct FoundRecord<'a> {
     /// One of the constants above; a word wide, so that it travels in a register of its own.
     operation: usize,
     payload: Cow<'a, [u8]>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundRecord<'a> {
     #[inline]
     pub(crate) fn new(tag: u8, payload: Cow<'a, [u8]>) -> Result<Self, &'static str> {
         let operation = tag & OPERATION_MASK;
@@ -208,8 +209,8 @@ impl<'a> Found<'a> {
     }
 
     /// With a payload of its own.
-    pub(crate) fn into_owned(self) -> Found<'static> {
-        Found {
+    pub(crate) fn into_owned(self) -> FoundRecord<'static> {
+        FoundRecord {
             operation: self.operation,
             payload: Cow::Owned(self.payload.into_owned()),
         }

@@ -18,7 +18,7 @@ use crate::hash::KeyHasher;
 use crate::index::{HashIndex, KeyIndex};
 use crate::page::{Glance, Page, PageResult, Slot};
 use crate::pages::{Blocks, Pages};
-use crate::record::Found;
+use crate::record::FoundRecord;
 use crate::scan::{Position, ScanRange};
 use crate::writer::ext_path;
 use forebay_io::{Disk, ReadFile};
@@ -45,7 +45,7 @@ pub struct Run {
 /// The answer of a look-up that must not wait for the device.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Lookup<'a> {
-    Found(Found<'a>),
+    Found(FoundRecord<'a>),
     Absent,
     /// The answer lies in a page (or a large value) that is not known to be in memory: ask
     /// [`Run::get`] from a thread that may wait.
@@ -55,7 +55,7 @@ pub enum Lookup<'a> {
 impl<'a> Lookup<'a> {
     /// The record found, if any.
     #[inline]
-    pub fn found(self) -> Option<Found<'a>> {
+    pub fn found(self) -> Option<FoundRecord<'a>> {
         match self {
             Lookup::Found(found) => Some(found),
             Lookup::Absent | Lookup::NotResident => None,
@@ -250,7 +250,7 @@ impl Run {
     /// The record of `key`, waiting for the device when it must. In hashed order `hash` is the
     /// key's hash64, in ordered order it is not looked at.
     #[inline]
-    pub fn get(&self, hash: u64, key: &[u8]) -> Result<Option<Found<'_>>> {
+    pub fn get(&self, hash: u64, key: &[u8]) -> Result<Option<FoundRecord<'_>>> {
         self.visit(hash, key, |found| found)
     }
 
@@ -260,10 +260,10 @@ impl Run {
         &'a self,
         hash: u64,
         key: &[u8],
-        visit: impl FnOnce(Found<'a>) -> R,
+        visit: impl FnOnce(FoundRecord<'a>) -> R,
     ) -> Result<Option<R>> {
         match self.look(hash, key) {
-            Glance::Whole(tag, payload) => Ok(Some(visit(Found::plain(tag, payload)))),
+            Glance::Whole(tag, payload) => Ok(Some(visit(FoundRecord::plain(tag, payload)))),
             Glance::Absent => Ok(None),
             Glance::Unsure => {
                 let found = self.search(hash, key, true)?;
@@ -276,7 +276,7 @@ impl Run {
     #[inline]
     pub fn try_get(&self, hash: u64, key: &[u8]) -> Result<Lookup<'_>> {
         match self.look(hash, key) {
-            Glance::Whole(tag, payload) => Ok(Lookup::Found(Found::plain(tag, payload))),
+            Glance::Whole(tag, payload) => Ok(Lookup::Found(FoundRecord::plain(tag, payload))),
             Glance::Absent => Ok(Lookup::Absent),
             Glance::Unsure => self.search(hash, key, false),
         }
@@ -374,7 +374,7 @@ impl Run {
                 None => Lookup::NotResident,
                 Some(payload) => {
                     may_be_cut = ends_in_zero(&payload);
-                    Lookup::Found(Found::new(slot.tag, payload).map_err(damaged)?)
+                    Lookup::Found(FoundRecord::new(slot.tag, payload).map_err(damaged)?)
                 }
             },
         };

@@ -10,12 +10,12 @@ use crate::times::Times;
 
 /// A [`Cursor`] over records that nothing older lies beneath: deletes are left out, inserts and
 /// deltas become updates, and what had expired is left out.
-pub struct Settled<C> {
+pub struct SettledCursor<C> {
     inner: C,
     expired_ms: u64,
 }
 
-impl<C: Cursor> Settled<C> {
+impl<C: Cursor> SettledCursor<C> {
     /// Leaves out what expired at `expired_ms` or before. REQUIRES: no operation beside those of
     /// `inner` was or will be written before that moment, or else a delta written while its value
     /// lasted would find none. So it is now only where `inner` has all there is; else the time at
@@ -29,7 +29,7 @@ impl<C: Cursor> Settled<C> {
     }
 }
 
-impl<C: Cursor> Cursor for Settled<C> {
+impl<C: Cursor> Cursor for SettledCursor<C> {
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         while self.inner.advance()? {

@@ -40,7 +40,7 @@ pub(crate) enum Form {
 
 /// An operation with times; see [`crate::operation::Operation::with_times`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timed<'a> {
+pub struct TimedOperation<'a> {
     pub(crate) form: Form,
     /// Of a delta, the delta.
     pub(crate) value: &'a [u8],
@@ -49,18 +49,18 @@ pub struct Timed<'a> {
     pub(crate) times: Times,
 }
 
-/// [`Timed`] that owns its bytes, or borrows them.
+/// [`TimedOperation`] that owns its bytes, or borrows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CowTimed<'a> {
+pub struct CowTimedOperation<'a> {
     pub(crate) form: Form,
     pub(crate) value: Cow<'a, [u8]>,
     pub(crate) delta: Cow<'a, [u8]>,
     pub(crate) times: Times,
 }
 
-impl<'a> CowTimed<'a> {
-    pub(crate) fn borrow(&self) -> Timed<'_> {
-        Timed {
+impl<'a> CowTimedOperation<'a> {
+    pub(crate) fn borrow(&self) -> TimedOperation<'_> {
+        TimedOperation {
             form: self.form,
             value: &self.value,
             delta: &self.delta,

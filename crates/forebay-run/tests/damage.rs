@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{COMPRESSIONS, Model, ORDERS, model, options, records, sim_disk, write};
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_io::{Disk, OsDisk};
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
@@ -31,7 +31,7 @@ fn read_all(disk: &dyn Disk, model: &Model) -> Result<(), RunError> {
 
 /// Sixty records, one of them large.
 fn some_records() -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut records = records(&mut Dice(3), 60, 40);
+    let mut records = records(&mut Rng(3), 60, 40);
     records.push((b"large".to_vec(), vec![7; 9000]));
     records
 }
@@ -86,18 +86,18 @@ fn every_cut_is_found() {
 #[test]
 fn random_bytes_are_no_run() {
     let (sim, disk) = sim_disk();
-    let model = model(Order::Ordered, &records(&mut Dice(4), 30, 40));
+    let model = model(Order::Ordered, &records(&mut Rng(4), 30, 40));
     write(
         &disk,
         Path::new(RUN),
         options(Order::Ordered, <_>::default()),
         &model,
     );
-    let mut dice = Dice(5);
+    let mut rng = Rng(5);
     for _ in 0..300 {
-        let len = dice.below(9000);
+        let len = rng.below(9000);
         sim.tamper(Path::new(RUN), |bytes| {
-            *bytes = (0..len).map(|_| dice.next_u64() as u8).collect()
+            *bytes = (0..len).map(|_| rng.next_u64() as u8).collect()
         });
         assert!(Run::open(&*disk, Path::new(RUN)).is_err());
     }
@@ -106,7 +106,7 @@ fn random_bytes_are_no_run() {
 #[test]
 fn a_newer_format_is_refused_by_name() {
     let (sim, disk) = sim_disk();
-    let model = model(Order::Ordered, &records(&mut Dice(4), 30, 40));
+    let model = model(Order::Ordered, &records(&mut Rng(4), 30, 40));
     write(
         &disk,
         Path::new(RUN),
@@ -128,13 +128,13 @@ fn a_newer_format_is_refused_by_name() {
 fn a_mapped_file_cut_while_open_is_an_error_and_no_crash() {
     // Between two pages, within one whose first records are still there, and within a page of the
     // system, which has zeros behind the cut from then on.
-    let mut dice = Dice(9);
+    let mut rng = Rng(9);
     for order in ORDERS {
         cut_while_open(order, 40, 4 << 10, 8 << 10);
         cut_while_open(order, 2000, 32 << 10, 40 << 10);
         for _ in 0..40 {
-            cut_while_open(order, 40, 4 << 10, 4096 + dice.below(100_000));
-            cut_while_open(order, 300, 8 << 10, 4096 + dice.below(400_000));
+            cut_while_open(order, 40, 4 << 10, 4096 + rng.below(100_000));
+            cut_while_open(order, 300, 8 << 10, 4096 + rng.below(400_000));
         }
     }
 }
@@ -143,7 +143,7 @@ fn cut_while_open(order: Order, value_bytes: u64, page_bytes: u32, cut_at: u64) 
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.run");
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
-    let model = model(order, &records(&mut Dice(6), 3000, value_bytes));
+    let model = model(order, &records(&mut Rng(6), 3000, value_bytes));
     let mut options = options(order, <_>::default());
     options.page_bytes = page_bytes;
     write(&disk, &path, options, &model);
@@ -228,7 +228,7 @@ fn who_writes_on_what_it_reads_compares_pages_that_were_compared_before() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.run");
         let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
-        let model = model(order, &records(&mut Dice(3), 500, value_bytes));
+        let model = model(order, &records(&mut Rng(3), 500, value_bytes));
         let mut options = options(order, <_>::default());
         options.page_bytes = page_bytes;
         write(&disk, &path, options, &model);

@@ -5,22 +5,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{ORDERS, PREFIX, sim_disk, sort_hash};
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_run::content::ContentSum;
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
-use forebay_run::settle::Settled;
+use forebay_run::settle::SettledCursor;
 use forebay_run::times::Times;
 use forebay_run::{Compression, Order, Run, RunOptions, RunScan, RunWriter};
 
 type Runs = Vec<BTreeMap<(u64, Vec<u8>), CowOperation<'static>>>;
 
-fn random_runs(dice: &mut Dice, order: Order, runs: usize, keys: u64) -> Runs {
-    let operand = |dice: &mut Dice| (dice.below(1000) as i64).to_le_bytes();
-    let operation = |dice: &mut Dice| {
-        let (a, b) = (operand(dice), operand(dice));
-        match dice.below(5) {
+fn random_runs(rng: &mut Rng, order: Order, runs: usize, keys: u64) -> Runs {
+    let operand = |rng: &mut Rng| (rng.below(1000) as i64).to_le_bytes();
+    let operation = |rng: &mut Rng| {
+        let (a, b) = (operand(rng), operand(rng));
+        match rng.below(5) {
             0 => Operation::Update(&a),
             1 => Operation::Insert(&a),
             2 => Operation::Delete,
@@ -30,11 +30,11 @@ fn random_runs(dice: &mut Dice, order: Order, runs: usize, keys: u64) -> Runs {
                 delta: &b,
             },
         }
-        .with_times(match dice.below(4) {
-            0 => Times::until(dice.below(20)),
+        .with_times(match rng.below(4) {
+            0 => Times::until(rng.below(20)),
             1 => Times {
-                written_ms: dice.below(20),
-                expires_ms: dice.below(20),
+                written_ms: rng.below(20),
+                expires_ms: rng.below(20),
             },
             _ => Times::NONE,
         })
@@ -43,11 +43,11 @@ fn random_runs(dice: &mut Dice, order: Order, runs: usize, keys: u64) -> Runs {
     let mut out = Vec::new();
     for _ in 0..runs {
         let mut run = BTreeMap::new();
-        for _ in 0..dice.below(keys) {
+        for _ in 0..rng.below(keys) {
             // Some agree in their first eight bytes, some are shorter.
-            let start = ["k", "long keys agree "][dice.below(2) as usize];
-            let key = format!("{start}{}", dice.below(keys)).into_bytes();
-            run.insert((sort_hash(order, &key), key), operation(dice));
+            let start = ["k", "long keys agree "][rng.below(2) as usize];
+            let key = format!("{start}{}", rng.below(keys)).into_bytes();
+            run.insert((sort_hash(order, &key), key), operation(rng));
         }
         out.push(run);
     }
@@ -85,10 +85,10 @@ fn collect(merge: &mut impl Cursor) -> Vec<((u64, Vec<u8>), CowOperation<'static
 fn merges_agree_with_the_algebra_and_with_first_and_last() {
     let kind = DeltaKind::AddI64;
     for seed in 0..60 {
-        let mut dice = Dice(seed);
+        let mut rng = Rng(seed);
         let order = ORDERS[(seed % 2) as usize];
-        let count = 1 + dice.below(9) as usize;
-        let runs = random_runs(&mut dice, order, count, 60);
+        let count = 1 + rng.below(9) as usize;
+        let runs = random_runs(&mut rng, order, count, 60);
         let mut composed: BTreeMap<_, CowOperation<'static>> = BTreeMap::new();
         let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
         for (place, operation) in runs.iter().flatten() {
@@ -147,10 +147,10 @@ fn what_is_dropped_is_accounted_for_and_duplicates_can_be_refused() {
 fn a_settled_merge_holds_the_values_that_have_not_expired_and_nothing_else() {
     let seed = 70;
     println!("seed {seed}");
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     let kind = DeltaKind::AddI64;
     for order in ORDERS {
-        let runs = random_runs(&mut dice, order, 5, 60);
+        let runs = random_runs(&mut rng, order, 5, 60);
         let mut stored: BTreeMap<(u64, Vec<u8>), Option<(Vec<u8>, u64)>> = BTreeMap::new();
         for (place, operation) in runs.iter().flatten() {
             let before = stored.remove(place).flatten();
@@ -172,6 +172,6 @@ fn a_settled_merge_holds_the_values_that_have_not_expired_and_nothing_else() {
         );
         let alive: Vec<_> = alive.collect();
         assert!(alive.len() > 20, "too little to compare");
-        assert_eq!(collect(&mut Settled::new(merge, now_ms)), alive);
+        assert_eq!(collect(&mut SettledCursor::new(merge, now_ms)), alive);
     }
 }

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use crate::common::{
     self, COMPRESSIONS, Model, ORDERS, PREFIX, build, model, options, records, sim_disk, sort_hash,
 };
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_io::{Disk, OsDisk};
-use forebay_run::Found;
+use forebay_run::FoundRecord;
 use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, Position, ScanRange};
 use forebay_run::times::Times;
 use forebay_run::{Compression, Lookup, Order, Run, RunOptions, RunWriter};
 
-fn value(found: Found<'_>) -> Vec<u8> {
+fn value(found: FoundRecord<'_>) -> Vec<u8> {
     found.into_value(|| 0).unwrap().into_owned()
 }
 
@@ -61,18 +61,18 @@ fn collect(mut cursor: impl Cursor) -> Vec<((u64, Vec<u8>), Vec<u8>)> {
     out
 }
 
-fn check_scans(run: &Arc<Run>, model: &Model, dice: &mut Dice) {
+fn check_scans(run: &Arc<Run>, model: &Model, rng: &mut Rng) {
     let all: Vec<_> = model.clone().into_iter().collect();
     assert_eq!(collect(run.scan(ScanRange::all(), Direction::Forward)), all);
     let places: Vec<_> = model.keys().cloned().collect();
     for _ in 0..20 {
         let mut bound = || {
-            let place = places.get(dice.below(places.len() as u64 + 1) as usize);
+            let place = places.get(rng.below(places.len() as u64 + 1) as usize);
             let at = place.map(|(hash, key)| Position {
                 hash: *hash,
                 key: key.clone(),
             });
-            match (at, dice.below(4)) {
+            match (at, rng.below(4)) {
                 (None, _) | (_, 0) => Bound::Unbounded,
                 (Some(mut at), 1) => {
                     at.key.push(0);
@@ -118,14 +118,14 @@ fn check_scans(run: &Arc<Run>, model: &Model, dice: &mut Dice) {
     }
 }
 
-fn check(disk: &Arc<dyn Disk>, path: &Path, options: RunOptions, model: &Model, dice: &mut Dice) {
+fn check(disk: &Arc<dyn Disk>, path: &Path, options: RunOptions, model: &Model, rng: &mut Rng) {
     let order = options.order;
     let run = build(disk, path, options, model);
     assert_eq!(run.meta(), b"kept as it is");
     assert!(run.has_filter());
     assert_eq!(run.summary().records, model.len() as u64);
     check_look_ups(&run, order, model);
-    check_scans(&run, model, dice);
+    check_scans(&run, model, rng);
     assert_eq!(run.verify(&mut |_| ()).unwrap(), *run.summary());
 }
 
@@ -148,8 +148,8 @@ fn every_kind_of_run_in_memory_and_mapped() {
     .into_iter()
     .enumerate()
     {
-        let mut dice = Dice(seed + round as u64);
-        let records = records(&mut dice, count, value_bytes);
+        let mut rng = Rng(seed + round as u64);
+        let records = records(&mut rng, count, value_bytes);
         for order in ORDERS {
             let model = model(order, &records);
             for compression in COMPRESSIONS {
@@ -165,7 +165,7 @@ fn every_kind_of_run_in_memory_and_mapped() {
                         &dir.path().join(&name),
                         options.clone(),
                         &model,
-                        &mut dice,
+                        &mut rng,
                     );
                     let name = format!("read-{name}");
                     check(
@@ -173,7 +173,7 @@ fn every_kind_of_run_in_memory_and_mapped() {
                         &dir.path().join(&name),
                         options.clone(),
                         &model,
-                        &mut dice,
+                        &mut rng,
                     );
                 }
             }
@@ -290,23 +290,23 @@ fn the_writer_refuses_what_would_break_its_order() {
 
 /// Keys of the lengths at which something changes, of all others now and then, many with most of
 /// their bytes in common; beside values that go on in the next page, or lie outside.
-fn records_of_long_keys(dice: &mut Dice, longest: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn records_of_long_keys(rng: &mut Rng, longest: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let edges = [
         1, 2, 127, 128, 1023, 1024, 1025, 2048, 4095, 4096, 4097, 8191,
     ];
     let mut lengths: Vec<usize> = edges.into_iter().filter(|at| *at <= longest).collect();
-    lengths.extend((0..60).map(|_| 1 + dice.below(longest as u64) as usize));
+    lengths.extend((0..60).map(|_| 1 + rng.below(longest as u64) as usize));
     lengths.extend([longest; 5]);
     let record = |(number, length): (usize, usize)| {
         let mut key = vec![b'k'; length];
-        if dice.below(2) == 0 {
-            key.fill_with(|| dice.below(256) as u8);
+        if rng.below(2) == 0 {
+            key.fill_with(|| rng.below(256) as u8);
         }
         // The last bytes tell it from the others.
         let tail = (number as u32).to_be_bytes();
-        let told = tail.len().min(length);
-        key[length - told..].copy_from_slice(&tail[tail.len() - told..]);
-        let value_bytes = [0, 10, 1500, 2000, 8000, 16_384, 40_000][dice.below(7) as usize];
+        let reported = tail.len().min(length);
+        key[length - reported..].copy_from_slice(&tail[tail.len() - reported..]);
+        let value_bytes = [0, 10, 1500, 2000, 8000, 16_384, 40_000][rng.below(7) as usize];
         (key, vec![number as u8; value_bytes])
     };
     lengths.into_iter().enumerate().map(record).collect()
@@ -322,8 +322,8 @@ fn keys_as_long_as_they_can_be() {
         (4, 5000),
         (5, MAX_KEY_BYTES),
     ] {
-        let mut dice = Dice(seed);
-        let records = records_of_long_keys(&mut dice, longest);
+        let mut rng = Rng(seed);
+        let records = records_of_long_keys(&mut rng, longest);
         for order in ORDERS {
             let model = model(order, &records);
             for compression in COMPRESSIONS {
@@ -331,7 +331,7 @@ fn keys_as_long_as_they_can_be() {
                 let options = options(order, compression).for_keys_of(longest);
                 let path = format!("/d/{longest}-{order:?}-{compression:?}.run");
                 let path = Path::new(&path);
-                check(&disk, path, options, &model, &mut dice);
+                check(&disk, path, options, &model, &mut rng);
                 let run = Run::open(&*disk, path).unwrap();
                 assert_eq!(run.longest_key(), longest);
                 assert!(run.page_bytes() as usize >= 4 * longest);
@@ -376,12 +376,12 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 #[test]
 fn a_run_has_a_filter_when_asked_for_and_it_denies_most_absent_keys() {
     let (_, disk) = sim_disk();
-    let model = model(Order::Hashed, &records(&mut Dice(5), 2000, 10));
+    let model = model(Order::Hashed, &records(&mut Rng(5), 2000, 10));
     let plain = RunOptions::new(Order::Hashed, Compression::None, PREFIX);
     let run = build(&disk, Path::new("/d/plain.run"), plain.clone(), &model);
     assert!(!run.has_filter() && run.may_hold_key(0, b"absent"));
     for order in ORDERS {
-        let model = common::model(order, &records(&mut Dice(5), 2000, 10));
+        let model = common::model(order, &records(&mut Rng(5), 2000, 10));
         let options = RunOptions {
             order,
             filter_records: Some(2000),
@@ -401,7 +401,7 @@ fn a_run_has_a_filter_when_asked_for_and_it_denies_most_absent_keys() {
 fn verifying_holds_every_record_against_the_filter() {
     let (sim, disk) = sim_disk();
     let path = Path::new("/d/x.run");
-    let model = model(Order::Hashed, &records(&mut Dice(6), 100, 10));
+    let model = model(Order::Hashed, &records(&mut Rng(6), 100, 10));
     let run = build(
         &disk,
         path,

@@ -6,10 +6,10 @@ use forebay_host::StateError;
 
 use crate::cluster::Spot;
 use crate::command::{
-    Answer, COMMANDS, CommandError, DeleteRequest, Queued, Run, Watches, find, split,
+    Answer, COMMANDS, CommandError, DeleteRequest, QueuedCommands, Run, Watches, find, split,
 };
 use crate::commits::Commits;
-use crate::decided::DecidedAt;
+use crate::decided::DecisionClock;
 use crate::execute::View;
 use crate::port::Port;
 use crate::proposal::{NoProposal, ProposalHead, WireProposal};
@@ -50,7 +50,7 @@ fn run_proposal(
 ) -> Result<(), StateError> {
     reply.set_resp3(proposal.resp3);
     let places = places(&proposal.commands)?;
-    let (tables, decided) = (TableView::of_entry(table), DecidedAt { stamp_ms });
+    let (tables, decided) = (TableView::of_entry(table), DecisionClock { stamp_ms });
     let view = View {
         tables: &tables,
         user: &shared.anyone,
@@ -58,7 +58,7 @@ fn run_proposal(
         may_wait: true,
         port: Port::Alone,
         decided: Some(&decided),
-        has_leave: false,
+        has_permit: false,
     };
     let answer = check_all(table, &places, &proposal)
         .and_then(|()| run_checked(&view, places, proposal, reply));
@@ -93,7 +93,7 @@ fn run_checked(
             Some(ProposalHead::Watched(keys)) => Watches::of_versions(&keys.borrow())?,
             Some(ProposalHead::From(_)) | None => Watches::default(),
         };
-        let queued = Queued::of(commands.collect()).watching(watches);
+        let queued = QueuedCommands::of(commands.collect()).watching(watches);
         return view.transaction(&queued, &mut None, reply, &mut commits);
     }
     let (Some(place), Some(args)) = (places.first(), proposal.commands.first()) else {

@@ -16,13 +16,13 @@ const PART: f64 = 0.125;
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub struct WorkBehind {
+pub struct BackgroundShare {
     looked_at: Duration,
     commands: u64,
     has_small_pages: bool,
 }
 
-impl WorkBehind {
+impl BackgroundShare {
     /// Does something each second.
     pub fn look(&mut self, shared: &Shared) {
         let now = shared.store.clock().monotonic();
@@ -49,7 +49,7 @@ fn share(commands: u64, elapsed: Duration, quota: impl Fn() -> Option<f64>) -> O
     quota.map(|processors| processors * PART)
 }
 
-impl Drop for WorkBehind {
+impl Drop for BackgroundShare {
     fn drop(&mut self) {
         limit_behind(None);
     }

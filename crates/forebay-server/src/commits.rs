@@ -86,10 +86,10 @@ impl Commits {
             if table.commit(ticket).is_durable() {
                 continue;
             }
-            let (told, waiting) = oneshot::channel();
+            let (reported, waiting) = oneshot::channel();
             table.commit(ticket).on_durable(|outcome| {
                 // Whoever waited may have gone.
-                let _ = told.send(outcome);
+                let _ = reported.send(outcome);
             });
             let name = table.name().clone();
             waiting

@@ -11,11 +11,11 @@ const DECIDED_REPLY_BYTES: usize = 64 << 20;
 
 /// The time by which a command is done that replicas have decided. It stands still.
 #[derive(Debug, Clone, Copy)]
-pub struct DecidedAt {
+pub struct DecisionClock {
     pub stamp_ms: u64,
 }
 
-impl Clock for DecidedAt {
+impl Clock for DecisionClock {
     fn unix_ms(&self) -> u64 {
         self.stamp_ms
     }
@@ -33,7 +33,7 @@ impl Clock for DecidedAt {
 
 /// The most bytes of a reply.
 #[inline]
-pub fn reply_limit(shared: &Shared, decided: Option<&DecidedAt>) -> usize {
+pub fn reply_limit(shared: &Shared, decided: Option<&DecisionClock>) -> usize {
     match decided {
         Some(_) => DECIDED_REPLY_BYTES,
         None => shared.config.limits.reply_bytes,

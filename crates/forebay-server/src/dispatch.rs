@@ -24,7 +24,7 @@ pub struct Dispatch<'a> {
 }
 
 /// What became of it.
-pub struct Ran {
+pub struct RunOutcome {
     pub outcome: Outcome,
     /// The first table that was read or written to.
     pub table: Option<TableName>,
@@ -34,7 +34,7 @@ pub struct Ran {
 
 impl Dispatch<'_> {
     /// REQUIRES: [`admit`] let the command pass, and gave this place.
-    pub fn run(&mut self, place: usize, args: Args<'_>) -> Ran {
+    pub fn run(&mut self, place: usize, args: Args<'_>) -> RunOutcome {
         let command = &COMMANDS[place];
         let completed = self.complete(command, &args);
         let args = completed.as_ref().map_or(args, OwnedArgs::borrow);
@@ -44,7 +44,7 @@ impl Dispatch<'_> {
         } else if command.name == "exec" {
             self.exec()
         } else {
-            Ran::just(self.queue(place, command, &args))
+            RunOutcome::just(self.queue(place, command, &args))
         }
     }
 
@@ -55,12 +55,12 @@ impl Dispatch<'_> {
         KeyNames::of(self.shared, self.tables, user)?.complete(command, args)
     }
 
-    fn run_now(&mut self, place: usize, command: &Command, args: Args<'_>) -> Ran {
+    fn run_now(&mut self, place: usize, command: &Command, args: Args<'_>) -> RunOutcome {
         let start = self.reply.len();
-        if self.session.nudges.is_some()
-            && let Some(moved) = self.nudge(command, &args)
+        if self.session.redirects.is_some()
+            && let Some(moved) = self.notify(command, &args)
         {
-            return Ran::just(settle(Err(CommandError::error(moved)), start, self.reply));
+            return RunOutcome::just(settle(Err(CommandError::error(moved)), start, self.reply));
         }
         let answer = match (command.run, &self.session.user) {
             (Run::Session(run), _) => run(&mut SessionCall {
@@ -80,12 +80,12 @@ impl Dispatch<'_> {
                     may_wait: false,
                     port: self.session.client.port,
                     decided: None,
-                    has_leave: false,
+                    has_permit: false,
                 };
                 let (outcome, table) = view.run(place, args, self.reply, self.commits);
                 let waits = outcome.waits();
                 let task = waits.then(|| Task::One(place, args.to_owned()));
-                return Ran {
+                return RunOutcome {
                     outcome,
                     table,
                     task,
@@ -93,7 +93,7 @@ impl Dispatch<'_> {
             }
             (_, None) => Err(no_auth()),
         };
-        Ran {
+        RunOutcome {
             outcome: settle(answer, start, self.reply),
             table: None,
             task: self.session.watching.take().map(Task::Watch),
@@ -101,29 +101,29 @@ impl Dispatch<'_> {
     }
 
     /// Where the client is led to, so that it asks for the classes again.
-    fn nudge(&mut self, command: &Command, args: &Args<'_>) -> Option<String> {
-        let nudges = self.session.nudges.as_mut()?;
+    fn notify(&mut self, command: &Command, args: &Args<'_>) -> Option<String> {
+        let redirects = self.session.redirects.as_mut()?;
         let key = command.key_places(args.len()).next();
         let key = key.filter(|_| matches!(command.run, Run::Read(_)));
         let cluster = self.shared.cluster.as_ref()?;
         let user = self.session.user.as_ref();
         let map = user.map_or_else(|| cluster.map(), |user| cluster.map_for(user));
         let live = cluster.member().live();
-        let moved = key.and_then(|key| nudges.take((&map, &live), self.tables, args.get(key)));
-        if nudges.is_over() {
-            self.session.nudges = None;
+        let moved = key.and_then(|key| redirects.take((&map, &live), self.tables, args.get(key)));
+        if redirects.is_over() {
+            self.session.redirects = None;
         }
         moved
     }
 
     /// Runs what was queued, unless some of it was refused.
-    fn exec(&mut self) -> Ran {
+    fn exec(&mut self) -> RunOutcome {
         let watches = std::mem::take(&mut self.session.watches);
         let queued = self.session.queued.take().filter(|queued| !queued.failed);
         let queued = queued.map(|queued| queued.watching(watches));
         let (Some(queued), Some(user)) = (queued, &self.session.user) else {
             let text = "EXECABORT Transaction discarded because of previous errors.";
-            return Ran::just(settle(
+            return RunOutcome::just(settle(
                 Err(CommandError::error(text)),
                 self.reply.len(),
                 self.reply,
@@ -137,12 +137,12 @@ impl Dispatch<'_> {
             may_wait: false,
             port: self.session.client.port,
             decided: None,
-            has_leave: false,
+            has_permit: false,
         };
         let (outcome, table) = view.exec(&queued, self.reply, self.commits);
         let waits = outcome.waits();
         let task = waits.then_some(Task::Exec(queued));
-        Ran {
+        RunOutcome {
             outcome,
             table,
             task,
@@ -166,7 +166,7 @@ impl Dispatch<'_> {
     }
 }
 
-impl Ran {
+impl RunOutcome {
     fn just(outcome: Outcome) -> Self {
         Self {
             outcome,

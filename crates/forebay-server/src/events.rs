@@ -56,13 +56,13 @@ impl Event {
 /// The last events, of bounded number and size.
 #[derive(Debug)]
 pub struct EventRing {
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptEvents>,
     /// The number of the last event.
     newest: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptEvents {
     events: VecDeque<Arc<Event>>,
     bytes: usize,
     next: u64,
@@ -82,7 +82,7 @@ impl EventRing {
     pub fn new(start_unix_ms: u64) -> Self {
         let next = start_unix_ms.max(1);
         Self {
-            kept: Mutex::new(Kept {
+            kept: Mutex::new(KeptEvents {
                 events: VecDeque::new(),
                 bytes: 0,
                 next,

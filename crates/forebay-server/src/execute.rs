@@ -3,9 +3,11 @@
 use forebay_engine::TableName;
 
 use crate::cluster::DAMAGED;
-use crate::command::{Answer, COMMANDS, Call, Command, CommandError, Held, Queued, Run};
+use crate::command::{
+    Answer, COMMANDS, Call, Command, CommandError, KeyGuard, QueuedCommands, Run,
+};
 use crate::commits::Commits;
-use crate::decided::{DecidedAt, reply_limit};
+use crate::decided::{DecisionClock, reply_limit};
 use crate::port::Port;
 use crate::resp::{Args, Reply};
 use crate::shared::Shared;
@@ -22,9 +24,9 @@ pub struct View<'a> {
     /// Where the command came to.
     pub port: Port,
     /// Of a command that replicas have decided: the time by which it is done.
-    pub decided: Option<&'a DecidedAt>,
+    pub decided: Option<&'a DecisionClock>,
     /// Leave to read replicas was given, and is asked again afterwards.
-    pub has_leave: bool,
+    pub has_permit: bool,
 }
 
 /// What became of a command.
@@ -70,8 +72,8 @@ impl View<'_> {
             return (self.lead_on(outcome, start, reply), table);
         }
         let keys = command.key_places(args.len()).map(|at| args.get(at));
-        let leaves = match self.leaves(keys) {
-            Ok(leaves) => leaves,
+        let permits = match self.permits(keys) {
+            Ok(permits) => permits,
             Err(stop) => return (self.stop(stop, start, reply), None),
         };
         let moments = match command.key_places(args.len()).nth(1) {
@@ -82,9 +84,9 @@ impl View<'_> {
         };
         match moments {
             Ok(moments) => {
-                let (outcome, table) = self.read(command, args, Held::Moments(&moments), reply);
+                let (outcome, table) = self.read(command, args, KeyGuard::Moments(&moments), reply);
                 let outcome = self.lead_on(outcome, start, reply);
-                (leaves.check(outcome, start, reply), table)
+                (permits.check(outcome, start, reply), table)
             }
             Err(stop) => (self.stop(stop, start, reply), None),
         }
@@ -107,7 +109,7 @@ impl View<'_> {
         if outcome == Outcome::Damaged {
             let words = String::from_utf8_lossy(&reply.bytes()[start..]);
             self.shared
-                .tell_damage(words.trim_start_matches("-ERR ").trim_end());
+                .notify_damage(words.trim_start_matches("-ERR ").trim_end());
         }
         match self.port {
             Port::Alone => Outcome::Failed,
@@ -133,7 +135,7 @@ impl View<'_> {
         &self,
         command: &Command,
         args: Args<'_>,
-        held: Held<'_>,
+        held: KeyGuard<'_>,
         reply: &mut Reply,
     ) -> (Outcome, Option<TableName>) {
         let start = reply.len();
@@ -168,7 +170,7 @@ impl View<'_> {
     /// Runs what was queued; one array of all replies.
     pub fn exec(
         &self,
-        queued: &Queued,
+        queued: &QueuedCommands,
         reply: &mut Reply,
         commits: &mut Commits,
     ) -> (Outcome, Option<TableName>) {
@@ -189,7 +191,11 @@ impl View<'_> {
 
     /// Runs what was queued where all of it reads: keys of live tables as they are at one moment,
     /// those of a partition together.
-    fn exec_reading(&self, queued: &Queued, reply: &mut Reply) -> (Outcome, Option<TableName>) {
+    fn exec_reading(
+        &self,
+        queued: &QueuedCommands,
+        reply: &mut Reply,
+    ) -> (Outcome, Option<TableName>) {
         let (start, mut first) = (reply.len(), None);
         let commands = || {
             let commands = queued.commands.iter();
@@ -199,8 +205,8 @@ impl View<'_> {
             let places = command.key_places(args.len());
             places.map(move |at| args.get(at))
         });
-        let leaves = match self.leaves(keys) {
-            Ok(leaves) => leaves,
+        let permits = match self.permits(keys) {
+            Ok(permits) => permits,
             Err(stop) => return (self.stop(stop, start, reply), None),
         };
         let moments = match self.moments(commands()) {
@@ -219,7 +225,7 @@ impl View<'_> {
         reply.array(queued.commands.len());
         for (command, args) in commands() {
             let command_start = reply.len();
-            let (outcome, table) = self.read(command, args, Held::Moments(&moments), reply);
+            let (outcome, table) = self.read(command, args, KeyGuard::Moments(&moments), reply);
             first = first.or(table);
             if matches!(outcome, Outcome::NotResident | Outcome::Replicas) {
                 reply.truncate(start);
@@ -236,7 +242,7 @@ impl View<'_> {
                 return (settle(Err(stop), start, reply), first);
             }
         }
-        (leaves.check(Outcome::Answered, start, reply), first)
+        (permits.check(Outcome::Answered, start, reply), first)
     }
 
     /// Ends an EXEC whose replies, from `start` on, grew beyond the limit, or are for nobody.

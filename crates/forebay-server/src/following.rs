@@ -13,7 +13,7 @@ const PROPOSED_AT_ONCE: usize = 512;
 const PROPOSED_BYTES: usize = 1 << 20;
 
 /// What has come of a connection, and who sends it.
-pub struct Following<'a> {
+pub struct FollowedConnection<'a> {
     pub shared: &'a Shared,
     pub tables: &'a TableView,
     pub user: Option<&'a User>,
@@ -21,7 +21,7 @@ pub struct Following<'a> {
     pub input: &'a [u8],
 }
 
-impl Following<'_> {
+impl FollowedConnection<'_> {
     /// The command, alone or with those that follow. `ends` says where it ends, and then where each
     /// of the others does.
     pub fn collect(

@@ -5,10 +5,12 @@ use std::ops::Range;
 use forebay_engine::live::{Expiry, LiveTable};
 use forebay_engine::{Source, TableName};
 
-use crate::command::{CommandError, Held, KEYS_AT_ONCE, Reading, find_source, reply_values, split};
+use crate::command::{
+    CommandError, KEYS_AT_ONCE, KeyGuard, Reading, find_source, reply_values, split,
+};
 use crate::config::HIGH_WATER;
 use crate::execute::{Outcome, View, settle};
-use crate::leaves::Leaves;
+use crate::permits::ReadPermits;
 use crate::resp::{Args, OwnedArgs, Reply};
 
 /// The place of GET in the command table.
@@ -158,7 +160,7 @@ impl<'t> View<'t> {
         };
         if let Source::Live(live) = source
             && self.tables.is_replica(live)
-            && !self.has_leave
+            && !self.has_permit
         {
             return self.replica_gets((table, live), keys, reply);
         }
@@ -173,8 +175,8 @@ impl<'t> View<'t> {
         keys: &[&[u8]],
         reply: &mut Reply,
     ) -> AnsweredGets<'t> {
-        match self.leaves_of((table, live), keys) {
-            Ok(leaves) => self.gets_by_leave(&leaves, live, keys, reply),
+        match self.permits_of((table, live), keys) {
+            Ok(permits) => self.gets_by_permit(&permits, live, keys, reply),
             Err(stop) if keys.len() == 1 => self.refuse_replica_get(stop, reply),
             Err(_) => self.each_replica_get((table, live), keys, reply),
         }
@@ -199,9 +201,9 @@ impl<'t> View<'t> {
         all
     }
 
-    fn gets_by_leave(
+    fn gets_by_permit(
         &self,
-        leaves: &Leaves<'_>,
+        permits: &ReadPermits<'_>,
         live: &'t LiveTable,
         keys: &[&[u8]],
         reply: &mut Reply,
@@ -210,7 +212,7 @@ impl<'t> View<'t> {
         let expires = live.options().expiry != Expiry::Never;
         let clock_ms = expires.then(|| self.shared.store.clock().unix_ms());
         let all = self.gets_of(Source::Live(live), keys, clock_ms, reply);
-        match leaves.check(Outcome::Answered, before, reply) {
+        match permits.check(Outcome::Answered, before, reply) {
             Outcome::Replicas => AnsweredGets {
                 not_here: true,
                 ..AnsweredGets::default()
@@ -245,7 +247,7 @@ impl<'t> View<'t> {
         };
         let reading = Reading {
             may_wait: self.may_wait,
-            held: Held::NOTHING,
+            held: KeyGuard::NOTHING,
             limit_bytes: self.shared.config.limits.reply_bytes,
             reply_start: None,
             full_bytes,

@@ -87,8 +87,9 @@ impl LiveTables {
 
     pub fn problems(&self) -> BTreeMap<TableName, String> {
         let problems = self.problems.load();
-        let told = problems.iter();
-        told.map(|(name, problem)| (name.clone(), problem.text.clone()))
+        let reported = problems.iter();
+        reported
+            .map(|(name, problem)| (name.clone(), problem.text.clone()))
             .collect()
     }
 

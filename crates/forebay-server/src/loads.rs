@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use forebay_engine::TableName;
-use forebay_engine::live::{Asked, Taken};
+use forebay_engine::live::{CheckpointRequest, LoadOutcome};
 use tracing::{error, info, warn};
 
 use crate::live::LiveTables;
@@ -27,13 +27,13 @@ impl Loads {
             match table.take_all() {
                 Ok((asked, load)) => {
                     self.problems.remove(name);
-                    asked.iter().for_each(|asked| tell(live, name, asked));
+                    asked.iter().for_each(|asked| notify(live, name, asked));
                     match load {
                         None => {}
-                        Some(Taken::Added { runs }) => {
+                        Some(LoadOutcome::Added { runs }) => {
                             info!(table = %name, runs, "a load was added")
                         }
-                        Some(Taken::Refused { why }) => {
+                        Some(LoadOutcome::Refused { why }) => {
                             warn!(table = %name, why, "a load was refused");
                         }
                     }
@@ -51,11 +51,13 @@ impl Loads {
 }
 
 /// Tells what was done for another process. A table that is to be given up is closed.
-fn tell(live: &LiveTables, name: &TableName, asked: &Asked) {
+fn notify(live: &LiveTables, name: &TableName, asked: &CheckpointRequest) {
     match asked {
-        Asked::Checkpoint => info!(table = %name, "a checkpoint was made"),
-        Asked::Refused { why } => warn!(table = %name, why, "a checkpoint was not made"),
-        Asked::GiveUp => {
+        CheckpointRequest::Checkpoint => info!(table = %name, "a checkpoint was made"),
+        CheckpointRequest::Refused { why } => {
+            warn!(table = %name, why, "a checkpoint was not made")
+        }
+        CheckpointRequest::GiveUp => {
             info!(table = %name, "given up, as another process is to have it");
             live.give_up(name);
         }

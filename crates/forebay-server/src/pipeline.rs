@@ -18,20 +18,20 @@ use forebay_engine::TableName;
 use forebay_engine::live::LiveError;
 
 use crate::client::Client;
-use crate::coming::{self, Coming};
 use crate::command::{COMMANDS, KeyNames, Run, live_error};
 use crate::commits::Commits;
 use crate::config::HIGH_WATER;
 use crate::dispatch::{Dispatch, admit};
 use crate::execute::{Outcome, View, settle};
-use crate::following::Following;
+use crate::following::FollowedConnection;
 use crate::gets::{CollectedGets, GET};
 use crate::metrics::{Drop, TableMetrics};
 use crate::reply_memory::Charge;
-use crate::resp::{Parser, ProtocolError, Reply, TooLong};
+use crate::resp::{LongCommand, Parser, ProtocolError, Reply};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::table_view::TableView;
+use crate::table_wait::{self, TableWait};
 use crate::users::User;
 use crate::wait::{Wait, Waited};
 use crate::work::{Done, Task, Work};
@@ -74,10 +74,10 @@ pub struct Pipeline {
     pub pinned: Option<TableView>,
     waiting: Option<Waiting>,
     /// A command that is refused, and of which the client, who has logged in, still sends the rest.
-    too_long: Option<TooLong>,
+    too_long: Option<LongCommand>,
     /// The same, where its end cannot be found.
     pub is_refused_amid_command: bool,
-    coming: Coming,
+    table_wait: TableWait,
     /// What was written and is not durable yet, and where its replies lie: they are not to be sent
     /// before it is.
     commits: Commits,
@@ -115,7 +115,7 @@ impl Pipeline {
             waiting: None,
             too_long: None,
             is_refused_amid_command: false,
-            coming: Coming::default(),
+            table_wait: TableWait::default(),
             commits: Commits::default(),
             unacknowledged: Vec::new(),
             table: None,
@@ -283,7 +283,7 @@ impl Pipeline {
     fn try_again(&mut self, reply_start: usize) -> Next {
         self.reply.truncate(reply_start);
         self.rewind();
-        self.after_waits(self.pause(coming::PAUSE))
+        self.after_waits(self.pause(table_wait::PAUSE))
     }
 
     fn pause(&self, time: Duration) -> Next {
@@ -397,14 +397,14 @@ impl Pipeline {
             may_wait: false,
             port: self.session.client.port,
             decided: None,
-            has_leave: false,
+            has_permit: false,
         };
         let reply_start = self.reply.len();
         let gets = self.gets.answer(&self.input, &view, &mut self.reply);
         let (answered, not_here) = (gets.answered, gets.not_here);
         if gets.table.is_none() {
             let names = std::iter::once(self.gets.table(&self.input));
-            if self.coming.waits(shared, tables, names) {
+            if self.table_wait.waits(shared, tables, names) {
                 return Some(self.try_again(reply_start));
             }
         }
@@ -468,7 +468,7 @@ impl Pipeline {
             shared: Arc::clone(&self.shared),
             worker: self.worker,
             resp3: self.reply.is_resp3(),
-            has_leave: false,
+            has_permit: false,
         }
     }
 
@@ -499,7 +499,9 @@ impl Pipeline {
             }
         };
         let (is_queued, command) = (self.session.queued.is_some(), &COMMANDS[place]);
-        if is_queued && (self.coming).waits(&self.shared, tables, coming::named(command, args)) {
+        if is_queued
+            && (self.table_wait).waits(&self.shared, tables, table_wait::named(command, args))
+        {
             return Some(self.try_again(reply_start));
         }
         let mut dispatch = Dispatch {
@@ -512,7 +514,7 @@ impl Pipeline {
         let ran = dispatch.run(place, args);
         if matches!(ran.outcome, Outcome::Failed | Outcome::NotHere) && !is_queued {
             let args = self.parser.args(&self.input[self.at..end]);
-            if (self.coming).waits(&self.shared, tables, coming::named(command, args)) {
+            if (self.table_wait).waits(&self.shared, tables, table_wait::named(command, args)) {
                 return Some(self.try_again(reply_start));
             }
         }
@@ -547,7 +549,7 @@ impl Pipeline {
             (Task::One(place, args), true) => (place, args),
             (task, _) => return task,
         };
-        let following = Following {
+        let following = FollowedConnection {
             shared: &self.shared,
             tables,
             user: self.session.user.as_deref(),

@@ -8,15 +8,15 @@ use serde::Serialize;
 
 /// Whoever brings versions into the store that is served.
 pub trait Pulls: Debug + Send + Sync {
-    fn pulled(&self) -> Pulled;
+    fn pulled(&self) -> PullsStatus;
 
     /// Has it look at the source now, unless what it knows is of this stamp.
-    fn nudge(&self, stamp: u64);
+    fn notify(&self, stamp: u64);
 }
 
 /// How far all tables are.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
-pub struct Pulled {
+pub struct PullsStatus {
     /// Sorted by name.
     pub tables: Vec<TablePulled>,
     /// Whether the source was reached since the start.

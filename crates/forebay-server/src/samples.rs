@@ -65,7 +65,7 @@ pub struct SampleCounts {
     pub is_estimate: bool,
     /// Keys by user; a command without keys counts as one.
     pub users: HashMap<Box<str>, u64>,
-    pub keys: HashMap<SampledKey, Asked>,
+    pub keys: HashMap<SampledKey, RequestCount>,
 }
 
 /// A key of a table.
@@ -80,7 +80,7 @@ pub struct SampledKey {
 
 /// How often something was asked for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestCount {
     pub reads: u64,
     pub writes: u64,
     pub samples: u64,
@@ -234,8 +234,8 @@ impl SampledKey {
     }
 }
 
-impl Asked {
-    pub fn add(&mut self, more: &Asked) {
+impl RequestCount {
+    pub fn add(&mut self, more: &RequestCount) {
         self.reads += more.reads;
         self.writes += more.writes;
         self.samples += more.samples;

@@ -11,7 +11,7 @@ use forebay_io::{Listener, Net, start_answering, start_thread};
 use thiserror::Error;
 use tracing::{error, info, warn};
 
-use crate::behind::WorkBehind;
+use crate::behind::BackgroundShare;
 use crate::config::ServerConfig;
 use crate::descriptors::Descriptors;
 use crate::http::HttpServer;
@@ -40,7 +40,7 @@ pub struct Handle {
 
 /// What a running server's readers meet, for who brings versions into its store.
 #[derive(Debug, Clone)]
-pub struct Inside {
+pub struct ServerInside {
     shared: Arc<Shared>,
 }
 
@@ -194,8 +194,8 @@ impl Handle {
     }
 
     /// For who changes files while the server runs.
-    pub fn inside(&self) -> Inside {
-        Inside {
+    pub fn inside(&self) -> ServerInside {
+        ServerInside {
             shared: Arc::clone(&self.shared),
         }
     }
@@ -211,7 +211,7 @@ impl Handle {
     fn follow(&mut self, has_live: bool) -> Result<(), StartError> {
         let following = Arc::clone(&self.shared);
         self.keep(start_thread("forebay-live", move || {
-            let mut behind = WorkBehind::default();
+            let mut behind = BackgroundShare::default();
             while !following.is_stopping() {
                 following.store.clock().sleep(LOOK);
                 if has_live {
@@ -248,7 +248,7 @@ impl Handle {
     }
 }
 
-impl Inside {
+impl ServerInside {
     /// Opens a table's versions anew, whose files were replaced by sound ones.
     pub fn reopen(&self, table: &TableName) {
         self.shared.serving.reopen(table);

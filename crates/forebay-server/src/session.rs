@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::client::Client;
-use crate::cluster::Nudges;
-use crate::command::{Queued, WatchAsk, Watches};
+use crate::cluster::ClassRedirects;
+use crate::command::{QueuedCommands, WatchAsk, Watches};
 use crate::port::Port;
 use crate::resp::RequestLimits;
 use crate::shared::Shared;
@@ -19,7 +19,7 @@ pub struct Session {
     /// `None` until AUTH, where that is asked for.
     pub user: Option<Arc<User>>,
     /// The commands since MULTI.
-    pub queued: Option<Queued>,
+    pub queued: Option<QueuedCommands>,
     /// The keys that WATCH named.
     pub watches: Watches,
     /// Keys whose versions replicas are to be asked for: WATCH is answered then.
@@ -30,7 +30,7 @@ pub struct Session {
     /// READONLY was asked for: the client is one of a cluster, and reads replicas.
     pub reads_replicas: bool,
     /// Redirects that tell the client of other classes.
-    pub nudges: Option<Nudges>,
+    pub redirects: Option<ClassRedirects>,
     /// How many changes of the classes were there, as of the last look.
     changes: u64,
     /// Which reading of the users file `user` is from.
@@ -66,7 +66,7 @@ impl Session {
             replies: Replies::On,
             closing: false,
             reads_replicas: false,
-            nudges: None,
+            redirects: None,
             changes: shared
                 .cluster
                 .as_ref()
@@ -117,7 +117,7 @@ impl Session {
 
     fn renew_user(&mut self, shared: &Shared) -> Result<(), String> {
         self.generation = shared.secrets.generation();
-        self.renew_nudges(shared);
+        self.renew_redirects(shared);
         let secrets = shared.secrets.load();
         let (Some(users), Some(user)) = (&secrets.users, &self.user) else {
             return Ok(());
@@ -131,7 +131,7 @@ impl Session {
     }
 
     /// Lets clients that know classes find out about other ones.
-    fn renew_nudges(&mut self, shared: &Shared) {
+    fn renew_redirects(&mut self, shared: &Shared) {
         let Some(cluster) = &shared.cluster else {
             return;
         };
@@ -143,8 +143,8 @@ impl Session {
         let before = std::mem::replace(&mut self.changes, cluster.changes.number());
         if knows_classes && before != self.changes && shared.config.default_table.is_none() {
             let table = self.user.as_ref().and_then(|user| user.only_table());
-            let nudges = cluster.changes.nudges(table);
-            self.nudges = Some(nudges);
+            let redirects = cluster.changes.redirects(table);
+            self.redirects = Some(redirects);
         }
     }
 
@@ -173,6 +173,6 @@ impl Session {
         self.user.is_some()
             && self.queued.is_none()
             && self.replies == Replies::On
-            && self.nudges.is_none()
+            && self.redirects.is_none()
     }
 }

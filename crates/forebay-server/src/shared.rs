@@ -50,13 +50,13 @@ pub struct Shared {
     pub clients: Arc<Clients>,
     pub reply_memory: Arc<ReplyMemory>,
     /// For lines about connections that were dropped.
-    pub drops_told: Seldom,
+    pub drops_reported: Seldom,
     /// Of reads that met damage.
-    damage_told: Seldom,
+    damage_reported: Seldom,
     /// For lines about connections that are too many.
-    pub refusals_told: Seldom,
+    pub refusals_reported: Seldom,
     /// For lines about wrong passwords.
-    pub wrong_told: Seldom,
+    pub wrong_reported: Seldom,
     pub resp_address: SocketAddr,
     /// The cluster that this is a node of.
     pub cluster: Option<Cluster>,
@@ -79,8 +79,8 @@ pub struct Shared {
 
 impl Shared {
     /// Has the log tell of damage that a read met; many may meet the same.
-    pub fn tell_damage(&self, error: &str) {
-        if let Some(left_out) = self.damage_told.due(self.now_ms()) {
+    pub fn notify_damage(&self, error: &str) {
+        if let Some(left_out) = self.damage_reported.due(self.now_ms()) {
             error!(error, left_out, "a read met damage");
             let replicas = self
                 .cluster
@@ -134,10 +134,10 @@ impl Shared {
             totals_before: Mutex::default(),
             clients,
             reply_memory: Arc::new(reply_memory),
-            drops_told: Seldom::default(),
-            damage_told: Seldom::default(),
-            refusals_told: Seldom::default(),
-            wrong_told: Seldom::default(),
+            drops_reported: Seldom::default(),
+            damage_reported: Seldom::default(),
+            refusals_reported: Seldom::default(),
+            wrong_reported: Seldom::default(),
             resp_address,
             run_id,
             started_unix_ms: store.clock().unix_ms(),
@@ -247,7 +247,7 @@ impl Shared {
     /// Counts a wrong password or token, and tells of it.
     pub fn note_wrong_secret(&self, address: SocketAddr, user: &str) {
         self.metrics.auth_failures.fetch_add(1, Ordering::Relaxed);
-        if let Some(left_out) = self.wrong_told.due(self.clock_ms()) {
+        if let Some(left_out) = self.wrong_reported.due(self.clock_ms()) {
             warn!(%address, user, left_out, "wrong password or token");
         }
     }

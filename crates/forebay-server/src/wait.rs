@@ -8,7 +8,7 @@ use forebay_engine::live::LiveError;
 use tracing::error;
 
 use crate::cluster::elsewhere;
-use crate::work::{Done, Work, Worked};
+use crate::work::{Done, Work, WorkOutcome};
 
 /// See the module's text.
 pub enum Wait {
@@ -41,8 +41,8 @@ impl Wait {
     pub async fn end(self) -> Waited {
         match self {
             Wait::Work(work) => match tokio::task::spawn_blocking(|| work.run()).await {
-                Ok(Worked::Done(done)) => Waited::Done(done),
-                Ok(Worked::Elsewhere(work)) => Waited::Done(elsewhere(work).await),
+                Ok(WorkOutcome::Done(done)) => Waited::Done(done),
+                Ok(WorkOutcome::Elsewhere(work)) => Waited::Done(elsewhere(work).await),
                 Err(failure) => {
                     error!(%failure, "a command broke down");
                     Waited::Broken

@@ -6,7 +6,7 @@ use forebay_engine::TableName;
 
 use crate::client::Client;
 use crate::cluster::PartAsk;
-use crate::command::{Queued, WatchAsk, Watches};
+use crate::command::{QueuedCommands, WatchAsk, Watches};
 use crate::commits::Commits;
 use crate::execute::{Outcome, View};
 use crate::gets::OwnedGets;
@@ -29,12 +29,12 @@ pub struct Work {
     pub worker: usize,
     pub resp3: bool,
     /// Leave to read replicas was given.
-    pub has_leave: bool,
+    pub has_permit: bool,
 }
 
 /// What became of work.
 #[derive(Debug)]
-pub enum Worked {
+pub enum WorkOutcome {
     Done(Done),
     /// Its keys are not here.
     Elsewhere(Work),
@@ -47,7 +47,7 @@ pub enum Task {
     /// GETs of one table; some of them may be left for another time, the first never.
     Gets(OwnedGets),
     /// What was queued since MULTI.
-    Exec(Queued),
+    Exec(QueuedCommands),
     /// What another node asks of a partition of a live table.
     Part(Box<PartAsk>),
     /// Commands that write to a live table of a cluster.
@@ -87,13 +87,13 @@ pub struct Done {
 impl Work {
     /// Answers, waiting for the device where it must. Whether writes are durable is not waited for
     /// here.
-    pub fn run(self) -> Worked {
+    pub fn run(self) -> WorkOutcome {
         let port = self.client.port;
         self.run_as(port)
     }
 
     /// The same, as if it had come to that port.
-    pub fn run_as(self, port: Port) -> Worked {
+    pub fn run_as(self, port: Port) -> WorkOutcome {
         let view = self.view(port);
         let mut reply = self.reply();
         let mut commits = Commits::default();
@@ -101,13 +101,13 @@ impl Work {
             Task::One(place, args) => view.run(*place, args.borrow(), &mut reply, &mut commits),
             Task::Exec(queued) => view.exec(queued, &mut reply, &mut commits),
             Task::Part(ask) => (ask.run(&view, &mut reply), None),
-            Task::Writes(_) | Task::Watch(_) => return Worked::Elsewhere(self),
+            Task::Writes(_) | Task::Watch(_) => return WorkOutcome::Elsewhere(self),
             Task::Gets(gets) => {
                 let gets = gets.answer(&view, &mut reply);
                 if gets.not_here && gets.answered == 0 {
-                    return Worked::Elsewhere(self);
+                    return WorkOutcome::Elsewhere(self);
                 }
-                return Worked::Done(Done {
+                return WorkOutcome::Done(Done {
                     answered: gets.answered,
                     failed: gets.failed,
                     ..Done::of(reply, Outcome::Answered, gets.table.cloned())
@@ -115,8 +115,8 @@ impl Work {
             }
         };
         match outcome {
-            Outcome::NotHere | Outcome::Replicas => Worked::Elsewhere(self),
-            outcome => Worked::Done(Done {
+            Outcome::NotHere | Outcome::Replicas => WorkOutcome::Elsewhere(self),
+            outcome => WorkOutcome::Done(Done {
                 commits,
                 ..Done::of(reply, outcome, table)
             }),
@@ -132,7 +132,7 @@ impl Work {
             may_wait: true,
             port,
             decided: None,
-            has_leave: self.has_leave,
+            has_permit: self.has_permit,
         }
     }
 

@@ -29,10 +29,10 @@ const WAITING_THREADS: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection that came in, and where.
-type Came = (Box<dyn Arrival>, Port);
+type AcceptedConnection = (Box<dyn Arrival>, Port);
 
 /// To a worker, for what came in.
-type Way = UnboundedSender<Came>;
+type Way = UnboundedSender<AcceptedConnection>;
 
 /// A port, and what it is for.
 pub type Open = (Box<dyn Listener>, Port);
@@ -41,7 +41,7 @@ pub type Open = (Box<dyn Listener>, Port);
 pub struct Worker {
     pub index: usize,
     pub shared: Arc<Shared>,
-    inbox: UnboundedReceiver<Came>,
+    inbox: UnboundedReceiver<AcceptedConnection>,
     /// The first worker has the listeners, and the ways to all workers.
     listeners: Vec<(Open, Vec<Way>)>,
 }
@@ -73,7 +73,7 @@ impl Worker {
     /// Serves until the server stops and its connections have ended.
     pub fn run(self, runtime: Runtime) {
         let (shared, index) = (Arc::clone(&self.shared), self.index);
-        let _ends = Ends { shared, index };
+        let _ends = WorkerEnd { shared, index };
         runtime.block_on(self.serve());
         // Work for connections that are gone may still wait for the device: it is not waited for.
         runtime.shutdown_background();
@@ -115,7 +115,7 @@ impl Worker {
     }
 
     #[allow(clippy::disallowed_methods)]
-    fn begin(&self, (arrival, port): Came) -> Option<Arc<Client>> {
+    fn begin(&self, (arrival, port): AcceptedConnection) -> Option<Arc<Client>> {
         let address = arrival.peer();
         let local = arrival.local().unwrap_or(self.shared.resp_address);
         let stream = match arrival.open() {
@@ -180,7 +180,7 @@ impl Worker {
         );
         if reason == Reason::SlowReader {
             let held_bytes = client.held_bytes.load(Ordering::Relaxed);
-            tell_drop(
+            notify_drop(
                 &self.shared,
                 client,
                 held_bytes,
@@ -282,7 +282,7 @@ async fn accept((mut listener, port): Open, workers: Vec<Way>, shared: Arc<Share
                 let connected = shared.metrics.connected.load(Ordering::Relaxed);
                 // Without other nodes it would answer less than with too many of them.
                 if connected >= most as i64 && port != Port::Peer {
-                    if let Some(left_out) = shared.refusals_told.due(shared.clock_ms()) {
+                    if let Some(left_out) = shared.refusals_reported.due(shared.clock_ms()) {
                         let address = arrival.peer();
                         warn!(%address, most, left_out, "a connection was refused: there are too many");
                     }
@@ -318,12 +318,12 @@ async fn accept((mut listener, port): Open, workers: Vec<Way>, shared: Arc<Share
 }
 
 /// Notes that a worker has ended, however it did.
-struct Ends {
+struct WorkerEnd {
     shared: Arc<Shared>,
     index: usize,
 }
 
-impl Drop for Ends {
+impl Drop for WorkerEnd {
     fn drop(&mut self) {
         let how = if std::thread::panicking() {
             "it broke down: see the log"
@@ -344,8 +344,8 @@ impl Drop for Ends {
 }
 
 /// Tells of a client that was dropped for the replies that it did not read.
-fn tell_drop(shared: &Shared, client: &Client, held_bytes: usize, why: &str) {
-    if let Some(left_out) = shared.drops_told.due(shared.now_ms()) {
+fn notify_drop(shared: &Shared, client: &Client, held_bytes: usize, why: &str) {
+    if let Some(left_out) = shared.drops_reported.due(shared.now_ms()) {
         let address = client.address;
         warn!(%address, held_bytes, why, left_out, "a connection was dropped");
     }
@@ -362,7 +362,7 @@ impl Drop for Registered {
         self.shared.clients.lock().remove(&self.client.id);
         if let Some(held_bytes) = self.client.dropped_bytes() {
             let why = "it held most of the memory for replies, which is at its limit";
-            tell_drop(&self.shared, &self.client, held_bytes, why);
+            notify_drop(&self.shared, &self.client, held_bytes, why);
             self.shared.metrics.count_drop(Reason::ReplyMemory);
         }
         // What other threads make for it is for nobody.

@@ -31,8 +31,8 @@ fn only_an_administrator_administers() {
     let of_shop = "user shop on ~own:* resetchannels -@all +@connection +@read +@write";
     assert_eq!(lines[1], of_shop);
     assert!(!lines.concat().contains(&PASSWORD_HASH[..8]));
-    let told = items(ops.ask("ACL GETUSER shop"));
-    assert_eq!(text_of(&told[5]), "-@all +@connection +@read +@write");
+    let reported = items(ops.ask("ACL GETUSER shop"));
+    assert_eq!(text_of(&reported[5]), "-@all +@connection +@read +@write");
     assert_eq!(ops.ask("ACL GETUSER nobody"), Reply::Null);
     assert!(
         ops.text("ACL SETUSER a")
@@ -119,10 +119,10 @@ fn counts_begin_anew() {
             .text("INCR own:nosuch:x y")
             .starts_with("-ERR wrong number")
     );
-    let told = items(client.ask("LATENCY HISTOGRAM set nosuch"));
-    let of_set = items(told[1].clone());
+    let reported = items(client.ask("LATENCY HISTOGRAM set nosuch"));
+    let of_set = items(reported[1].clone());
     assert_eq!(
-        (told.len(), text_of(&told[0]), text_of(&of_set[1])),
+        (reported.len(), text_of(&reported[0]), text_of(&of_set[1])),
         (2, "set".to_owned(), "5".to_owned())
     );
     let buckets = items(of_set[3].clone());

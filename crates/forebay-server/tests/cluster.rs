@@ -152,7 +152,7 @@ fn the_next_node_is_asked_when_one_is_gone_and_silence_is_told() {
         assert_eq!(client.ask(&format!("GET {wire}")), bulk(value(n, 0)));
     }
     // The first node to ask is of the other zone: one of them is met once, at most.
-    let (suspected, _) = cluster.member(1).told_of();
+    let (suspected, _) = cluster.member(1).reported_of();
     assert!(suspected.len() <= 1 && suspected.iter().all(|node| *node == 2));
     cluster.stop(3);
     let gone = client.text(&format!("GET {wire}"));

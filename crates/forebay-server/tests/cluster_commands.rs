@@ -48,17 +48,17 @@ fn rows(reply: Reply) -> Vec<Row> {
 #[test]
 fn slots_name_class_ports_as_primaries_and_ordinary_ones_as_replicas() {
     let cluster = InOneProcess::new();
-    let told: Vec<Vec<Row>> = NODES
+    let reported: Vec<Vec<Row>> = NODES
         .iter()
         .map(|node| rows(cluster.client(*node, LISTEN).ask("CLUSTER SLOTS")))
         .collect();
     assert!(
-        told.windows(2).all(|pair| pair[0] == pair[1]),
+        reported.windows(2).all(|pair| pair[0] == pair[1]),
         "all nodes say the same"
     );
     let mut ids = BTreeSet::new();
     let ends = ["4095", "8999", "16383"];
-    for ((row, (first, [primary, second])), end) in told[0].iter().zip(CLASSES).zip(ends) {
+    for ((row, (first, [primary, second])), end) in reported[0].iter().zip(CLASSES).zip(ends) {
         let (from, to, nodes) = row;
         assert_eq!((&**from, &**to), (&*first.to_string(), end));
         let addresses: Vec<&str> = nodes.iter().map(|(address, _)| &**address).collect();
@@ -82,7 +82,7 @@ fn slots_name_class_ports_as_primaries_and_ordinary_ones_as_replicas() {
 fn nodes_and_shards_say_the_same_as_slots() {
     let cluster = InOneProcess::new();
     let mut client = cluster.client(2, CLASS_PORTS[0]);
-    let told = rows(client.ask("CLUSTER SLOTS"));
+    let reported = rows(client.ask("CLUSTER SLOTS"));
     let lines = client.text("CLUSTER NODES");
     let lines: BTreeMap<String, Vec<String>> = lines
         .lines()
@@ -90,7 +90,7 @@ fn nodes_and_shards_say_the_same_as_slots() {
         .map(|words| (words[0].clone(), words))
         .collect();
     assert_eq!(lines.len(), 9);
-    for (first, last, nodes) in &told {
+    for (first, last, nodes) in &reported {
         let primary = &lines[&nodes[0].1];
         assert!(
             primary[2].ends_with("master") && primary[3] == "-",
@@ -112,11 +112,11 @@ fn nodes_and_shards_say_the_same_as_slots() {
         .values()
         .filter(|line| line[2].contains("myself"))
         .collect();
-    assert_eq!((own.len(), &own[0][0]), (1, &told[1].2[0].1));
-    assert_eq!(client.text("CLUSTER MYID"), told[1].2[0].1);
+    assert_eq!((own.len(), &own[0][0]), (1, &reported[1].2[0].1));
+    assert_eq!(client.text("CLUSTER MYID"), reported[1].2[0].1);
 
     let shards = items(client.ask("CLUSTER SHARDS"));
-    for (shard, (first, last, nodes)) in shards.into_iter().zip(&told) {
+    for (shard, (first, last, nodes)) in shards.into_iter().zip(&reported) {
         let shard = items(shard);
         assert_eq!(
             (text(&shard[0]), text(&shard[2])),
@@ -141,7 +141,7 @@ fn nodes_and_shards_say_the_same_as_slots() {
             assert_eq!(of("role"), if at == 0 { "master" } else { "replica" });
         }
     }
-    let replicas = client.texts(&format!("CLUSTER REPLICAS {}", told[0].2[0].1));
+    let replicas = client.texts(&format!("CLUSTER REPLICAS {}", reported[0].2[0].1));
     assert_eq!(replicas.len(), 2);
     assert!(
         client
@@ -183,8 +183,8 @@ fn without_class_ports_a_node_is_one_address() {
         }
     });
     let mut client = cluster.client(1, LISTEN);
-    let told = rows(client.ask("CLUSTER SLOTS"));
-    let addresses: Vec<Vec<String>> = told
+    let reported = rows(client.ask("CLUSTER SLOTS"));
+    let addresses: Vec<Vec<String>> = reported
         .iter()
         .map(|(_, _, nodes)| nodes.iter().map(|(address, _)| address.clone()).collect())
         .collect();
@@ -204,8 +204,12 @@ fn who_is_away_is_no_replica_and_another_node_heads_its_class() {
         model.put_node(forebay_cluster::model::NodeEntry { state, ..node(2) });
     });
     let mut client = cluster.client(1, LISTEN);
-    let told = rows(client.ask("CLUSTER SLOTS"));
-    let addresses: Vec<&str> = told[1].2.iter().map(|(address, _)| &**address).collect();
+    let reported = rows(client.ask("CLUSTER SLOTS"));
+    let addresses: Vec<&str> = reported[1]
+        .2
+        .iter()
+        .map(|(address, _)| &**address)
+        .collect();
     // Its own class keeps the first port of node 3.
     assert_eq!(addresses, ["127.0.0.3:7382", "127.0.0.3:7379"]);
     let info = client.text("CLUSTER INFO");
@@ -235,8 +239,8 @@ fn host_names_are_told_as_they_are_advertised() {
         }
     });
     let mut client = cluster.client(1, LISTEN);
-    let told = rows(client.ask("CLUSTER SLOTS"));
-    assert_eq!(told[2].2[0].0, "node-3.example:7381");
+    let reported = rows(client.ask("CLUSTER SLOTS"));
+    assert_eq!(reported[2].2[0].0, "node-3.example:7381");
     let lines = client.text("CLUSTER NODES");
     assert!(
         lines.contains(" node-2.example:7379@7400,node-2.example slave "),
@@ -271,8 +275,8 @@ fn ports_of_a_cluster_say_so_and_gateways_do_not() {
         let Reply::Map(hello) = client.ask("HELLO 3") else {
             panic!("no map");
         };
-        let told = hello.iter().find(|(name, _)| text(name) == "mode");
-        assert_eq!(text(&told.expect("a mode").1), mode);
+        let reported = hello.iter().find(|(name, _)| text(name) == "mode");
+        assert_eq!(text(&reported.expect("a mode").1), mode);
         for command in [
             "READONLY",
             "READWRITE",
@@ -297,10 +301,10 @@ fn what_would_change_the_cluster_is_refused_in_words() {
         "RESET HARD",
         "SETSLOT 5 STABLE",
     ] {
-        let told = client.text(&format!("CLUSTER {command}"));
+        let reported = client.text(&format!("CLUSTER {command}"));
         assert!(
-            told.contains("changes nothing here: the cluster's coordinator"),
-            "{told}"
+            reported.contains("changes nothing here: the cluster's coordinator"),
+            "{reported}"
         );
     }
     assert!(
@@ -323,7 +327,7 @@ fn what_would_change_the_cluster_is_refused_in_words() {
 }
 
 #[test]
-fn ranges_and_versions_are_told() {
+fn ranges_and_versions_are_reported() {
     let cluster = InOneProcess::new();
     let mut client = cluster.client(3, GATEWAY);
     let ranges = items(client.ask("KV.MAP log"));
@@ -394,9 +398,9 @@ fn aware_clients_are_nudged_when_a_class_has_other_nodes() {
     }
     cluster.member(3).change(with_a_third_replica);
     for client in [&mut of_class, &mut of_replica] {
-        let nudged = (0..100_000).any(|_| is_moved(client, &changed));
+        let notified = (0..100_000).any(|_| is_moved(client, &changed));
         assert!(
-            nudged && !is_moved(client, &changed),
+            notified && !is_moved(client, &changed),
             "the same command passes"
         );
         let more = (0..200).filter(|_| is_moved(client, &changed)).count();
@@ -424,9 +428,12 @@ fn clients_are_told_how_to_put_replies_of_several_nodes_together() {
         ("mget", &["request_policy:multi_shard"]),
         ("get", &[]),
     ] {
-        let told = items(items(client.ask(&format!("COMMAND INFO {name}"))).remove(0));
+        let reported = items(items(client.ask(&format!("COMMAND INFO {name}"))).remove(0));
         assert_eq!(
-            items(told[7].clone()).iter().map(text).collect::<Vec<_>>(),
+            items(reported[7].clone())
+                .iter()
+                .map(text)
+                .collect::<Vec<_>>(),
             tips
         );
     }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use forebay_cluster::model::{Layout, LayoutName, Model};
 use forebay_cluster::{HostPort, NodeId, Peers};
 use forebay_engine::{Bound, TableName};
-use forebay_io::sim::{Over, SimNet};
+use forebay_io::sim::{SimNet, TestOver};
 use forebay_io::{Clock, Listener, Net, SystemClock};
 use forebay_run::Order;
 use forebay_server::PeerClient;
@@ -42,12 +42,12 @@ fn nodes_that_disagree_say_so_and_the_asker_tries_again() {
     let wire = key_in("few", 1);
     cluster.member(1).change(second_class_at([3, 2]));
     let mut client = cluster.client(1, GATEWAY);
-    let told = client.text(&format!("GET {wire}"));
+    let reported = client.text(&format!("GET {wire}"));
     let wanted = "-TRYAGAIN by its map 6 node n1 takes node n3 to have the key, which by its map 5 answers: \
                   version 1 of table few: ";
-    assert!(told.starts_with(wanted), "{told}");
-    let told = client.text(&format!("STRLEN {wire}"));
-    assert!(told.starts_with(wanted), "{told}");
+    assert!(reported.starts_with(wanted), "{reported}");
+    let reported = client.text(&format!("STRLEN {wire}"));
+    assert!(reported.starts_with(wanted), "{reported}");
 
     let wanted = bulk(value(number(&wire), 0));
     for (command, wanted) in [
@@ -71,9 +71,9 @@ fn a_node_that_has_not_opened_what_it_alone_has_says_so() {
     let cluster = InOneProcess::new();
     cluster.member(3).change_quietly(second_class_at([3, 2]));
     let mut client = cluster.client(3, LISTEN);
-    let told = client.text(&format!("GET {}", key_in("few", 1)));
+    let reported = client.text(&format!("GET {}", key_in("few", 1)));
     assert_eq!(
-        told,
+        reported,
         "-TRYAGAIN by map 5 this node alone has the key, and it is not open here"
     );
 }
@@ -115,7 +115,7 @@ fn a_key_that_comes_here_meanwhile_is_read_here() {
 #[test]
 fn no_reply_mixes_versions_whatever_is_swapped_meanwhile() {
     let cluster = InOneProcess::new();
-    let over = Arc::new(Over::default());
+    let over = Arc::new(TestOver::default());
     let answers = Arc::new(AtomicUsize::new(0));
     let keys: Vec<String> = (0..40).map(|n| format!("words:{}", key(n))).collect();
     let command = format!("MGET {}", keys.join(" "));
@@ -177,12 +177,12 @@ fn rights_are_those_that_the_owner_of_a_key_knows() {
     );
     let mut client = cluster.client(1, GATEWAY);
     assert_eq!(client.text("AUTH shop password"), "OK");
-    let told = client.text(&format!("GET {}", key_in("few", 1)));
-    assert_eq!(told, "-NOPERM user 'shop' may not read table 'few'");
-    let told = client.text(&format!("GET {}", key_in("few", 2)));
+    let reported = client.text(&format!("GET {}", key_in("few", 1)));
+    assert_eq!(reported, "-NOPERM user 'shop' may not read table 'few'");
+    let reported = client.text(&format!("GET {}", key_in("few", 2)));
     assert!(
-        told.starts_with("-NOPERM user 'shop' is not in the users file"),
-        "{told}"
+        reported.starts_with("-NOPERM user 'shop' is not in the users file"),
+        "{reported}"
     );
     assert_eq!(client.text("GET log:k0001"), value(1, 0));
 }
@@ -234,7 +234,7 @@ fn silence_garbage_and_closed_connections_lead_to_the_next_node() {
         let reply = client.ask(&format!("GET {wire}"));
         let shown = String::from_utf8_lossy(answers).into_owned();
         assert_eq!(reply, bulk(value(number(&wire), 0)), "{shown:?}");
-        assert_eq!(cluster.member(1).told_of().0, [3], "{shown:?}");
+        assert_eq!(cluster.member(1).reported_of().0, [3], "{shown:?}");
     }
 }
 
@@ -246,12 +246,12 @@ fn nobody_who_answers_in_time_is_told_in_time() {
         false_node(&cluster.net, id, b"", false);
     }
     let mut client = cluster.client(1, GATEWAY);
-    let told = client.text(&format!("GET {}", key_in("words", 1)));
+    let reported = client.text(&format!("GET {}", key_in("words", 1)));
     assert!(
-        told.starts_with("-TRYAGAIN no node that has the key answers"),
-        "{told}"
+        reported.starts_with("-TRYAGAIN no node that has the key answers"),
+        "{reported}"
     );
-    assert!(told.contains("no answer within 500 ms"), "{told}");
+    assert!(reported.contains("no answer within 500 ms"), "{reported}");
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn a_node_that_comes_back_is_trusted_again() {
     );
     cluster.restart(2);
     assert_eq!(client.ask(&format!("GET {wire}")), wanted);
-    assert_eq!(cluster.member(1).told_of(), (vec![2], vec![2]));
+    assert_eq!(cluster.member(1).reported_of(), (vec![2], vec![2]));
 }
 
 /// Without certificates a node is what it says that it is.
@@ -306,14 +306,14 @@ fn a_node_that_was_removed_is_refused_and_its_connections_end() {
 #[test]
 fn ports_know_their_own_commands_only() {
     let cluster = InOneProcess::new();
-    let told = cluster.client(1, PEER).text("GET words:k0001");
+    let reported = cluster.client(1, PEER).text("GET words:k0001");
     assert!(
-        told.starts_with("-ERR the peer port is for other nodes"),
-        "{told}"
+        reported.starts_with("-ERR the peer port is for other nodes"),
+        "{reported}"
     );
     for port in [LISTEN, GATEWAY] {
-        let told = cluster.client(1, port).text("fb.control 1 hello");
-        assert!(told.starts_with("-ERR unknown command"), "{told}");
+        let reported = cluster.client(1, port).text("fb.control 1 hello");
+        assert!(reported.starts_with("-ERR unknown command"), "{reported}");
     }
     let mut peer = cluster.client(1, PEER);
     let mut ask = |words: &[&[u8]]| {
@@ -343,9 +343,9 @@ fn ports_know_their_own_commands_only() {
     let replied = format!("${}\r\n{text}\r\n", text.len());
     assert_eq!(forward(b"1", b"7", b"", &get), replied);
     assert_eq!(forward(b"1", b"7", b"few 1", &get), replied);
-    let told = forward(b"1", b"7", b"few 9", &get);
+    let reported = forward(b"1", b"7", b"few 9", &get);
     let wanted = "NOVERSION version 9 of table few is asked for, which is not open here: 1 serves";
-    assert_eq!(told, wanted);
+    assert_eq!(reported, wanted);
     // One that was replaced is open still.
     push(&cluster.fixture, "few", Order::Hashed, 2);
     cluster.servers[0]
@@ -417,10 +417,10 @@ fn a_reply_beyond_the_limit_is_refused_wherever_it_is_made() {
     let cluster = InOneProcess::changed(|_, config| config.limits.reply_bytes = 2000);
     let mut client = cluster.client(1, GATEWAY);
     let keys: Vec<String> = (0..ROWS).map(|n| format!("words:{}", key(n))).collect();
-    let told = client.text(&format!("MGET {}", keys.join(" ")));
+    let reported = client.text(&format!("MGET {}", keys.join(" ")));
     assert!(
-        told.starts_with("-ERR the reply is larger than 2000 bytes"),
-        "{told}"
+        reported.starts_with("-ERR the reply is larger than 2000 bytes"),
+        "{reported}"
     );
     assert_eq!(client.ask(&format!("GET {}", keys[7])), bulk(value(7, 0)));
 }

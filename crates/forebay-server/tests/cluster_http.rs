@@ -50,7 +50,7 @@ fn commands_elsewhere_are_counted_by_what_became_of_them() {
         ("redirected", 1.0),
         ("unanswered", 1.0),
     ] {
-        let line = format!("forebay_commands_elsewhere_total{{outcome=\"{outcome}\"}}");
+        let line = format!("forebay_commands_routed_total{{outcome=\"{outcome}\"}}");
         assert!(metric(&cluster, 1, &line) == count, "{outcome}");
     }
     assert!(metric(&cluster, 1, "forebay_forward_seconds_count") == 8.0);

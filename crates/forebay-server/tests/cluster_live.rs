@@ -182,8 +182,8 @@ fn readers_of_live_tables_are_nudged_when_a_class_has_other_nodes() {
         );
     });
     let read = format!("GET {words}");
-    let nudged = (0..100_000).any(|_| client.text(&read).starts_with("-MOVED "));
-    assert!(nudged, "a change of classes is noticed");
+    let notified = (0..100_000).any(|_| client.text(&read).starts_with("-MOVED "));
+    assert!(notified, "a change of classes is noticed");
     // One read in eight.
     assert!((0..7).all(|_| client.text(&read).starts_with("value")));
     let moved = format!("-MOVED {} 127.0.0.2:7381", slot(&carts));

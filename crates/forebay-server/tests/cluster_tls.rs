@@ -11,26 +11,26 @@ use forebay_io::{Clock as _, SystemClock};
 use forebay_server::{ClusterConfig, PeerClient, PeerTls, Pin, PinnedPeers, ServerConfig, pin_of};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-type Own = (CertificateDer<'static>, PrivateKeyDer<'static>);
+type OwnCertificate = (CertificateDer<'static>, PrivateKeyDer<'static>);
 
-fn made() -> Own {
+fn made() -> OwnCertificate {
     let made = rcgen::generate_simple_self_signed(vec!["a node".to_owned()]).expect("made");
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
     (made.cert.der().clone(), key)
 }
 
-fn tls((certificate, key): &Own, peers: &Arc<PinnedPeers>) -> PeerTls {
+fn tls((certificate, key): &OwnCertificate, peers: &Arc<PinnedPeers>) -> PeerTls {
     PeerTls::pinned(certificate.clone(), key.clone_key(), peers).expect("TLS")
 }
 
-fn pins(own: &[&Own]) -> Vec<Pin> {
+fn pins(own: &[&OwnCertificate]) -> Vec<Pin> {
     own.iter()
         .map(|(certificate, _)| pin_of(certificate))
         .collect()
 }
 
 /// Each node lets in those whose certificates are pinned there.
-fn cluster(of: &[Own; 3], peers: &Arc<PinnedPeers>) -> InOneProcess {
+fn cluster(of: &[OwnCertificate; 3], peers: &Arc<PinnedPeers>) -> InOneProcess {
     InOneProcess::changed(|node, config| {
         let own = &of[node as usize - 1];
         if let Some(cluster) = &mut config.cluster {
@@ -56,8 +56,8 @@ fn nodes_reach_each_other_by_pinned_certificates_alone() {
         Ok(())
     };
     assert_eq!(ask(&mut client, 1), Ok(()));
-    let told = ask(&mut client, 2).expect_err("not pinned");
-    assert!(told.starts_with("CLUSTERDOWN"), "{told}");
+    let reported = ask(&mut client, 2).expect_err("not pinned");
+    assert!(reported.starts_with("CLUSTERDOWN"), "{reported}");
     peers.set(pins(&[&nodes[0], &nodes[1], &nodes[2]]));
     assert_eq!(ask(&mut client, 2), Ok(()));
 }
@@ -95,7 +95,7 @@ fn connections_of_a_node_that_was_removed_are_ended() {
     let cluster = cluster(&nodes, &peers);
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.expect("a runtime");
-    let client = |own: &Own| {
+    let client = |own: &OwnCertificate| {
         let net = Arc::new(cluster.net.clone());
         let tls = tls(own, &peers);
         PeerClient::start(net, Arc::new(SystemClock), Some(&tls)).expect("started")
@@ -129,7 +129,7 @@ fn a_peer_port_that_others_may_reach_wants_certificates() {
             peer_tls: None,
             forward: Default::default(),
             reach: Arc::default(),
-            stale_reads: None,
+            max_staleness: None,
         }),
         ..ServerConfig::default()
     };

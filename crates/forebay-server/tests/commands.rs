@@ -401,7 +401,9 @@ fn what_clients_ask_to_introduce_themselves() {
         ["cluster-enabled", "no"]
     );
     let standalone = Reply::Bulk(b"standalone".to_vec());
-    assert!(matches!(client.ask("HELLO 2"), Reply::Array(told) if told.contains(&standalone)));
+    assert!(
+        matches!(client.ask("HELLO 2"), Reply::Array(reported) if reported.contains(&standalone))
+    );
     assert!(
         info.contains("redis_version:7.2") && info.contains("db0:keys=1370"),
         "{info}"

@@ -67,12 +67,15 @@ fn keys_that_change_together_lie_together() {
         format!("{apart}are of several tables")
     );
     // Of so many keys some lie in another partition.
-    let told: Vec<String> = (0..64)
+    let reported: Vec<String> = (0..64)
         .map(|n| client.text(&format!("COPY kv:a kv:{n}")))
         .collect();
-    assert!(told.iter().any(|text| text == "1"));
+    assert!(reported.iter().any(|text| text == "1"));
     let hint = "lie in several of table 'kv': give them one hashtag, as in kv:{user1}a";
-    assert!(told.iter().any(|text| text.ends_with(hint)), "{told:?}");
+    assert!(
+        reported.iter().any(|text| text.ends_with(hint)),
+        "{reported:?}"
+    );
     let pairs: String = (0..64).map(|n| format!(" kv:n{n} 1")).collect();
     assert!(
         client

@@ -175,7 +175,7 @@ fn users_of_the_server_are_users_here() {
 }
 
 #[test]
-fn metrics_tell_what_was_served() {
+fn metrics_notify_what_was_served() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     for _ in 0..10 {

@@ -7,18 +7,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::common::{Client, Fixture, Reply, bytes, encode};
-use forebay_io::sim::{Dice, SimClient, SimDisk, SimNet, Wire};
+use forebay_io::sim::{Rng, SimClient, SimDisk, SimNet, Wire};
 use forebay_io::{Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_run::Order;
 use forebay_server::ServerConfig;
 
 /// A server on a network in memory.
-struct ByNet {
+struct MemoryServer {
     fixture: Fixture,
     net: SimNet,
 }
 
-impl ByNet {
+impl MemoryServer {
     /// On a disk in memory.
     fn new(change: impl FnOnce(&mut ServerConfig)) -> Self {
         Self::on(Arc::new(SimDisk::new()), change)
@@ -79,14 +79,14 @@ fn command(text: &str) -> Vec<u8> {
 
 /// Commands of many kinds, some of them inline. Their answers are the same each time, whatever was
 /// written before.
-fn mixture(dice: &mut Dice, count: usize) -> Vec<u8> {
+fn mixture(rng: &mut Rng, count: usize) -> Vec<u8> {
     let mut sent = command("MSET live:a 1 live:b bb live:c ccc");
     for _ in 0..count {
-        let n = dice.below(60);
-        let key = ["a", "b", "c"][dice.below(3) as usize];
-        let longest = [10, 100, 5000][dice.below(3) as usize];
-        let long = "x".repeat(dice.below(longest) as usize);
-        let text = match dice.below(27) {
+        let n = rng.below(60);
+        let key = ["a", "b", "c"][rng.below(3) as usize];
+        let longest = [10, 100, 5000][rng.below(3) as usize];
+        let long = "x".repeat(rng.below(longest) as usize);
+        let text = match rng.below(27) {
             0..4 => format!("GET words:k{n:04}"),
             4 => format!("MGET words:k{n:04} log:k{n:04} live:{key} words:none"),
             5 => format!("HGETALL flights:{n}"),
@@ -111,7 +111,7 @@ fn mixture(dice: &mut Dice, count: usize) -> Vec<u8> {
             }
             _ => format!("GETRANGE large:{} 10 {n}", n % 3),
         };
-        if dice.below(5) == 0 {
+        if rng.below(5) == 0 {
             sent.extend(format!("{text}\r\n").bytes());
         } else {
             sent.extend(command(&text));
@@ -123,7 +123,7 @@ fn mixture(dice: &mut Dice, count: usize) -> Vec<u8> {
             &b"*1\r\n$-5\r\nPING\r\n"[..],
             b"*2\r\n$3\r\nGE",
             b"QUIT\r\nPING\r\n",
-        ][dice.below(3) as usize],
+        ][rng.below(3) as usize],
     );
     sent
 }
@@ -131,10 +131,10 @@ fn mixture(dice: &mut Dice, count: usize) -> Vec<u8> {
 #[test]
 fn commands_that_come_in_pieces_are_answered_as_those_that_come_at_once() {
     // On a real disk large values are waited for.
-    let by_net = ByNet::on(Arc::new(OsDisk::default()), |_| {});
-    let mut dice = Dice(seed());
+    let by_net = MemoryServer::on(Arc::new(OsDisk::default()), |_| {});
+    let mut rng = Rng(seed());
     for round in 0..5 {
-        let sent = mixture(&mut dice, 40);
+        let sent = mixture(&mut rng, 40);
         let at_once = by_net.answers(Wire::default(), &sent);
         let begins = String::from_utf8_lossy(&at_once[..at_once.len().min(600)]);
         assert!(
@@ -142,7 +142,7 @@ fn commands_that_come_in_pieces_are_answered_as_those_that_come_at_once() {
             "{begins}"
         );
         for longest in [1, 2, 7, 100, 3000, 60_000] {
-            let wire = Wire::default().in_pieces(dice.next_u64(), longest);
+            let wire = Wire::default().in_pieces(rng.next_u64(), longest);
             let in_pieces = by_net.answers(wire, &sent);
             assert!(at_once == in_pieces, "round {round}, longest {longest}");
         }
@@ -169,8 +169,8 @@ const STEPS: [(&str, &str, &str); 10] = [
 
 #[test]
 fn a_connection_that_breaks_has_done_each_command_wholly_or_not_at_all_and_in_order() {
-    let by_net = ByNet::new(|config| config.threads = 1);
-    let mut dice = Dice(seed());
+    let by_net = MemoryServer::new(|config| config.threads = 1);
+    let mut rng = Rng(seed());
     let mut other = by_net.client();
     let sent_of = |key: &str| -> Vec<Vec<u8>> {
         let steps = STEPS.iter();
@@ -184,7 +184,7 @@ fn a_connection_that_breaks_has_done_each_command_wholly_or_not_at_all_and_in_or
         let key = format!("{{{breaks_after:04}}}");
         let commands = sent_of(&key);
         let wire = Wire::default()
-            .in_pieces(dice.next_u64(), 1 + dice.below(80))
+            .in_pieces(rng.next_u64(), 1 + rng.below(80))
             .breaking_after(breaks_after as u64);
         let mut client = by_net.connect(wire);
         // It may be broken before it has begun.
@@ -213,7 +213,7 @@ fn a_connection_that_breaks_has_done_each_command_wholly_or_not_at_all_and_in_or
 
 #[test]
 fn a_client_that_does_not_read_keeps_nobody_else_waiting() {
-    let by_net = ByNet::new(|config| config.threads = 1);
+    let by_net = MemoryServer::new(|config| config.threads = 1);
     let stalled = by_net.connect(Wire::default().with_room(1000));
     let mut stalled = Client::new(stalled);
     stalled.send(&command("GET words:k0001").repeat(2000));
@@ -232,7 +232,7 @@ fn a_client_that_does_not_read_keeps_nobody_else_waiting() {
 }
 
 /// What `/metrics` says of one line.
-fn metric(by_net: &ByNet, line: &str) -> u64 {
+fn metric(by_net: &MemoryServer, line: &str) -> u64 {
     let address = by_net.fixture.server().http_address().expect("HTTP");
     let client = by_net.net.connect(address, Wire::default());
     let mut client = client.expect("connected");
@@ -250,7 +250,7 @@ fn a_client_that_does_not_read_holds_one_reply_and_little_more() {
         Arc::new(SimDisk::new()) as Arc<dyn Disk>,
         Arc::new(OsDisk::default()),
     ] {
-        let by_net = ByNet::on(disk, |_| {});
+        let by_net = MemoryServer::on(disk, |_| {});
         let mut stalled = Client::new(by_net.connect(Wire::default().with_room(1000)));
         let value = "b".repeat(100_000);
         assert_eq!(stalled.text(&format!("SET live:1 {value}")), "OK");
@@ -268,7 +268,7 @@ fn a_client_that_does_not_read_holds_one_reply_and_little_more() {
 
 #[test]
 fn beyond_the_memory_for_replies_who_holds_the_most_is_dropped_and_who_reads_is_not() {
-    let by_net = ByNet::new(|config| config.limits.reply_memory_bytes = 3 << 20);
+    let by_net = MemoryServer::new(|config| config.limits.reply_memory_bytes = 3 << 20);
     let stall = |count: usize| {
         let mut client = Client::new(by_net.connect(Wire::default().with_room(1000)));
         client.send(&command(&format!("MGET{}", " large:1".repeat(count))));
@@ -294,7 +294,7 @@ fn beyond_the_memory_for_replies_who_holds_the_most_is_dropped_and_who_reads_is_
 
 #[test]
 fn answers_of_http_that_are_not_read_are_bounded_too() {
-    let by_net = ByNet::new(|config| config.limits.reply_memory_bytes = 250_000);
+    let by_net = MemoryServer::new(|config| config.limits.reply_memory_bytes = 250_000);
     let address = by_net.fixture.server().http_address().expect("HTTP");
     let ask = |wire: Wire| {
         let mut client = by_net.net.connect(address, wire).expect("connected");
@@ -335,14 +335,14 @@ fn answers_of_http_that_are_not_read_are_bounded_too() {
 
 #[test]
 fn a_port_that_could_not_accept_goes_on() {
-    let by_net = ByNet::new(|_| {});
+    let by_net = MemoryServer::new(|_| {});
     by_net.net.fail_accept(by_net.address(), 2);
     assert_eq!(by_net.client().text("PING"), "PONG");
 }
 
 #[test]
 fn http_requests_may_come_in_single_bytes() {
-    let by_net = ByNet::new(|_| {});
+    let by_net = MemoryServer::new(|_| {});
     let address = by_net.fixture.server().http_address().expect("HTTP");
     let wire = Wire::default().in_pieces(seed(), 1);
     let mut client = by_net.net.connect(address, wire).expect("connected");
@@ -355,7 +355,7 @@ fn http_requests_may_come_in_single_bytes() {
 
 #[test]
 fn a_port_in_use_is_named() {
-    let by_net = ByNet::new(|_| {});
+    let by_net = MemoryServer::new(|_| {});
     let config = ServerConfig {
         resp: by_net.address(),
         http: None,

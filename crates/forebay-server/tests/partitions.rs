@@ -2,13 +2,13 @@
 
 use crate::common::{Fixture, Reply, http};
 use forebay_engine::live::LiveDraft;
-use forebay_engine::{Held, PartitionId};
+use forebay_engine::{OpenPartitions, PartitionId};
 
 /// An ordered table of three partitions, below `g`, below `p` and from there on, without the
 /// second.
 fn served() -> Fixture {
     let mut fixture = Fixture::store();
-    let held = Held::Only([0, 2].map(PartitionId).into());
+    let held = OpenPartitions::Only([0, 2].map(PartitionId).into());
     let draft = LiveDraft::ordered(vec![b"g".to_vec(), b"p".to_vec()]);
     fixture.live_as("t", draft.holding(&held));
     fixture.start(|_| {});

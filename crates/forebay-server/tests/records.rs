@@ -37,10 +37,10 @@ fn is_ok(client: &mut Client, args: &[&[u8]]) {
 
 fn is_refused(client: &mut Client, args: &[&[u8]], words: &str) {
     let reply = write(client, args);
-    let told = common::text_of(&reply);
+    let reported = common::text_of(&reply);
     assert!(
-        matches!(reply, Reply::Error(_)) && told.contains(words),
-        "{args:?}: {told}"
+        matches!(reply, Reply::Error(_)) && reported.contains(words),
+        "{args:?}: {reported}"
     );
 }
 

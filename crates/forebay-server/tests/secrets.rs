@@ -202,9 +202,9 @@ fn clients_have_to_show_a_certificate_where_an_authority_is_named() {
 }
 
 /// However a test ends, the clock lets the server go on, and end.
-struct Ends(Arc<HandClock>);
+struct TestEnd(Arc<HandClock>);
 
-impl Drop for Ends {
+impl Drop for TestEnd {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -214,7 +214,7 @@ impl Drop for Ends {
 fn wrong_passwords_are_answered_late_and_hold_up_nobody_else() {
     let clock = Arc::new(HandClock::waiting());
     let mut fixture = Fixture::store_by(clock.clone());
-    let _ends = Ends(clock.clone());
+    let _ends = TestEnd(clock.clone());
     fixture.push_usual();
     let path = users(&fixture, &[("a", HASH, "words")]);
     fixture.start(|config| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{self, Fixture, Reply, bytes, encode};
 use forebay_engine::TableName;
-use forebay_io::sim::Over;
+use forebay_io::sim::TestOver;
 use forebay_run::Order;
 
 fn versioned(version: u32, keys: u32) -> common::Pairs {
@@ -28,7 +28,7 @@ fn no_reply_mixes_versions_however_often_they_swap() {
         fixture.push_only(table, Order::Hashed, bytes(), versioned(2, KEYS));
     }
     fixture.start(|_| {});
-    let (over, replies) = (Over::default(), AtomicU64::new(0));
+    let (over, replies) = (TestOver::default(), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..4)
             .map(|_| scope.spawn(|| read_until(&fixture, KEYS, &over, &replies)))
@@ -55,7 +55,12 @@ fn no_reply_mixes_versions_however_often_they_swap() {
 }
 
 /// Reads whole replies in pipelines; answers the versions that it saw.
-fn read_until(fixture: &Fixture, keys: u32, over: &Over, replies: &AtomicU64) -> HashSet<String> {
+fn read_until(
+    fixture: &Fixture,
+    keys: u32,
+    over: &TestOver,
+    replies: &AtomicU64,
+) -> HashSet<String> {
     let wires: Vec<String> = (0..keys).map(|n| format!("a:k{n}")).collect();
     let mut mget: Vec<&[u8]> = vec![b"MGET"];
     mget.extend(wires.iter().map(|wire| wire.as_bytes()));

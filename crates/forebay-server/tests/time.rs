@@ -10,12 +10,12 @@ use forebay_io::sim::HandClock;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A server on a clock that stands still. However the test ends, the clock lets all go on.
-struct ByHand {
+struct ManualServer {
     fixture: Fixture,
     clock: Arc<HandClock>,
 }
 
-impl ByHand {
+impl ManualServer {
     fn store() -> Self {
         let clock = Arc::new(HandClock::waiting());
         let fixture = Fixture::store_by(clock.clone());
@@ -23,7 +23,7 @@ impl ByHand {
     }
 }
 
-impl Drop for ByHand {
+impl Drop for ManualServer {
     fn drop(&mut self) {
         self.clock.end();
         self.fixture.server.take();
@@ -32,7 +32,7 @@ impl Drop for ByHand {
 
 #[test]
 fn an_idle_client_is_disconnected_when_its_time_is_over() {
-    let mut by_hand = ByHand::store();
+    let mut by_hand = ManualServer::store();
     by_hand
         .fixture
         .start(|config| config.limits.idle_time = Some(HOUR));

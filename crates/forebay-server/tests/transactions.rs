@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::{self, Fixture, Reply, bytes};
 use forebay_engine::TableName;
 use forebay_engine::live::{Expiry, LiveDraft};
-use forebay_io::sim::Over;
+use forebay_io::sim::TestOver;
 use forebay_io::{Clock, SystemClock};
 use forebay_run::Order;
 
@@ -49,7 +49,7 @@ fn queue_more(client: &mut Client, commands: &[&str]) {
 #[test]
 fn what_a_multi_wrote_is_read_whole_by_multi_and_by_mget() {
     let fixture = served();
-    let over = Over::default();
+    let over = TestOver::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let _at_end = over.at_end();

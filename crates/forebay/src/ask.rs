@@ -11,7 +11,7 @@ pub fn can_ask() -> bool {
 
 /// The line that is typed after a question.
 pub fn ask(question: &str) -> anyhow::Result<String> {
-    tell!("{question}");
+    announce!("{question}");
     let mut typed = String::new();
     let read = io::stdin().lock().read_line(&mut typed);
     read.context("cannot read the answer from the terminal")?;

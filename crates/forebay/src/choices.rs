@@ -33,7 +33,7 @@ impl<T> Choice<T> {
         Self { name, value, help }
     }
 
-    const fn told(name: &'static str, value: T, help: &'static str) -> Self {
+    const fn reported(name: &'static str, value: T, help: &'static str) -> Self {
         let help = Some(help);
         Self { name, value, help }
     }
@@ -60,12 +60,12 @@ impl<T: Copy + PartialEq + Send + Sync> Choices<T> {
 }
 
 pub static ON_FAILURE: Choices<OnFailure> = Choices(&[
-    Choice::told(
+    Choice::reported(
         "revert",
         OnFailure::Revert,
         "all nodes go back to what served before",
     ),
-    Choice::told(
+    Choice::reported(
         "keep",
         OnFailure::Keep,
         "it serves on, where enough nodes have it",
@@ -95,24 +95,24 @@ pub static COMPRESSIONS: Choices<Compression> = Choices(&[
 ]);
 
 pub static DELTAS: Choices<DeltaKind> = Choices(&[
-    Choice::told(
+    Choice::reported(
         "i64",
         DeltaKind::AddI64,
         "Adds whole numbers; beyond 64 bits they wrap around",
     ),
-    Choice::told(
+    Choice::reported(
         "i64-saturating",
         DeltaKind::AddI64Saturating,
         "Adds whole numbers; they stop at the limits of 64 bits",
     ),
-    Choice::told("f64", DeltaKind::AddF64, "Adds floats"),
-    Choice::told(
+    Choice::reported("f64", DeltaKind::AddF64, "Adds floats"),
+    Choice::reported(
         "append",
         DeltaKind::Append,
         "Puts bytes behind those there are",
     ),
-    Choice::told("min", DeltaKind::Min, "Keeps the lesser whole number"),
-    Choice::told("max", DeltaKind::Max, "Keeps the greater whole number"),
+    Choice::reported("min", DeltaKind::Min, "Keeps the lesser whole number"),
+    Choice::reported("max", DeltaKind::Max, "Keeps the greater whole number"),
 ]);
 
 /// Of whole pushes and of updates that are loaded; other records of one key are composed, unasked.
@@ -139,17 +139,17 @@ pub static SAMPLERS: Choices<Sampler> = Choices(&[
 pub static FORMATS: Choices<Format> = Choices(&[
     Choice::of(Format::Parquet.name(), Format::Parquet),
     Choice::of(Format::Csv.name(), Format::Csv),
-    Choice::told(
+    Choice::reported(
         Format::JsonLines.name(),
         Format::JsonLines,
         "JSON lines: one object a line",
     ),
-    Choice::told(
+    Choice::reported(
         Format::Arrow.name(),
         Format::Arrow,
         "Arrow IPC, file or stream",
     ),
-    Choice::told(
+    Choice::reported(
         Format::Capture.name(),
         Format::Capture,
         "Packet captures, pcap or pcapng: a row a packet",
@@ -159,12 +159,12 @@ pub static FORMATS: Choices<Format> = Choices(&[
 pub static WRITTEN_FORMATS: Choices<ExportFormat> = Choices(&[
     Choice::of("parquet", ExportFormat::Parquet),
     Choice::of("csv", ExportFormat::Csv),
-    Choice::told(
+    Choice::reported(
         "jsonl",
         ExportFormat::JsonLines,
         "JSON lines: one object a line",
     ),
-    Choice::told(
+    Choice::reported(
         "arrow",
         ExportFormat::Arrow,
         "Arrow IPC: a stream to standard output and to .arrows, else a file",
@@ -172,12 +172,12 @@ pub static WRITTEN_FORMATS: Choices<ExportFormat> = Choices(&[
 ]);
 
 pub static EXTENTS: Choices<Extent> = Choices(&[
-    Choice::told(
+    Choice::reported(
         "sample",
         Extent::Sample,
         "100,000 rows from all over the sources, or what ten seconds give",
     ),
-    Choice::told("all", Extent::All, "Everything"),
+    Choice::reported("all", Extent::All, "Everything"),
 ]);
 
 /// With the parameters that they have unless others are given.

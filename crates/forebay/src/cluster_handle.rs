@@ -4,8 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_cluster::catalog::CatalogError;
-use forebay_cluster::client::{ClusterPointers, UnderWay, Watcher};
-use forebay_cluster::model::{LoadStage, MoveStage, Phase, Rebalance, Rollout, TableLoad, Wish};
+use forebay_cluster::client::{ActiveWork, ClusterPointers, Watcher};
+use forebay_cluster::model::{
+    LoadStage, MoveStage, Phase, PlanGoal, Rebalance, Rollout, TableLoad,
+};
 use forebay_cluster::status::{PlanStatus, Status};
 use forebay_engine::StoreError;
 use forebay_load::progress::{Progress, Unit};
@@ -17,7 +19,7 @@ pub type Drawing = Arc<Box<dyn Progress + Send>>;
 
 /// What a context knows of the cluster of its store.
 #[derive(Default)]
-pub struct Clustered {
+pub struct ClusterContext {
     pub opened: Mutex<Option<Arc<ClusterPointers>>>,
     pub drawing: SharedDrawing,
 }
@@ -51,7 +53,7 @@ pub fn is_no_cluster(error: &anyhow::Error) -> bool {
 
 /// What was told last.
 #[derive(Default)]
-struct ToldSteps {
+struct ReportedSteps {
     rollout: Option<(u64, Phase, Option<String>)>,
     /// The rollout that is being prepared, by the request for it: what was to come at most, and
     /// what has come.
@@ -68,24 +70,24 @@ struct ToldSteps {
 
 /// Tells how far rollouts and plans are, each step once.
 pub fn watcher(drawing: &SharedDrawing) -> Watcher {
-    let told: Mutex<ToldSteps> = Mutex::default();
+    let reported: Mutex<ReportedSteps> = Mutex::default();
     let drawing = Arc::clone(drawing);
-    Arc::new(move |under_way: UnderWay<'_>| {
+    Arc::new(move |under_way: ActiveWork<'_>| {
         let drawing = drawing.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(drawing) = &*drawing else {
             return;
         };
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
         match under_way {
-            UnderWay::Rollout(rollout) => told.rollout(rollout, drawing),
-            UnderWay::Rebalance(plan) => told.rebalance(plan, drawing),
-            UnderWay::Load(load) => told.load(load, drawing),
-            UnderWay::Status(status) => told.status(status, drawing),
+            ActiveWork::Rollout(rollout) => reported.rollout(rollout, drawing),
+            ActiveWork::Rebalance(plan) => reported.rebalance(plan, drawing),
+            ActiveWork::Load(load) => reported.load(load, drawing),
+            ActiveWork::Status(status) => reported.status(status, drawing),
         }
     })
 }
 
-impl ToldSteps {
+impl ReportedSteps {
     fn rollout(&mut self, rollout: &Rollout, drawing: &Drawing) {
         let step = Some((rollout.id.0, rollout.phase, rollout.reason.clone()));
         if self.rollout == step {
@@ -133,8 +135,8 @@ impl ToldSteps {
             return;
         }
         if self.moved.is_none() {
-            let what = match plan.wish {
-                Wish::Insert { .. } => "cutting and moving partitions",
+            let what = match plan.goal {
+                PlanGoal::Insert { .. } => "cutting and moving partitions",
                 _ => "moving",
             };
             drawing.stage(what, Some(plan.copied_bytes), Unit::Bytes);
@@ -157,15 +159,15 @@ impl ToldSteps {
             return;
         }
         // The stage before is over, whatever was told of it.
-        if let Some((before, _, told)) = known
+        if let Some((before, _, reported)) = known
             && *before == request
             && stage != LoadStage::Stopped
         {
-            drawing.advance(load.draft.bytes.saturating_sub(*told));
+            drawing.advance(load.draft.bytes.saturating_sub(*reported));
         }
         self.loaded = Some((request, stage, 0));
         match stage {
-            LoadStage::Bringing => {
+            LoadStage::Fetching => {
                 let bytes = Some(load.draft.bytes);
                 drawing.stage("bringing it to all replicas", bytes, Unit::Bytes);
             }
@@ -200,7 +202,7 @@ impl ToldSteps {
 
     /// Partitions that a plan cuts, before it moves anything.
     fn cut_so_far(&mut self, plan: &PlanStatus, drawing: &Drawing) {
-        let left = plan.cuts_left as u64;
+        let left = plan.splits_left as u64;
         let (all, before) = match self.cut {
             Some(cut) => cut,
             None if left == 0 => return,

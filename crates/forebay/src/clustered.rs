@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use anyhow::Context as _;
 use forebay_cluster::HostPort;
 use forebay_cluster::catalog::{Catalog, CatalogError, DirectoryCatalog, ObjectCatalog};
-use forebay_cluster::client::{ClusterClient, ClusterPointers, RolloutWish};
+use forebay_cluster::client::{ClusterClient, ClusterPointers, RolloutDraft};
 use forebay_engine::live::LiveError;
 use forebay_engine::{StoreError, TableName};
 use forebay_objects::{Address, Objects, Patience};
@@ -77,8 +77,8 @@ impl Context {
             }
             client => client?,
         };
-        let (nudged, asked) = (self.node_pages()?, self.node_pages()?);
-        let client = client.nudging(Arc::new(move |node: &HostPort| nudged.nudge(node)));
+        let (notified, asked) = (self.node_pages()?, self.node_pages()?);
+        let client = client.nudging(Arc::new(move |node: &HostPort| notified.notify(node)));
         let client = client.asking(Arc::new(move |node: &HostPort| asked.status(node)));
         let client = client.watched_by(watcher(&self.clustered.drawing));
         let pointers = Arc::new(ClusterPointers::new(client));
@@ -121,18 +121,18 @@ impl Context {
         }
     }
 
-    /// The same, of a command that rolls out as `wish` says, and draws; `None` where the store
+    /// The same, of a command that rolls out as `goal` says, and draws; `None` where the store
     /// belongs to no cluster, or there is none.
     pub fn cluster_if_any(
         &self,
-        wish: RolloutWish,
+        goal: RolloutDraft,
         drawing: &Drawing,
     ) -> anyhow::Result<Option<Arc<ClusterPointers>>> {
         match self.cluster_drawn(drawing) {
             Err(error) if is_no_cluster(&error) => Ok(None),
             Err(error) => Err(error),
             Ok(pointers) => {
-                pointers.wish(wish);
+                pointers.goal(goal);
                 Ok(Some(pointers))
             }
         }

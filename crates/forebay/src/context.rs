@@ -17,7 +17,7 @@ use serde::Serialize;
 use tracing::warn;
 
 use crate::actor;
-use crate::cluster_handle::{Clustered, is_in_cluster};
+use crate::cluster_handle::{ClusterContext, is_in_cluster};
 use crate::exit::{Outcome, is_closed_pipe};
 use crate::global::Global;
 use crate::login::{LoginArgs, NodeLogin, given};
@@ -49,7 +49,7 @@ pub struct Context {
     sink: Sink,
     work_dir: Option<PathBuf>,
     login: OnceLock<LoginArgs>,
-    pub(crate) clustered: Clustered,
+    pub(crate) clustered: ClusterContext,
     /// Of --store in object storage.
     memory: StoreMemory,
     /// Why the history of the store lacks an entry.
@@ -76,7 +76,7 @@ impl Context {
             store: global.store.clone(),
             work_dir: given(&global.work_dir).map(Path::to_path_buf),
             login: OnceLock::new(),
-            clustered: Clustered::default(),
+            clustered: ClusterContext::default(),
             memory: StoreMemory::default(),
             history_problem: Arc::default(),
             sink: Sink::Stdout,
@@ -393,9 +393,9 @@ impl Context {
     }
 
     /// Tells the reason of an exit code other than 0 to who wants quiet, and so sees no result.
-    pub fn tell_though_quiet(&self, reason: Option<String>) {
+    pub fn announce_though_quiet(&self, reason: Option<String>) {
         if let (true, Some(reason)) = (self.output.is_silent(), reason) {
-            self.output.tell(&reason);
+            self.output.announce(&reason);
         }
     }
 
@@ -409,11 +409,11 @@ impl Context {
         text: impl Fn() -> String,
     ) -> anyhow::Result<Outcome> {
         for notice in self.memory.take_notices() {
-            self.output.tell(&notice);
+            self.output.announce(&notice);
         }
         if let Some(problem) = self.history_problem.lock().take() {
-            let told = format!("the history of the store lacks an entry: {problem}");
-            self.output.tell(&told);
+            let reported = format!("the history of the store lacks an entry: {problem}");
+            self.output.announce(&reported);
         }
         if self.output.is_silent() {
             return Ok(outcome);

@@ -63,14 +63,14 @@ impl DistributedPush {
         schema: SchemaRef,
         name: &str,
     ) -> anyhow::Result<Self> {
-        let wish = args.wish(&context)?;
+        let draft = args.draft(&context)?;
         let creating = args.creating.creating();
         let mut request = args.request(&context)?;
         let store = context.whole_store_name()?;
         let drawing: Box<dyn Progress + Send> = Box::new(Silent);
         let drawing = Arc::new(drawing);
-        let cluster = context.cluster_if_any(wish.clone(), &drawing)?;
-        let in_cluster = cluster.map(|cluster| PushInCluster::begin(cluster, &mut request, &wish));
+        let cluster = context.cluster_if_any(draft.clone(), &drawing)?;
+        let in_cluster = cluster.map(|cluster| PushInCluster::begin(cluster, &mut request, &draft));
         let in_cluster = in_cluster.transpose()?;
         let (opened, made) = context.open_for_push(&drawing, creating)?;
         Ok(Self {

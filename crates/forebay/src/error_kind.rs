@@ -242,7 +242,7 @@ fn of_pull(error: &PullError) -> ErrorKind {
         PullError::NotACache { .. } => ErrorKind::Usage,
         PullError::Push(error) => of_engine(error),
         PullError::Store(error) => of_store(error),
-        PullError::Request { .. } | PullError::Superseded | PullError::Disk { .. } => {
+        PullError::Request { .. } | PullError::OldDocuments | PullError::Disk { .. } => {
             ErrorKind::Other
         }
     }

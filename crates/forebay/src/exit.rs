@@ -77,9 +77,9 @@ pub fn report_error(output: Output, error: &anyhow::Error) {
     let kind = ErrorKind::of(error);
     if output.json {
         let event = json!({"event": "error", "kind": kind.name(), "text": words(error)});
-        tell!("{event}");
+        announce!("{event}");
     } else {
-        output.tell(&words(error));
+        output.announce(&words(error));
     }
 }
 

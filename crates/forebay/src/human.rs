@@ -117,8 +117,8 @@ pub fn parse_count(text: &str) -> Result<usize, String> {
 
 /// A number, also 0.
 pub fn parse_number<T: FromStr>(text: &str) -> Result<T, String> {
-    let told = |_| format!("'{text}' is not a whole number of 0 or more");
-    text.parse().map_err(told)
+    let reported = |_| format!("'{text}' is not a whole number of 0 or more");
+    text.parse().map_err(reported)
 }
 
 /// A number of threads.

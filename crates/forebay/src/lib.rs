@@ -36,9 +36,9 @@
 //! # }
 //! ```
 //!
-//! `docs/rust.md` has the rest, `examples/` whole programs. All objects may be used by several
-//! threads. The calls wait for the device where they must: from asynchronous code, make them on
-//! threads that may wait.
+//! `docs/reference/rust.md` has the rest, `examples/` whole programs. All objects may be used by
+//! several threads. The calls wait for the device where they must: from asynchronous code, make
+//! them on threads that may wait.
 //!
 //! This crate also is the command `forebay`, and brings its server, its loader and what reaches
 //! object stores. A program that only opens directories, and knows what its values are, may depend
@@ -46,7 +46,7 @@
 
 /// Writes a line to standard error, where it can be written: what the command does does not depend
 /// on it.
-macro_rules! tell {
+macro_rules! announce {
     ($($words:tt)*) => {{
         use std::io::Write as _;
         _ = writeln!(std::io::stderr(), $($words)*);
@@ -108,7 +108,7 @@ pub use library::*;
 
 /// The blocks of code in the documentation.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/rust.md")]
+#[doc = include_str!("../../../docs/reference/rust.md")]
 mod page {}
 
 /// What the binary and the Python package are made of. It is no part of the library, and changes
@@ -125,8 +125,8 @@ pub mod command_line {
     pub use crate::context::Context;
     pub use crate::error_kind::words;
     pub use crate::human::parse_lifetime;
-    pub use crate::opening::Opened;
-    pub use crate::taker::Taker;
+    pub use crate::opening::OpenedTable;
+    pub use crate::taker::RowTaker;
     pub use crate::target::Target;
 
     /// Commands, run by the program that they are part of.
@@ -162,7 +162,7 @@ pub mod command_line {
         let has = |option: &str| words.iter().any(|word| word == option);
         let text = error.render().to_string();
         if has("--json") {
-            tell!(
+            announce!(
                 "{}",
                 json!({"event": "error", "kind": "usage", "text": plain(error)})
             );
@@ -172,7 +172,7 @@ pub mod command_line {
         } else {
             // What was typed is repeated, and could change the terminal.
             text.lines()
-                .for_each(|line| tell!("{}", without_controls(line)));
+                .for_each(|line| announce!("{}", without_controls(line)));
         }
         // A monitor would take 2 for a cluster that is down.
         let is_check = ["cluster", "status", "--check"].into_iter().all(has);

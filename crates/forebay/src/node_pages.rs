@@ -15,7 +15,7 @@ use crate::node_http::{NodeHttp, PageError};
 
 const STATUS: &str = "v1/cluster";
 /// How long a node is waited for that hears of a request: it would find it by itself.
-const NUDGE_TIME: Duration = Duration::from_millis(300);
+const NOTIFY_TIME: Duration = Duration::from_millis(300);
 
 /// Asks the HTTP ports of nodes, as the user of the command.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl NodePages {
     /// How the cluster is, as a node says that reaches the coordinator: what one node knows by
     /// itself may be old.
     pub fn status(&self, node: &HostPort) -> Option<Status> {
-        let mut answers = self.statuses(std::slice::from_ref(node), NUDGE_TIME);
+        let mut answers = self.statuses(std::slice::from_ref(node), NOTIFY_TIME);
         answers.pop()?.ok().filter(Status::is_whole)
     }
 
@@ -194,8 +194,11 @@ impl NodePages {
 
     /// Has the coordinator look for requests. Whatever comes of it: it finds them by itself, a
     /// little later.
-    pub fn nudge(&self, node: &HostPort) {
-        self.get(&[(node.clone(), "v1/cluster/nudge".to_owned())], NUDGE_TIME);
+    pub fn notify(&self, node: &HostPort) {
+        self.get(
+            &[(node.clone(), "v1/cluster/notify".to_owned())],
+            NOTIFY_TIME,
+        );
     }
 
     fn get(

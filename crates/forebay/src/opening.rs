@@ -13,7 +13,7 @@ use crate::target::Target;
 
 /// A table that was opened to be read.
 #[derive(Debug)]
-pub enum Opened {
+pub enum OpenedTable {
     Batch(Arc<Version>),
     Live(LiveReading),
 }
@@ -39,11 +39,11 @@ enum LiveHeld {
     },
 }
 
-impl Opened {
+impl OpenedTable {
     pub fn source(&self) -> Source<'_> {
         match self {
-            Opened::Batch(version) => Source::Batch(version),
-            Opened::Live(reading) => Source::Live(&reading.table),
+            OpenedTable::Batch(version) => Source::Batch(version),
+            OpenedTable::Live(reading) => Source::Live(&reading.table),
         }
     }
 }
@@ -51,7 +51,7 @@ impl Opened {
 impl Context {
     /// What a target names, of either kind, to be read. A live table of a cluster is copied from
     /// its nodes.
-    pub fn open_target(&self, target: &Target) -> anyhow::Result<Opened> {
+    pub fn open_target(&self, target: &Target) -> anyhow::Result<OpenedTable> {
         self.open_target_for(target, None)
     }
 
@@ -61,11 +61,11 @@ impl Context {
         &self,
         target: &Target,
         keys: Option<&[Vec<u8>]>,
-    ) -> anyhow::Result<Opened> {
+    ) -> anyhow::Result<OpenedTable> {
         let store = self.open_store()?;
         let is_in_cluster = self.is_live_in_cluster(&target.table)?;
         if !is_in_cluster && !store.is_live(&target.table)? {
-            return self.open_version(target).map(Opened::Batch);
+            return self.open_version(target).map(OpenedTable::Batch);
         }
         if let Some(version) = target.version {
             bail!(
@@ -74,8 +74,10 @@ impl Context {
             );
         }
         match is_in_cluster {
-            true => self.read_of_cluster(&target.table, keys).map(Opened::Live),
-            false => self.read_live(&target.table).map(Opened::Live),
+            true => self
+                .read_of_cluster(&target.table, keys)
+                .map(OpenedTable::Live),
+            false => self.read_live(&target.table).map(OpenedTable::Live),
         }
     }
 
@@ -84,7 +86,7 @@ impl Context {
         name: &TableName,
         keys: Option<&[Vec<u8>]>,
     ) -> anyhow::Result<LiveReading> {
-        let (store, scratch) = cluster_checkpoint::bring(name, keys, self)?;
+        let (store, scratch) = cluster_checkpoint::fetch(name, keys, self)?;
         let table = store.live_table(name, &self.live_budget())?;
         let _held = LiveHeld::Copy { _scratch: scratch };
         Ok(LiveReading { table, _held })

@@ -16,10 +16,10 @@ impl Output {
     }
 
     /// Tells something beside the result on standard error, whoever wants quiet.
-    pub fn tell(self, text: &str) {
+    pub fn announce(self, text: &str) {
         match self.json {
-            true => tell!("{}", json!({"event": "message", "text": text})),
-            false => tell!("forebay: {}", lines_without_controls(text)),
+            true => announce!("{}", json!({"event": "message", "text": text})),
+            false => announce!("forebay: {}", lines_without_controls(text)),
         }
     }
 }

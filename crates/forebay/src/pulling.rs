@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use forebay_engine::{RunId, Store, TableName};
-use forebay_objects::{PullOptions, Puller, Served};
-use forebay_server::{Inside, Pulled, Pulls, TablePulled};
+use forebay_objects::{PullOptions, Puller, ServedVersions};
+use forebay_server::{Pulls, PullsStatus, ServerInside, TablePulled};
 
 use crate::context::Context;
 
@@ -13,7 +13,7 @@ use crate::context::Context;
 pub struct PullsOf(pub Puller);
 
 impl Pulls for PullsOf {
-    fn pulled(&self) -> Pulled {
+    fn pulled(&self) -> PullsStatus {
         let state = self.0.state();
         let tables = state.tables.into_iter().map(|(table, pull)| TablePulled {
             table,
@@ -25,7 +25,7 @@ impl Pulls for PullsOf {
             repaired: pull.repaired,
             problem: pull.problem,
         });
-        Pulled {
+        PullsStatus {
             tables: tables.collect(),
             reached: state.looked,
             problem: state.problem,
@@ -36,16 +36,16 @@ impl Pulls for PullsOf {
         }
     }
 
-    fn nudge(&self, stamp: u64) {
-        self.0.nudge(stamp);
+    fn notify(&self, stamp: u64) {
+        self.0.notify(stamp);
     }
 }
 
 /// What a puller asks of the server, and tells it.
 #[derive(Debug)]
-pub struct ServedBy(pub Inside);
+pub struct PullServer(pub ServerInside);
 
-impl Served for ServedBy {
+impl ServedVersions for PullServer {
     fn reopen(&self, table: &TableName) {
         self.0.reopen(table);
     }

@@ -9,15 +9,15 @@ use crate::human;
 
 /// Which nodes proved what, and which were left out.
 #[derive(Debug, Serialize)]
-pub struct RolledOut {
+pub struct RolloutResult {
     /// What each node read back before the commit, of every table.
-    proved: Vec<ProvedBy>,
+    verified: Vec<VerifiedBy>,
     /// Nodes that may still answer from the version before.
-    left_out: Vec<String>,
+    excluded: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct ProvedBy {
+struct VerifiedBy {
     node: String,
     table: String,
     partitions: u64,
@@ -25,12 +25,12 @@ struct ProvedBy {
     content: ContentSum,
 }
 
-impl RolledOut {
+impl RolloutResult {
     pub fn of(rollout: &Rollout, model: &Model) -> Self {
         let name = |id| names(model, &[id].into()).into_iter().collect::<String>();
-        let proved = rollout.proved.iter().flat_map(|(id, tables)| {
+        let verified = rollout.verified.iter().flat_map(|(id, tables)| {
             let node = name(*id);
-            tables.iter().map(move |(table, proof)| ProvedBy {
+            tables.iter().map(move |(table, proof)| VerifiedBy {
                 node: node.clone(),
                 table: table.to_string(),
                 partitions: proof.partitions,
@@ -39,19 +39,19 @@ impl RolledOut {
             })
         });
         Self {
-            proved: proved.collect(),
-            left_out: names(model, &rollout.left_out).into_iter().collect(),
+            verified: verified.collect(),
+            excluded: names(model, &rollout.excluded).into_iter().collect(),
         }
     }
 
     /// Whether a node may still answer from the version before.
     pub fn left_some_out(&self) -> bool {
-        !self.left_out.is_empty()
+        !self.excluded.is_empty()
     }
 
     /// A few lines for people.
     pub fn text(&self) -> String {
-        let proved = self.proved.iter().map(|proof| {
+        let verified = self.verified.iter().map(|proof| {
             format!(
                 "  {} proved {} of {} in {}, content {}\n",
                 proof.node,
@@ -61,16 +61,16 @@ impl RolledOut {
                 proof.content
             )
         });
-        let proved: String = proved.collect();
-        let left_out = self.left_out_text();
-        proved + &left_out.map_or(String::new(), |left_out| format!("  {left_out}\n"))
+        let verified: String = verified.collect();
+        let excluded = self.left_out_text();
+        verified + &excluded.map_or(String::new(), |excluded| format!("  {excluded}\n"))
     }
 
     pub fn left_out_text(&self) -> Option<String> {
         self.left_some_out().then(|| {
             format!(
                 "left out: {}: what they answer may be the version before, until they hear of this",
-                self.left_out.join(", ")
+                self.excluded.join(", ")
             )
         })
     }

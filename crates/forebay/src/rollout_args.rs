@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use forebay_cluster::client::RolloutWish;
+use forebay_cluster::client::RolloutDraft;
 use forebay_cluster::model::{OnFailure, RolloutOptions};
 use forebay_cluster::{MOST_REPLICAS, MOST_WAIT};
 
@@ -52,10 +52,10 @@ impl RolloutArgs {
             || self.on_failure.is_some()
     }
 
-    pub fn wish(&self, keep: usize) -> RolloutWish {
+    pub fn draft(&self, keep: usize) -> RolloutDraft {
         let usual = RolloutOptions::default();
         let deadline = self.deadline.map(|time| time.as_millis() as u64);
-        RolloutWish {
+        RolloutDraft {
             options: RolloutOptions {
                 deadline_ms: deadline.unwrap_or(usual.deadline_ms),
                 min_replicas: self.min_replicas,

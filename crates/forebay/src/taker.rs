@@ -12,13 +12,13 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// The thread, while there is one.
 #[derive(Debug, Default)]
-pub struct Taker {
+pub struct RowTaker {
     thread: Mutex<Option<JoinHandle<()>>>,
     stopped: Arc<AtomicBool>,
 }
 
-impl Taker {
-    /// Calls `take` now and then, until it says false or [`Taker::stop`] is called.
+impl RowTaker {
+    /// Calls `take` now and then, until it says false or [`RowTaker::stop`] is called.
     pub fn start(&self, mut take: impl FnMut() -> bool + Send + 'static) -> std::io::Result<()> {
         let stopped = Arc::clone(&self.stopped);
         let take = move || {

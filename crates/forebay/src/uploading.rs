@@ -7,7 +7,7 @@ use forebay_load::progress::{Progress, Unit};
 use forebay_objects::{Patience, Uploaded};
 
 use crate::cluster_handle::is_no_store;
-use crate::commands::creating::Creating;
+use crate::commands::creating::StoreCreation;
 use crate::context::Context;
 use crate::global::DEFAULT_STORE;
 use crate::human;
@@ -17,7 +17,7 @@ impl Context {
     pub fn open_for_push(
         &self,
         drawing: &Arc<Box<dyn Progress + Send>>,
-        creating: Creating,
+        creating: StoreCreation,
     ) -> anyhow::Result<(Store, bool)> {
         match self.open_to_merge(drawing) {
             Err(error) if is_no_store(&error) && self.may_create(creating) => {}
@@ -32,7 +32,7 @@ impl Context {
     }
 
     /// The store in a directory, for a live table; as [`Context::open_for_push`].
-    pub fn open_for_live(&self, creating: Creating) -> anyhow::Result<(Store, bool)> {
+    pub fn open_for_live(&self, creating: StoreCreation) -> anyhow::Result<(Store, bool)> {
         let missing = self.is_store_missing()?;
         if missing && !self.may_create(creating) {
             self.open_store()?;
@@ -53,18 +53,18 @@ impl Context {
     }
 
     /// Fails where there is no store and `creating` does not allow to make one. Writes nothing.
-    pub fn check_for_push(&self, creating: Creating) -> anyhow::Result<()> {
+    pub fn check_for_push(&self, creating: StoreCreation) -> anyhow::Result<()> {
         match self.may_create(creating) {
             true => Ok(()),
             false => self.open_store().map(drop),
         }
     }
 
-    fn may_create(&self, creating: Creating) -> bool {
+    fn may_create(&self, creating: StoreCreation) -> bool {
         match creating {
-            Creating::Always => true,
-            Creating::Never => false,
-            Creating::Default => self.is_embedded() || self.store_name() == DEFAULT_STORE,
+            StoreCreation::Always => true,
+            StoreCreation::Never => false,
+            StoreCreation::Default => self.is_embedded() || self.store_name() == DEFAULT_STORE,
         }
     }
 

@@ -1,7 +1,8 @@
 """An online store for Feast: `type: forebay.feast.ForebayOnlineStore` in feature_store.yaml.
 
 `ForebayOnlineStore` serves features from tables of Forebay; `ForebayEngine`, as `batch_engine`,
-publishes each materialisation as one version, past the gate. See docs/feast.md.
+publishes each materialisation as one version, past the gate. See
+docs/how-to/publish-from-feast.md.
 """
 
 from ._config import ForebayEngineConfig, ForebayOnlineStoreConfig

@@ -181,15 +181,15 @@ class _Reading:
 
     def _mismatch(self, row: dict[str, Any]) -> UsageError:
         """Says which feature of a row is of another type than is declared."""
-        told: list[str] = []
+        reported: list[str] = []
         for name, read in self._readers:
             try:
                 if row.get(name) is not None:
                     read(row[name])
             except (TypeError, ValueError):
-                told.append(f"{name} is declared {self._types[name].name}, not {row[name]!r}")
+                reported.append(f"{name} is declared {self._types[name].name}, not {row[name]!r}")
         return UsageError(
-            f"what was materialised is of another type than is declared ({'; '.join(told)}): "
+            f"what was materialised is of another type than is declared ({'; '.join(reported)}): "
             "materialise the feature view anew"
         )
 

@@ -93,7 +93,7 @@ class Reading:
         self.spells.append(spell)
 
     def end(self):
-        told = {
+        says = {
             "client": self.client,
             "version": self.version,
             "variant": self.variant,
@@ -104,7 +104,7 @@ class Reading:
             "longest_pause_ms": round(self.longest * 1000),
             "last": self.last,
         }
-        print(json.dumps(told), flush=True)
+        print(json.dumps(says), flush=True)
 
 
 def read(reading, get, mget):

@@ -10,7 +10,7 @@ use forebay_engine::lock_within;
 use forebay_io::{Clock, Disk, Lock, dir_of, replace_file};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Catalog, SeenTag, Written};
+use super::{Catalog, SeenTag, WriteOutcome};
 
 /// How long the lock is waited for, by who writes and by who looks. It is held for the moment of
 /// one write.
@@ -80,22 +80,27 @@ impl Catalog for DirectoryCatalog {
         }
     }
 
-    fn put_if(&self, name: &str, content: Bytes, seen: Option<&SeenTag>) -> io::Result<Written> {
+    fn put_if(
+        &self,
+        name: &str,
+        content: Bytes,
+        seen: Option<&SeenTag>,
+    ) -> io::Result<WriteOutcome> {
         let path = self.root.join(name);
         let _lock = self.lock()?;
         let found = self.get(name)?.map(|(_, tag)| tag);
         let wanted = tag(&content);
         if found.as_ref() == Some(&wanted) {
-            return Ok(Written::Done(wanted));
+            return Ok(WriteOutcome::Done(wanted));
         }
         if found.as_ref() != seen {
-            return Ok(Written::Changed);
+            return Ok(WriteOutcome::Changed);
         }
         if let Some(dir) = path.parent() {
             self.disk.create_dir_all(dir)?;
         }
         replace_file(&*self.disk, &path, &content)?;
-        Ok(Written::Done(wanted))
+        Ok(WriteOutcome::Done(wanted))
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
@@ -153,16 +158,16 @@ mod tests {
         let put = |content: &'static str, seen: Option<&SeenTag>| {
             catalog.put_if("head", content.into(), seen).unwrap()
         };
-        let Written::Done(first) = put("one", None) else {
+        let WriteOutcome::Done(first) = put("one", None) else {
             panic!("nothing was there");
         };
-        assert_eq!(put("two", None), Written::Changed);
+        assert_eq!(put("two", None), WriteOutcome::Changed);
         // The same again is what a writer does that does not know what came of the first try.
-        assert_eq!(put("one", None), Written::Done(first.clone()));
-        let Written::Done(second) = put("two", Some(&first)) else {
+        assert_eq!(put("one", None), WriteOutcome::Done(first.clone()));
+        let WriteOutcome::Done(second) = put("two", Some(&first)) else {
             panic!("it was seen");
         };
-        assert_eq!(put("three", Some(&first)), Written::Changed);
+        assert_eq!(put("three", Some(&first)), WriteOutcome::Changed);
         let (bytes, seen) = catalog.get("head").unwrap().unwrap();
         assert_eq!((&bytes[..], &seen), (&b"two"[..], &second));
         catalog.put_if("requests/a", "x".into(), None).unwrap();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use forebay_io::advice;
 use thiserror::Error;
 
-use super::{Catalog, SeenTag, Written};
+use super::{Catalog, SeenTag, WriteOutcome};
 use crate::model::{DocRef, Documents, Head, Identity, Model, ModelError, parsed, written};
 use crate::time::Timing;
 
@@ -81,8 +81,8 @@ impl Documented<'_> {
             self.put_head(&head, None)?;
         }
         match self.put(IDENTITY, written(format, identity)?, None)? {
-            Written::Done(_) => Ok(identity.clone()),
-            Written::Changed => Err(CatalogError::Exists(self.identity()?.name)),
+            WriteOutcome::Done(_) => Ok(identity.clone()),
+            WriteOutcome::Changed => Err(CatalogError::Exists(self.identity()?.name)),
         }
     }
 
@@ -121,7 +121,11 @@ impl Documented<'_> {
         Ok(())
     }
 
-    pub fn put_head(&self, head: &Head, seen: Option<&SeenTag>) -> Result<Written, CatalogError> {
+    pub fn put_head(
+        &self,
+        head: &Head,
+        seen: Option<&SeenTag>,
+    ) -> Result<WriteOutcome, CatalogError> {
         self.put(HEAD, written(head.forebay_head, head)?, seen)
     }
 
@@ -130,7 +134,7 @@ impl Documented<'_> {
         name: &str,
         bytes: Vec<u8>,
         seen: Option<&SeenTag>,
-    ) -> Result<Written, CatalogError> {
+    ) -> Result<WriteOutcome, CatalogError> {
         let io = |source| CatalogError::Io {
             name: name.to_owned(),
             source,

@@ -1,7 +1,7 @@
 //! Where a cluster is written down: named documents, replaced on conditions.
 //!
 //! The catalog lies in the store, beside its tables, so that a cluster needs no service but the
-//! store itself. `cluster/head`, `cluster/seat` and `cluster/identity` are named; `cluster/d/REF`
+//! store itself. `cluster/head`, `cluster/lease` and `cluster/identity` are named; `cluster/d/REF`
 //! are immutable; `cluster/requests/ID` is what clients ask for.
 
 mod directory;
@@ -23,7 +23,7 @@ pub struct SeenTag(pub String);
 
 /// What a conditional write met.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     Done(SeenTag),
     /// Something else is there.
     Changed,
@@ -36,7 +36,12 @@ pub trait Catalog: Debug + Send + Sync {
 
     /// Writes a document if it is still what was seen; `None`: if there is none. Content has
     /// something of its own (a stamp): what is there already just as it was to be is done.
-    fn put_if(&self, name: &str, content: Bytes, seen: Option<&SeenTag>) -> io::Result<Written>;
+    fn put_if(
+        &self,
+        name: &str,
+        content: Bytes,
+        seen: Option<&SeenTag>,
+    ) -> io::Result<WriteOutcome>;
 
     /// Names right below a directory.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;

@@ -3,9 +3,9 @@
 use std::io;
 
 use bytes::Bytes;
-use forebay_objects::{News, Objects, Put, UpdateVersion};
+use forebay_objects::{News, Objects, PutOutcome, UpdateVersion};
 
-use super::{Catalog, SeenTag, Written};
+use super::{Catalog, SeenTag, WriteOutcome};
 
 /// Between the two names that a store gives to a content.
 const SEPARATOR: char = '\n';
@@ -30,13 +30,18 @@ impl Catalog for ObjectCatalog {
         }
     }
 
-    fn put_if(&self, name: &str, content: Bytes, seen: Option<&SeenTag>) -> io::Result<Written> {
+    fn put_if(
+        &self,
+        name: &str,
+        content: Bytes,
+        seen: Option<&SeenTag>,
+    ) -> io::Result<WriteOutcome> {
         let put = self
             .objects
             .put_if(&path(name), content, &seen.map(untag))?;
         Ok(match put {
-            Put::Done(Some(seen)) => Written::Done(tag(&seen)),
-            Put::Done(None) | Put::Changed => Written::Changed,
+            PutOutcome::Done(Some(seen)) => WriteOutcome::Done(tag(&seen)),
+            PutOutcome::Done(None) | PutOutcome::Changed => WriteOutcome::Changed,
         })
     }
 

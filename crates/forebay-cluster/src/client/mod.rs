@@ -1,6 +1,6 @@
 //! Asking a cluster for something, by its catalog.
 
-mod absence;
+mod lease_watch;
 mod pointers;
 
 use std::collections::BTreeSet;
@@ -14,9 +14,10 @@ use forebay_io::{Clock, Random};
 use thiserror::Error;
 
 use crate::catalog::{Catalog, CatalogError, Documented};
-use crate::coordinator::splits_left;
+use crate::coordinator::unfinished_splits;
 use crate::formats::{cannot_upgrade, has_own_layouts, has_plans, has_timing};
 use crate::ids::HostPort;
+use crate::lease::{COORDINATOR_LEASE, ring};
 use crate::live_status::LiveStatus;
 use crate::model::{
     DocRef, Head, Identity, Model, Outcome, Rebalance, RequestId, Rollout, Survey, TableGroups,
@@ -24,11 +25,10 @@ use crate::model::{
 };
 use crate::reads::BatchReads;
 use crate::request::Request;
-use crate::seat::{SEAT, ring};
 use crate::status::Status;
 
-use absence::Absence;
-pub use pointers::{ClusterPointers, RolloutWish};
+use lease_watch::LeaseWatch;
+pub use pointers::{ClusterPointers, RolloutDraft};
 
 /// How late a renewal may be, and how often it is looked for.
 const SEAT_SLACK: Duration = Duration::from_secs(2);
@@ -48,15 +48,15 @@ const PATIENCE: Duration = Duration::from_secs(150);
 const TOLD_WITHIN: Duration = Duration::from_secs(20);
 
 /// Who tells a node that there are requests. It may do nothing: they are found after a while.
-pub type Nudge = Arc<dyn Fn(&HostPort) + Send + Sync>;
+pub type NodeNotifier = Arc<dyn Fn(&HostPort) + Send + Sync>;
 /// Who asks a node how the cluster is; `None`: it does not say.
 pub type Inquiry = Arc<dyn Fn(&HostPort) -> Option<Status> + Send + Sync>;
 /// Who is told how far what was asked for is.
-pub type Watcher = Arc<dyn Fn(UnderWay<'_>) + Send + Sync>;
+pub type Watcher = Arc<dyn Fn(ActiveWork<'_>) + Send + Sync>;
 
 /// What is under way, or has ended.
 #[derive(Debug, Clone, Copy)]
-pub enum UnderWay<'a> {
+pub enum ActiveWork<'a> {
     Rollout(&'a Rollout),
     Rebalance(&'a Rebalance),
     Load(&'a TableLoad),
@@ -71,7 +71,7 @@ pub struct ClusterClient {
     identity: Identity,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    nudge: Nudge,
+    notify: NodeNotifier,
     inquiry: Inquiry,
     watcher: Watcher,
 }
@@ -101,7 +101,7 @@ pub enum ClientError {
 
 /// What came of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum RequestEnd {
     Done,
     /// The rollout, which is over.
     Rollout(Box<Rollout>),
@@ -137,15 +137,15 @@ impl ClusterClient {
             identity,
             clock,
             random,
-            nudge: Arc::new(|_| {}),
+            notify: Arc::new(|_| {}),
             inquiry: Arc::new(|_| None),
             watcher: Arc::new(|_| {}),
         })
     }
 
     #[must_use]
-    pub fn nudging(mut self, nudge: Nudge) -> Self {
-        self.nudge = nudge;
+    pub fn nudging(mut self, notify: NodeNotifier) -> Self {
+        self.notify = notify;
         self
     }
 
@@ -204,7 +204,8 @@ impl ClusterClient {
     pub fn has_coordinator(&self) -> io::Result<bool> {
         let (_, model) = self.model().map_err(io::Error::other)?;
         let limit = model.timing().lease_renewal() + SEAT_SLACK;
-        let read = || Ok::<_, io::Error>(self.catalog.get(SEAT)?.map(|(bytes, _)| bytes));
+        let read =
+            || Ok::<_, io::Error>(self.catalog.get(COORDINATOR_LEASE)?.map(|(bytes, _)| bytes));
         let (begun, first) = (self.clock.monotonic(), read()?);
         while self.clock.monotonic() - begun < limit {
             self.clock.sleep(SEAT_POLL);
@@ -225,7 +226,7 @@ impl ClusterClient {
     }
 
     /// Asks, and waits until it is done. A rollout that is begun goes on when this process ends.
-    pub fn carry_out(&self, request: &Request) -> Result<Ended, ClientError> {
+    pub fn carry_out(&self, request: &Request) -> Result<RequestEnd, ClientError> {
         let id = self.ask(request)?;
         self.wait_until_over(&id)
     }
@@ -236,19 +237,19 @@ impl ClusterClient {
         self.submit(request, format)
     }
 
-    pub fn wait_until_over(&self, id: &RequestId) -> Result<Ended, ClientError> {
+    pub fn wait_until_over(&self, id: &RequestId) -> Result<RequestEnd, ClientError> {
         self.wait(id, |plan| plan.stage.is_over())
     }
 
     /// Of a plan: until all of it is cut and moved, or it has ended. Who held what was moved may
     /// still wait for commands that are on their way.
-    pub fn wait_until_moved(&self, id: &RequestId) -> Result<Ended, ClientError> {
+    pub fn wait_until_moved(&self, id: &RequestId) -> Result<RequestEnd, ClientError> {
         self.wait(id, Rebalance::has_moved)
     }
 
     /// Waits until nothing that is carried out has still to cut a table. `waits` is called first
     /// where something has.
-    pub fn wait_for_cuts(
+    pub fn wait_for_splits(
         &self,
         table: &TableName,
         waits: impl FnOnce(),
@@ -285,7 +286,7 @@ impl ClusterClient {
     fn is_being_cut(&self, table: &TableName) -> Result<bool, CatalogError> {
         let (_, model) = self.model()?;
         let batch = model.work.moving().and_then(|plan| model.batch_of(plan));
-        let left = batch.map_or_else(Vec::new, |batch| splits_left(&model, &batch));
+        let left = batch.map_or_else(Vec::new, |batch| unfinished_splits(&model, &batch));
         let mut groups = model
             .groups
             .get(table)
@@ -298,7 +299,7 @@ impl ClusterClient {
     /// About how much live tables hold, as the coordinator has heard. Nothing is changed.
     pub fn survey(&self, tables: BTreeSet<TableName>) -> Result<Survey, ClientError> {
         match self.carry_out(&Request::Survey { tables })? {
-            Ended::Survey(survey) => Ok(survey),
+            RequestEnd::Survey(survey) => Ok(survey),
             _ => Err(ClientError::Refused(
                 "it was taken for another request".to_owned(),
             )),
@@ -308,7 +309,7 @@ impl ClusterClient {
     /// How much batch tables are read, as the coordinator has heard. Nothing is changed.
     pub fn reads(&self) -> Result<BatchReads, ClientError> {
         match self.carry_out(&Request::Reads {})? {
-            Ended::Reads(reads) => Ok(reads),
+            RequestEnd::Reads(reads) => Ok(reads),
             _ => Err(ClientError::Refused(
                 "it was taken for another request".to_owned(),
             )),
@@ -327,14 +328,15 @@ impl ClusterClient {
             self.model_to_plan()?;
             let survey = self.survey(tables.clone())?;
             let (_, model) = self.model()?;
-            let is_told = |table: &TableName| {
-                let told = survey.get(table);
+            let is_reported = |table: &TableName| {
+                let reported = survey.get(table);
                 let mut groups = model.wanted_groups(table).into_iter();
-                groups
-                    .all(|(group, _)| told.is_some_and(|told| told.contains_key(&group.partition)))
+                groups.all(|(group, _)| {
+                    reported.is_some_and(|reported| reported.contains_key(&group.partition))
+                })
             };
             let is_over = self.clock.monotonic() >= until || model.work.moving().is_some();
-            if is_over || tables.iter().all(is_told) {
+            if is_over || tables.iter().all(is_reported) {
                 return Ok((model, survey));
             }
             self.clock.sleep(ASK);
@@ -345,7 +347,7 @@ impl ClusterClient {
     /// by HTTP only who has a name and a password there, or trusts their certificate.
     pub fn live_state(&self) -> Result<Option<LiveStatus>, ClientError> {
         match self.carry_out(&Request::LiveState {})? {
-            Ended::LiveState(state) => serde_json::from_value(state).map_err(|error| {
+            RequestEnd::LiveState(state) => serde_json::from_value(state).map_err(|error| {
                 ClientError::Refused(format!("the answer cannot be read: {error}"))
             }),
             _ => Err(ClientError::Refused(
@@ -368,7 +370,7 @@ impl ClusterClient {
             Request::Pause { node, .. } | Request::Remove { node } => {
                 model()?.known_node(node).map(|_| ())
             }
-            Request::AcceptLoss { table, .. } | Request::Split { table, .. } => {
+            Request::ForceRecover { table, .. } | Request::Split { table, .. } => {
                 has_live_table(&model()?, table)
             }
             Request::Cancel { rollout } => model()?.work.can_cancel(rollout),
@@ -396,7 +398,7 @@ impl ClusterClient {
             let up = model.all_nodes().filter(|node| node.is_up());
             https.extend(up.filter_map(|node| node.http.clone()).take(3));
         }
-        https.iter().for_each(|http| (self.nudge)(http));
+        https.iter().for_each(|http| (self.notify)(http));
         if !self.catalog.is_near() {
             ring(&*self.catalog, self.random.next_u64());
         }
@@ -408,12 +410,12 @@ impl ClusterClient {
         &self,
         id: &RequestId,
         is_enough: fn(&Rebalance) -> bool,
-    ) -> Result<Ended, ClientError> {
+    ) -> Result<RequestEnd, ClientError> {
         let https = self.ring();
         let begun = self.clock.monotonic();
         let (mut reached, mut withdrawn, mut asked) = (begun, false, begun);
-        let mut seen = Seen::default();
-        let mut absence = Absence::since(begun);
+        let mut seen = SeenWork::default();
+        let mut absence = LeaseWatch::since(begun);
         let pause = if self.catalog.is_near() {
             LOOK_NEAR
         } else {
@@ -439,7 +441,7 @@ impl ClusterClient {
             if is_taken_up && now.saturating_sub(asked) >= ASK {
                 asked = now;
                 if let Some(status) = https.iter().find_map(|http| (self.inquiry)(http)) {
-                    (self.watcher)(UnderWay::Status(&status));
+                    (self.watcher)(ActiveWork::Status(&status));
                 }
             }
             if !is_taken_up && reached == now && now.saturating_sub(begun) >= TAKEN_UP {
@@ -461,7 +463,7 @@ impl ClusterClient {
     }
 
     /// Reads what is under way, where the head is another one than was seen.
-    fn look(&self, seen: &mut Seen) -> Result<(), CatalogError> {
+    fn look(&self, seen: &mut SeenWork) -> Result<(), CatalogError> {
         let catalog = Documented(&*self.catalog);
         let (head, _) = catalog.head()?;
         if let Some(work) = head.roots.get("work")
@@ -479,24 +481,24 @@ impl ClusterClient {
         work: &WorkPage,
         id: &RequestId,
         is_enough: fn(&Rebalance) -> bool,
-    ) -> Option<Result<Ended, ClientError>> {
+    ) -> Option<Result<RequestEnd, ClientError>> {
         let rollout = match &work.answers.get(id)?.outcome {
-            Outcome::Done => return Some(Ok(Ended::Done)),
+            Outcome::Done => return Some(Ok(RequestEnd::Done)),
             Outcome::Refused(words) => return Some(Err(ClientError::Refused(words.clone()))),
             Outcome::Busy(words) => return Some(Err(ClientError::Busy(words.clone()))),
             Outcome::Rebalance => return self.moved(work, id, is_enough),
             Outcome::Load(number) => return self.loaded(work, *number),
-            Outcome::Survey(survey) => return Some(Ok(Ended::Survey(survey.clone()))),
-            Outcome::Reads(reads) => return Some(Ok(Ended::Reads(reads.clone()))),
-            Outcome::LiveState(state) => return Some(Ok(Ended::LiveState(state.clone()))),
+            Outcome::Survey(survey) => return Some(Ok(RequestEnd::Survey(survey.clone()))),
+            Outcome::Reads(reads) => return Some(Ok(RequestEnd::Reads(reads.clone()))),
+            Outcome::LiveState(state) => return Some(Ok(RequestEnd::LiveState(state.clone()))),
             Outcome::Rollout(id) => work.rollouts.get(id),
         };
         let Some(rollout) = rollout else {
             return Some(Err(forgotten()));
         };
-        (self.watcher)(UnderWay::Rollout(rollout));
+        (self.watcher)(ActiveWork::Rollout(rollout));
         let is_over = rollout.phase.is_over();
-        is_over.then(|| Ok(Ended::Rollout(Box::new(rollout.clone()))))
+        is_over.then(|| Ok(RequestEnd::Rollout(Box::new(rollout.clone()))))
     }
 
     fn moved(
@@ -504,25 +506,25 @@ impl ClusterClient {
         work: &WorkPage,
         id: &RequestId,
         is_enough: fn(&Rebalance) -> bool,
-    ) -> Option<Result<Ended, ClientError>> {
+    ) -> Option<Result<RequestEnd, ClientError>> {
         let mut plans = work.rebalances.iter();
         let Some(plan) = plans.find(|plan| plan.request == *id) else {
             return Some(Err(forgotten()));
         };
-        (self.watcher)(UnderWay::Rebalance(plan));
-        is_enough(plan).then(|| Ok(Ended::Rebalance(Box::new(plan.clone()))))
+        (self.watcher)(ActiveWork::Rebalance(plan));
+        is_enough(plan).then(|| Ok(RequestEnd::Rebalance(Box::new(plan.clone()))))
     }
 }
 
 impl ClusterClient {
-    fn loaded(&self, work: &WorkPage, number: u64) -> Option<Result<Ended, ClientError>> {
+    fn loaded(&self, work: &WorkPage, number: u64) -> Option<Result<RequestEnd, ClientError>> {
         let mut loads = work.loads.iter();
         let Some(load) = loads.find(|load| load.number == number) else {
             return Some(Err(forgotten()));
         };
-        (self.watcher)(UnderWay::Load(load));
+        (self.watcher)(ActiveWork::Load(load));
         let is_over = load.stage.is_over();
-        is_over.then(|| Ok(Ended::Load(Box::new(load.clone()))))
+        is_over.then(|| Ok(RequestEnd::Load(Box::new(load.clone()))))
     }
 }
 
@@ -540,7 +542,7 @@ fn forgotten() -> ClientError {
 
 /// What is under way, as a client has read it last.
 #[derive(Default)]
-struct Seen {
+struct SeenWork {
     reference: Option<DocRef>,
     work: WorkPage,
 }

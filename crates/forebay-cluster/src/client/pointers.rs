@@ -4,25 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use forebay_engine::{
-    LastRollback, Pointer, PointerMove, Pointers, StoreError, Swapped, TableName,
+    LastRollback, Pointer, PointerMove, Pointers, StoreError, SwapReport, TableName,
     check_not_just_rolled_back,
 };
 use parking_lot::Mutex;
 
-use super::{ClientError, ClusterClient, Ended};
-use crate::model::{Aim, Model, Phase, Rollout, RolloutOptions, RolloutTable};
+use super::{ClientError, ClusterClient, RequestEnd};
+use crate::model::{Model, Phase, Rollout, RolloutOptions, RolloutRole, RolloutTable};
 use crate::request::{Request, SwapTo};
 
 /// How a command wants its versions rolled out.
 #[derive(Debug, Clone)]
-pub struct RolloutWish {
+pub struct RolloutDraft {
     pub options: RolloutOptions,
     pub replicas: Option<usize>,
     pub keep: usize,
     pub force: bool,
 }
 
-impl Default for RolloutWish {
+impl Default for RolloutDraft {
     fn default() -> Self {
         Self {
             options: RolloutOptions::default(),
@@ -36,7 +36,7 @@ impl Default for RolloutWish {
 /// See the module's text.
 pub struct ClusterPointers {
     client: ClusterClient,
-    wish: Mutex<RolloutWish>,
+    goal: Mutex<RolloutDraft>,
     /// What was carried out.
     rollouts: Mutex<Vec<Rollout>>,
 }
@@ -51,7 +51,7 @@ impl ClusterPointers {
     pub fn new(client: ClusterClient) -> Self {
         Self {
             client,
-            wish: Mutex::default(),
+            goal: Mutex::default(),
             rollouts: Mutex::default(),
         }
     }
@@ -61,8 +61,8 @@ impl ClusterPointers {
     }
 
     /// How rollouts are wanted from now on.
-    pub fn wish(&self, wish: RolloutWish) {
-        *self.wish.lock() = wish;
+    pub fn goal(&self, goal: RolloutDraft) {
+        *self.goal.lock() = goal;
     }
 
     /// What was rolled out by this, the last one at the end.
@@ -72,11 +72,11 @@ impl ClusterPointers {
 
     /// Lets versions of several tables serve, all or none.
     pub fn swap(&self, tables: &BTreeMap<TableName, u64>) -> Result<Rollout, StoreError> {
-        let wish = self.wish.lock().clone();
+        let goal = self.goal.lock().clone();
         let to = |version| SwapTo {
             version,
-            replicas: wish.replicas,
-            keep: wish.keep,
+            replicas: goal.replicas,
+            keep: goal.keep,
             replaces: None,
         };
         let tables = tables
@@ -84,8 +84,8 @@ impl ClusterPointers {
             .map(|(table, version)| (table.clone(), to(*version)));
         let request = Request::Swap {
             tables: tables.collect(),
-            options: wish.options.clone(),
-            force: wish.force,
+            options: goal.options.clone(),
+            force: goal.force,
         };
         self.roll_out(&request)
     }
@@ -104,7 +104,7 @@ impl ClusterPointers {
         }
         let request = Request::Rollback {
             tables: tables.clone(),
-            options: self.wish.lock().options.clone(),
+            options: self.goal.lock().options.clone(),
         };
         self.roll_out(&request)
     }
@@ -114,12 +114,12 @@ impl ClusterPointers {
         self.roll_out(&Request::RollbackFrom {
             table: table.clone(),
             from,
-            options: self.wish.lock().options.clone(),
+            options: self.goal.lock().options.clone(),
         })
     }
 
     fn replace(&self, table: &TableName, from: u64, to: u64) -> Result<Rollout, StoreError> {
-        let wish = self.wish.lock().clone();
+        let goal = self.goal.lock().clone();
         let to = SwapTo {
             version: to,
             replicas: None,
@@ -128,8 +128,8 @@ impl ClusterPointers {
         };
         let request = Request::Swap {
             tables: BTreeMap::from([(table.clone(), to)]),
-            options: wish.options,
-            force: wish.force,
+            options: goal.options,
+            force: goal.force,
         };
         self.roll_out(&request)
     }
@@ -143,13 +143,13 @@ impl ClusterPointers {
             });
         }
         let rollout = match ended.map_err(refused)? {
-            Ended::Rollout(rollout) => *rollout,
-            Ended::Done
-            | Ended::Rebalance(_)
-            | Ended::Load(_)
-            | Ended::Survey(_)
-            | Ended::Reads(_)
-            | Ended::LiveState(_) => {
+            RequestEnd::Rollout(rollout) => *rollout,
+            RequestEnd::Done
+            | RequestEnd::Rebalance(_)
+            | RequestEnd::Load(_)
+            | RequestEnd::Survey(_)
+            | RequestEnd::Reads(_)
+            | RequestEnd::LiveState(_) => {
                 return Err(failed("it was taken for another request".to_owned(), false));
             }
         };
@@ -168,7 +168,7 @@ impl ClusterPointers {
             )),
             _ => {
                 // Another command may have let the version of a rollback serve.
-                let is_rollback = |part: &RolloutTable| part.aim == Aim::Rollback;
+                let is_rollback = |part: &RolloutTable| part.role == RolloutRole::Rollback;
                 let what = match rollout.tables.values().any(is_rollback) {
                     true => "was not let serve by this command",
                     false => "serves nowhere",
@@ -202,7 +202,7 @@ impl Pointers for ClusterPointers {
         Ok(Some(pointer))
     }
 
-    fn change(&self, table: &TableName, change: PointerMove) -> Result<Swapped, StoreError> {
+    fn change(&self, table: &TableName, change: PointerMove) -> Result<SwapReport, StoreError> {
         let rollout = match change {
             PointerMove::Swap { to } => self.swap(&BTreeMap::from([(table.clone(), to)]))?,
             PointerMove::Rollback { from: None } => {
@@ -213,7 +213,7 @@ impl Pointers for ClusterPointers {
             PointerMove::Drop => return self.drop_table(table),
         };
         let part = rollout.tables.get(table);
-        Ok(Swapped {
+        Ok(SwapReport {
             from: part.and_then(|part| part.from),
             to: part.map_or(0, |part| part.to),
         })
@@ -223,12 +223,12 @@ impl Pointers for ClusterPointers {
 impl ClusterPointers {
     /// If the catalog has no such table, this succeeds: a drop that was cut short goes on then. A
     /// table whose first version is being rolled out is in the catalog, and the drop is refused.
-    fn drop_table(&self, table: &TableName) -> Result<Swapped, StoreError> {
+    fn drop_table(&self, table: &TableName) -> Result<SwapReport, StoreError> {
         let Some(pointer) = self.read(table)? else {
-            return Ok(Swapped { from: None, to: 0 });
+            return Ok(SwapReport { from: None, to: 0 });
         };
         let from = pointer.serving;
-        let swapped = Swapped { from, to: 0 };
+        let swapped = SwapReport { from, to: 0 };
         let request = Request::Drop {
             table: table.clone(),
         };
@@ -245,7 +245,7 @@ fn last_rollback(model: &Model, table: &TableName) -> Option<LastRollback> {
     let (rollout, part) = confirmed
         .filter(|rollout| rollout.phase == Phase::Confirmed)
         .find_map(|rollout| Some((rollout, rollout.tables.get(table)?)))?;
-    let is_rollback = part.aim == Aim::Rollback;
+    let is_rollback = part.role == RolloutRole::Rollback;
     is_rollback.then_some(LastRollback {
         from: part.from?,
         unix_ms: rollout.begun_unix_ms,

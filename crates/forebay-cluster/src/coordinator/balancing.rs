@@ -50,7 +50,7 @@ pub struct Balancing {
     /// The plan whose end was told last.
     ended: Option<RequestId>,
     /// What was decided last, for people.
-    pub told: Option<String>,
+    pub reported: Option<String>,
     /// Until when nothing is begun, and why.
     pub waits: Option<String>,
 }
@@ -88,7 +88,7 @@ impl Step<'_> {
             return self.begin_balancing(made);
         }
         let now = self.now.monotonic;
-        self.tell_last_plan();
+        self.notify_last_plan();
         self.balancing.waits = self.why_quiet();
         let has_looked = self.balancing.looked;
         let has_looked = has_looked.is_some_and(|looked| self.now.since(looked) < LOOKS_EACH);
@@ -143,7 +143,7 @@ impl Step<'_> {
 
     /// What became of the last plan, where it is one of here: it may have ended before its end, or
     /// be another coordinator's.
-    fn tell_last_plan(&mut self) {
+    fn notify_last_plan(&mut self) {
         let Some(last) = self
             .model
             .work
@@ -157,7 +157,7 @@ impl Step<'_> {
         if self.balancing.ended.as_ref() == Some(id) {
             return;
         }
-        let told = match (last.stage, &self.balancing.told) {
+        let reported = match (last.stage, &self.balancing.reported) {
             (MoveStage::Stopped, _) => {
                 let reason = last.reason.as_deref().unwrap_or("it was ended");
                 let (done, all) = (last.done, last.batches);
@@ -166,10 +166,10 @@ impl Step<'_> {
             (_, None) => {
                 format!("{id} was carried out under the coordinator before, whose log says why")
             }
-            (_, Some(told)) => told.clone(),
+            (_, Some(reported)) => reported.clone(),
         };
         self.balancing.ended = Some(id.clone());
-        self.balancing.told = Some(told);
+        self.balancing.reported = Some(reported);
     }
 
     fn look_at_load(&mut self, most_bytes_an_hour: u64) {
@@ -184,7 +184,7 @@ impl Step<'_> {
         if self.balancing.hot_looks < LOOKS || self.balancing.waits.is_some() {
             return;
         }
-        self.balancing.told = Some(peak.words(&self.model));
+        self.balancing.reported = Some(peak.words(&self.model));
         self.balancing.asked = Some(peak.table.clone());
         let bounds = BalanceBounds {
             most_copies: MOST_COPIES,
@@ -206,7 +206,7 @@ impl Step<'_> {
     }
 
     fn begin_balancing(&mut self, made: Result<BalanceProposal, String>) {
-        let seen = self.balancing.told.take().unwrap_or_default();
+        let seen = self.balancing.reported.take().unwrap_or_default();
         self.balancing.asked = None;
         self.balancing.hot_looks = 0;
         let begun = made.and_then(|made| {
@@ -220,7 +220,7 @@ impl Step<'_> {
             Err(_) => PAUSE_WITHOUT_PLAN,
         };
         self.balancing.quiet_until = Some(self.now.monotonic + pause);
-        self.balancing.told = Some(match begun {
+        self.balancing.reported = Some(match begun {
             Ok(words) => words,
             Err(why) => format!("{seen}; nothing was changed: {why}"),
         });

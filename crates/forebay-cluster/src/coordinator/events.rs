@@ -7,7 +7,7 @@ use forebay_engine::TableName;
 
 use crate::catalog::SeenTag;
 use crate::message::{Beat, BeatReply};
-use crate::model::{Documents, Head, Model, MovePlan, RequestId, Survey, Wish};
+use crate::model::{Documents, Head, Model, MovePlan, PlanGoal, RequestId, Survey};
 use crate::planning::{BalanceBounds, BalanceProposal};
 use crate::reads::BatchReads;
 use crate::request::Request;
@@ -58,7 +58,7 @@ pub enum CoordinatorEvent {
     },
     /// The plan that was asked for, or why there is none.
     Planned {
-        wish: Wish,
+        goal: PlanGoal,
         plan: Result<Box<MovePlan>, String>,
     },
     /// What came of a plan that is to spread the load of a table.
@@ -98,7 +98,7 @@ pub enum CoordinatorAction {
     ListRequests,
     /// Make a plan.
     Plan {
-        wish: Wish,
+        goal: PlanGoal,
         model: Box<Model>,
         survey: Survey,
     },

@@ -14,12 +14,12 @@ use std::time::Duration;
 use forebay_replica::{GroupId, PeerId};
 
 use super::Step;
-use super::members::Heard;
+use super::members::NodeReport;
 use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
-use crate::message::{LeadersMark, LeadersNews};
+use crate::message::{LeadersMark, LeadersReport};
 use crate::model::{GroupEntry, Model, PeerEntry, PeerState, TableGroups};
-use crate::reports::{GroupReport, Lead, ReplicaProblem};
+use crate::reports::{GroupReport, LeaderReport, ReplicaProblem};
 use crate::time::Now;
 
 /// How many peers of a node join groups at a time.
@@ -30,10 +30,10 @@ const MOST_LEADERS: usize = 256;
 /// What is known of groups besides what the catalog says.
 #[derive(Debug, Default)]
 pub struct GroupWatch {
-    said: BTreeMap<GroupId, BTreeMap<PeerId, PeerSaid>>,
+    said: BTreeMap<GroupId, BTreeMap<PeerId, PeerReport>>,
     /// Those of which something was wrong once. The others, nearly all, need no look.
     troubled: BTreeSet<GroupId>,
-    going: BTreeMap<(GroupId, PeerId), Going>,
+    departing: BTreeMap<(GroupId, PeerId), DepartingPeer>,
     /// Nodes that lead, and since which number of these news.
     leaders: BTreeMap<GroupId, (NodeId, u64)>,
     by_number: BTreeMap<u64, GroupId>,
@@ -44,14 +44,14 @@ pub struct GroupWatch {
 
 /// What a node said of its replica.
 #[derive(Debug)]
-struct PeerSaid {
+struct PeerReport {
     node: NodeId,
     report: GroupReport,
 }
 
 /// A peer that is to leave.
 #[derive(Debug)]
-struct Going {
+struct DepartingPeer {
     /// From this revision on the catalog says so.
     revision: u64,
     /// Since when all know that.
@@ -60,15 +60,15 @@ struct Going {
 
 /// Who leads a group, as far as was heard.
 #[derive(Debug, Clone, Copy)]
-pub struct Leading<'a> {
+pub struct KnownLeader<'a> {
     pub node: NodeId,
     pub term: u64,
-    pub lead: &'a Lead,
+    pub lead: &'a LeaderReport,
 }
 
 impl GroupWatch {
     /// Takes note of what a node tells; returns whether something of it is new.
-    pub fn hear(&mut self, now: Now, node: NodeId, reports: &[GroupReport]) -> bool {
+    pub fn receive(&mut self, now: Now, node: NodeId, reports: &[GroupReport]) -> bool {
         let mut is_news = false;
         for report in reports {
             if report.leads.is_some() {
@@ -85,7 +85,7 @@ impl GroupWatch {
             }
             is_news |= known.is_none_or(|known| known.node != node || known.report != *report);
             let report = report.clone();
-            said.insert(report.peer, PeerSaid { node, report });
+            said.insert(report.peer, PeerReport { node, report });
         }
         is_news
     }
@@ -126,10 +126,10 @@ impl GroupWatch {
     }
 
     /// Who leads, by the newest term that was heard of.
-    pub fn leading(&self, group: GroupId) -> Option<Leading<'_>> {
+    pub fn leading(&self, group: GroupId) -> Option<KnownLeader<'_>> {
         let said = self.said.get(&group)?.values();
         let leading = said.filter_map(|said| {
-            Some(Leading {
+            Some(KnownLeader {
                 node: said.node,
                 term: said.report.term,
                 lead: said.report.leads.as_ref()?,
@@ -145,7 +145,7 @@ impl GroupWatch {
     }
 
     /// What a node that knows who leads up to there has not heard of.
-    pub fn news(&self, known: LeadersMark, term: u64) -> LeadersNews {
+    pub fn news(&self, known: LeadersMark, term: u64) -> LeadersReport {
         let from = match known.term == term {
             true => known.number + 1,
             false => 0,
@@ -162,7 +162,7 @@ impl GroupWatch {
         if leaders.len() < MOST_LEADERS {
             mark.number = self.number;
         }
-        LeadersNews { mark, leaders }
+        LeadersReport { mark, leaders }
     }
 
     /// Forgets groups that are none any more.
@@ -177,7 +177,8 @@ impl GroupWatch {
         self.leaders.retain(|group, _| groups.contains(group));
         self.by_number.retain(|_, group| groups.contains(group));
         self.led.retain(|group, _| groups.contains(group));
-        self.going.retain(|(group, _), _| groups.contains(group));
+        self.departing
+            .retain(|(group, _), _| groups.contains(group));
     }
 
     /// Whether the group is on just these nodes, by its own configuration.
@@ -218,7 +219,7 @@ impl Step<'_> {
                     term: self.term,
                     revision: self.revision - 1,
                     model: &self.model,
-                    heard: self.heard,
+                    received: self.received,
                 };
                 // Until it is split its peers are those that the split names.
                 if group.split.is_some() || keeping.is_kept(self.groups, group, wanted) {
@@ -263,7 +264,7 @@ struct Keeping<'a> {
     /// What is committed.
     revision: u64,
     model: &'a Model,
-    heard: &'a BTreeMap<NodeId, Heard>,
+    received: &'a BTreeMap<NodeId, NodeReport>,
 }
 
 impl Keeping<'_> {
@@ -272,7 +273,7 @@ impl Keeping<'_> {
         let is_looked_at = watch.troubled.contains(&group.group);
         let has_problem = |peer: &PeerEntry| {
             let report = || watch.report(group.group, peer);
-            peer.ails || (is_looked_at && report().is_some_and(GroupReport::is_troubled))
+            peer.is_unhealthy || (is_looked_at && report().is_some_and(GroupReport::is_troubled))
         };
         group.term > 0
             && group.peers.len() == wanted.len()
@@ -327,7 +328,7 @@ impl Keeping<'_> {
             let Some(report) = watch.report(group.group, &peer) else {
                 continue;
             };
-            group.peers[at].ails = report.ails;
+            group.peers[at].is_unhealthy = report.is_unhealthy;
             group.peers[at].state = match (report.problem, peer.state) {
                 // It has the log, and votes as long as it is needed.
                 (Some(ReplicaProblem::Missed), state)
@@ -338,7 +339,7 @@ impl Keeping<'_> {
                 (Some(_), PeerState::Made) if is_planted(Bug::ReusesAPeer) => PeerState::New,
                 (Some(_), _) => PeerState::Lost,
                 (None, PeerState::Made)
-                    if report.ails && self.can_spare(watch, group, peer.peer) =>
+                    if report.is_unhealthy && self.can_spare(watch, group, peer.peer) =>
                 {
                     PeerState::Lost
                 }
@@ -353,11 +354,11 @@ impl Keeping<'_> {
         let Some(leading) = watch.leading(group.group) else {
             return false;
         };
-        let heard = self.heard.get(&leading.node);
+        let received = self.received.get(&leading.node);
         let lost = self.model.timing().heartbeat_lost();
-        let is_heard = heard.is_some_and(|heard| self.now.since(heard.at) < lost);
+        let is_received = received.is_some_and(|received| self.now.since(received.at) < lost);
         let members = &leading.lead.members;
-        if !is_heard || leading.term < group.term || members.is_joint() {
+        if !is_received || leading.term < group.term || members.is_joint() {
             return false;
         }
         let behind = &leading.lead.behind;
@@ -377,20 +378,20 @@ impl Keeping<'_> {
     fn remove_gone(&self, watch: &mut GroupWatch, group: &mut GroupEntry) {
         let place = |peer: &PeerEntry| (group.group, peer.peer);
         for peer in group.staying() {
-            watch.going.remove(&place(peer));
+            watch.departing.remove(&place(peer));
         }
         let mut gone = BTreeSet::new();
         for peer in group.peers.iter().filter(|peer| !peer.state.stays()) {
-            let going = watch.going.entry(place(peer)).or_insert(Going {
+            let departing = watch.departing.entry(place(peer)).or_insert(DepartingPeer {
                 revision: self.revision,
                 known_since: None,
             });
-            if !self.all_know(group, going.revision) {
-                going.known_since = None;
+            if !self.all_know(group, departing.revision) {
+                departing.known_since = None;
                 continue;
             }
             // Longer than a node goes by what it heard last.
-            let since = *going.known_since.get_or_insert(self.now.monotonic);
+            let since = *departing.known_since.get_or_insert(self.now.monotonic);
             if self.now.since(since) >= self.model.timing().on_its_way()
                 && self.has_left(watch, group, peer.peer)
             {
@@ -398,7 +399,7 @@ impl Keeping<'_> {
             }
         }
         for peer in &gone {
-            watch.going.remove(&(group.group, *peer));
+            watch.departing.remove(&(group.group, *peer));
         }
         group.peers.retain(|peer| !gone.contains(&peer.peer));
     }
@@ -407,8 +408,8 @@ impl Keeping<'_> {
     fn all_know(&self, group: &GroupEntry, revision: u64) -> bool {
         group.peers.iter().all(|peer| {
             let is_up = self.model.node(peer.node).is_some_and(|node| node.is_up());
-            let heard = self.heard.get(&peer.node);
-            !is_up || heard.is_some_and(|heard| heard.revision >= revision)
+            let received = self.received.get(&peer.node);
+            !is_up || received.is_some_and(|received| received.revision >= revision)
         })
     }
 
@@ -417,12 +418,13 @@ impl Keeping<'_> {
         let Some(leading) = watch.leading(group.group) else {
             return false;
         };
-        let heard = self.heard.get(&leading.node);
+        let received = self.received.get(&leading.node);
         let lost = self.model.timing().heartbeat_lost();
-        let is_heard =
-            heard.is_some_and(|heard| self.now.since(heard.at) < lost && heard.groups_left == 0);
+        let is_received = received.is_some_and(|received| {
+            self.now.since(received.at) < lost && received.groups_left == 0
+        });
         let members = &leading.lead.members;
-        is_heard && leading.term >= group.term && !members.is_joint() && !members.contains(peer)
+        is_received && leading.term >= group.term && !members.is_joint() && !members.contains(peer)
     }
 }
 

@@ -9,11 +9,11 @@ use super::groups::{GroupWatch, stays_on};
 use crate::ids::NodeId;
 use crate::lost_majority::LostPartition;
 use crate::model::{GroupEntry, Model, MoveBatch};
-use crate::planning::bringing;
+use crate::planning::fetching;
 
 /// What is left to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LiveLeft {
+pub struct MovesLeft {
     /// All partitions that it is about.
     pub all: usize,
     /// Partitions that are not yet where they are to be.
@@ -26,7 +26,7 @@ pub struct LiveLeft {
     pub nodes: BTreeSet<NodeId>,
 }
 
-impl LiveLeft {
+impl MovesLeft {
     /// Of so many bytes those that have come, about, where all partitions have as many.
     pub fn done_of(&self, bytes: u64) -> u64 {
         let done = self.all.saturating_sub(self.partitions) as u64;
@@ -36,11 +36,11 @@ impl LiveLeft {
     }
 
     pub fn of(model: &Model, watch: &GroupWatch, batch: &MoveBatch) -> Self {
-        let bringing = bringing(model, batch);
+        let fetching = fetching(model, batch);
         let mut left = Self::default();
         for (table, group, wanted) in concerned(model, batch) {
             left.all += 1;
-            let wanted = reachable(model, &bringing, group, wanted);
+            let wanted = reachable(model, &fetching, group, wanted);
             if watch.is_there(group, &wanted) {
                 continue;
             }
@@ -62,10 +62,10 @@ impl LiveLeft {
 }
 
 /// A partition, its table, and the nodes that are to hold it.
-type Concerned<'m> = (&'m TableName, &'m GroupEntry, &'m [NodeId]);
+type ConcernedPartition<'m> = (&'m TableName, &'m GroupEntry, &'m [NodeId]);
 
 /// The partitions of live tables that a batch is about, and the nodes that are to hold them.
-fn concerned<'m>(model: &'m Model, batch: &MoveBatch) -> Vec<Concerned<'m>> {
+fn concerned<'m>(model: &'m Model, batch: &MoveBatch) -> Vec<ConcernedPartition<'m>> {
     let mut concerned = Vec::new();
     for (table, entry) in model.live_tables() {
         let is_all = batch.replicas.iter().any(|change| change.table == *table);
@@ -94,13 +94,13 @@ fn concerned<'m>(model: &'m Model, batch: &MoveBatch) -> Vec<Concerned<'m>> {
 /// no replica and was to have one before the plan, gets it when it is back; nothing waits for that.
 fn reachable(
     model: &Model,
-    bringing: &BTreeSet<NodeId>,
+    fetching: &BTreeSet<NodeId>,
     group: &GroupEntry,
     wanted: &[NodeId],
 ) -> Vec<NodeId> {
     let is_up = |node: &NodeId| model.node(*node).is_some_and(|entry| entry.is_up());
     let is_waited_for =
-        |node: &&NodeId| is_up(node) || bringing.contains(node) || stays_on(group, **node);
+        |node: &&NodeId| is_up(node) || fetching.contains(node) || stays_on(group, **node);
     wanted.iter().filter(is_waited_for).copied().collect()
 }
 
@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn bytes_that_have_come_go_by_partitions() {
-        let left = |all, partitions| LiveLeft {
+        let left = |all, partitions| MovesLeft {
             all,
             partitions,
-            ..LiveLeft::default()
+            ..MovesLeft::default()
         };
         assert_eq!(left(4, 1).done_of(1000), 750);
         assert_eq!(left(0, 0).done_of(1000), 0);

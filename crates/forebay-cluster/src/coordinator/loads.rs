@@ -75,7 +75,7 @@ impl LoadProgress {
             let state = said.map(|said| &said.state);
             let is_there = match state {
                 Some(LoadedState::Added) => true,
-                Some(LoadedState::Here) => load.stage == LoadStage::Bringing,
+                Some(LoadedState::Here) => load.stage == LoadStage::Fetching,
                 Some(LoadedState::Coming(_) | LoadedState::Failed(_)) | None => false,
             };
             replicas_there += usize::from(is_there);
@@ -143,7 +143,7 @@ impl Step<'_> {
             request: id.clone(),
             table: table.clone(),
             draft: draft.clone(),
-            stage: LoadStage::Bringing,
+            stage: LoadStage::Fetching,
             begun_unix_ms: self.now.unix_ms,
             reason: None,
         });
@@ -229,7 +229,7 @@ impl Step<'_> {
         let waited = now.saturating_sub(*since);
         let is_settled = progress.is_settled(waited, self.model.timing().load_grace());
         match load.stage {
-            LoadStage::Bringing => match progress.failed {
+            LoadStage::Fetching => match progress.failed {
                 Some(problem) => self.end_load(load.number, Err(problem)),
                 None if is_settled => self.add_load(load.number),
                 None if waited >= Duration::from_millis(load.draft.deadline_ms) => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{CoordinatorAction, CoordinatorSettings, Step};
 use crate::ids::NodeId;
-use crate::model::{MovePlan, RequestId, Wish};
+use crate::model::{MovePlan, PlanGoal, RequestId};
 use crate::planning::holders;
 
 /// A plan that could not be made, or was not carried out, is tried again after so long.
@@ -19,7 +19,7 @@ const AGAIN: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug, Default)]
 pub struct Replacing {
     /// The plan that is being made, since when, and what came of it.
-    asked: Option<(Wish, Duration)>,
+    asked: Option<(PlanGoal, Duration)>,
     made: Option<MovePlan>,
     /// Why there is none.
     pub problem: Option<String>,
@@ -29,8 +29,8 @@ pub struct Replacing {
 
 impl Replacing {
     /// What came of a plan that was asked for.
-    pub fn planned(&mut self, wish: &Wish, plan: Result<MovePlan, String>) {
-        if self.asked.as_ref().is_none_or(|(asked, _)| asked != wish) {
+    pub fn planned(&mut self, goal: &PlanGoal, plan: Result<MovePlan, String>) {
+        if self.asked.as_ref().is_none_or(|(asked, _)| asked != goal) {
             return;
         }
         match plan {
@@ -54,20 +54,20 @@ impl Step<'_> {
             };
             return;
         }
-        let wish = Wish::Drain(lost.clone());
-        if let Some(plan) = self.replacing.made.take_if(|plan| plan.wish == wish) {
+        let goal = PlanGoal::Drain(lost.clone());
+        if let Some(plan) = self.replacing.made.take_if(|plan| plan.goal == goal) {
             return self.begin_replacing(lost, plan);
         }
         let is_waiting = |since: Duration| self.now.since(since) < AGAIN;
         let is_asked = self.replacing.asked.as_ref();
-        let is_asked = is_asked.is_some_and(|(asked, since)| *asked == wish && is_waiting(*since));
+        let is_asked = is_asked.is_some_and(|(asked, since)| *asked == goal && is_waiting(*since));
         let is_begun = self.replacing.begun.as_ref();
         let is_begun = is_begun.is_some_and(|(nodes, since)| *nodes == lost && is_waiting(*since));
         if !is_asked && !is_begun {
-            self.replacing.asked = Some((wish.clone(), self.now.monotonic));
+            self.replacing.asked = Some((goal.clone(), self.now.monotonic));
             let (model, survey) = (Box::new(self.model.clone()), self.survey_all());
             let plan = CoordinatorAction::Plan {
-                wish,
+                goal,
                 model,
                 survey,
             };

@@ -14,7 +14,7 @@ use super::{Coordinator, CoordinatorAction, State, Step};
 
 /// What a node said last.
 #[derive(Debug)]
-pub struct Heard {
+pub struct NodeReport {
     pub incarnation: u64,
     pub at: Duration,
     pub serves: u64,
@@ -29,10 +29,10 @@ pub struct Heard {
     pub revision: u64,
     /// The newest revision that it was told of. A node that was told, and is still reading, is not
     /// told again before its next heartbeat is due.
-    told_revision: u64,
+    reported_revision: u64,
     who: Introduction,
     /// Whom it was told to be suspected.
-    told: BTreeSet<NodeId>,
+    reported: BTreeSet<NodeId>,
     /// How many groups it has news of that did not go into the heartbeat.
     pub groups_left: usize,
     /// Up to where it knows who leads.
@@ -43,21 +43,24 @@ pub struct Heard {
 
 impl Coordinator {
     /// What nodes said last, by their numbers.
-    pub fn heard(&self) -> &BTreeMap<NodeId, Heard> {
-        &self.heard
+    pub fn received(&self) -> &BTreeMap<NodeId, NodeReport> {
+        &self.received
     }
 
     /// Whether most nodes have been silent to it for some time: another node may hear more of them.
     /// A coordinator that was stopped for a moment hears of nobody at first.
-    pub fn hears_few(&self, now: Now) -> bool {
-        let since = self.hears_few_since;
-        since.is_some_and(|since| now.since(since) >= self.timing().hears_few())
+    pub fn receives_few(&self, now: Now) -> bool {
+        let since = self.receives_few_since;
+        since.is_some_and(|since| now.since(since) >= self.timing().receives_few())
     }
 
     /// The answers to all who wait, of a coordinator that is none any more.
     pub fn dismiss(self) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
-        let waiting = self.heard.values().filter_map(|heard| heard.waiting);
+        let waiting = self
+            .received
+            .values()
+            .filter_map(|received| received.waiting);
         let strangers = self.strangers.iter().map(|(token, _)| *token);
         for token in waiting.map(|(token, _)| token).chain(strangers) {
             let nothing = BeatReply::NotCoordinator { coordinator: None };
@@ -67,7 +70,7 @@ impl Coordinator {
     }
 
     /// Takes a heartbeat in. Most of them say nothing new: those cost no step.
-    pub(super) fn hear(
+    pub(super) fn receive(
         &mut self,
         now: Now,
         token: u64,
@@ -124,10 +127,11 @@ impl Coordinator {
         if entry.incarnation == who.incarnation {
             return None;
         }
-        let heard = self.heard.get(&entry.id);
-        let heard = heard.filter(|heard| heard.incarnation != who.incarnation);
+        let received = self.received.get(&entry.id);
+        let received = received.filter(|received| received.incarnation != who.incarnation);
         let timeout = self.timing().node_timeout();
-        let is_alive = heard.is_some_and(|heard| !heard.leaving && now.since(heard.at) < timeout);
+        let is_alive =
+            received.is_some_and(|received| !received.leaving && now.since(received.at) < timeout);
         // Who has the same address has taken it from a process that is gone.
         if !is_alive || entry.peer == who.peer {
             return None;
@@ -147,7 +151,7 @@ impl Coordinator {
         actions: &mut Vec<CoordinatorAction>,
     ) {
         let timeout = self.timing().node_timeout();
-        let before = self.heard.get_mut(&id);
+        let before = self.received.get_mut(&id);
         let is_overtaken = before.as_ref().is_some_and(|before| {
             let is_same = before.incarnation == beat.who.incarnation;
             let is_late = is_same || now.since(before.at) < timeout;
@@ -157,9 +161,9 @@ impl Coordinator {
         if is_overtaken {
             return reply(actions, token, nothing());
         }
-        let told_revision = before.as_ref().map_or(0, |before| {
+        let reported_revision = before.as_ref().map_or(0, |before| {
             match before.incarnation == beat.who.incarnation {
-                true => before.told_revision,
+                true => before.reported_revision,
                 false => 0,
             }
         });
@@ -176,10 +180,10 @@ impl Coordinator {
             self.groups.restarted(id);
             self.reads.restarted(id);
         }
-        self.is_due |= self.groups.hear(now, id, &beat.groups);
+        self.is_due |= self.groups.receive(now, id, &beat.groups);
         let room = beat.room();
-        self.reads.hear(now, id, beat.reads);
-        let heard = Heard {
+        self.reads.receive(now, id, beat.reads);
+        let received = NodeReport {
             incarnation: beat.who.incarnation,
             at: now.monotonic,
             serves: beat.serves,
@@ -191,14 +195,14 @@ impl Coordinator {
             leaving: beat.leaving,
             seq: beat.seq,
             revision: beat.revision,
-            told_revision,
+            reported_revision,
             who: beat.who,
-            told: beat.suspects,
+            reported: beat.suspects,
             groups_left: beat.groups_left,
             leaders_known: beat.leaders_known,
             waiting: Some((token, since)),
         };
-        self.heard.insert(id, heard);
+        self.received.insert(id, received);
     }
 
     /// Answers heartbeats for which there are news, and those that waited long enough.
@@ -207,13 +211,13 @@ impl Coordinator {
         let State::Standing(standing) = &self.state else {
             return;
         };
-        self.suspects = suspects(&standing.model, &self.heard, self.took_over, now);
-        let hears_few = hears_few(&standing.model, &self.heard, now);
-        self.hears_few_since = match hears_few {
-            true => self.hears_few_since.or(Some(now.monotonic)),
+        self.suspects = suspects(&standing.model, &self.received, self.took_over, now);
+        let receives_few = receives_few(&standing.model, &self.received, now);
+        self.receives_few_since = match receives_few {
+            true => self.receives_few_since.or(Some(now.monotonic)),
             false => None,
         };
-        for id in self.heard.keys().copied().collect::<Vec<_>>() {
+        for id in self.received.keys().copied().collect::<Vec<_>>() {
             self.answer_one(now, id, actions);
         }
     }
@@ -222,19 +226,19 @@ impl Coordinator {
         let State::Standing(standing) = &self.state else {
             return;
         };
-        let Some(heard) = self.heard.get_mut(&id) else {
+        let Some(received) = self.received.get_mut(&id) else {
             return;
         };
-        let Some((token, since)) = heard.waiting else {
+        let Some((token, since)) = received.waiting else {
             return;
         };
         let is_known = standing.model.node(id).is_some_and(|node| {
-            node.incarnation == heard.incarnation && node.is_up() != heard.leaving
+            node.incarnation == received.incarnation && node.is_up() != received.leaving
         });
         let head = &standing.head;
-        let is_news = heard.revision < head.revision;
-        let is_untold = is_news && heard.told_revision < head.revision;
-        let is_due = is_untold || heard.leaving || heard.told != self.suspects;
+        let is_news = received.revision < head.revision;
+        let is_untold = is_news && received.reported_revision < head.revision;
+        let is_due = is_untold || received.leaving || received.reported != self.suspects;
         // Nothing of an earlier term is told on.
         if !standing.is_own_term
             || !is_known
@@ -242,15 +246,15 @@ impl Coordinator {
         {
             return;
         }
-        heard.waiting = None;
-        heard.told.clone_from(&self.suspects);
-        heard.told_revision = head.revision;
+        received.waiting = None;
+        received.reported.clone_from(&self.suspects);
+        received.reported_revision = head.revision;
         let known = BeatReply::Known {
             node: id,
             term: head.term,
             head: is_news.then(|| Box::new(head.clone())),
             suspects: self.suspects.clone(),
-            leaders: self.groups.news(heard.leaders_known, head.term),
+            leaders: self.groups.news(received.leaders_known, head.term),
         };
         reply(actions, token, known);
     }
@@ -308,19 +312,19 @@ impl Step<'_> {
             }
         }
         let timeout = self.model.timing().node_timeout();
-        let heard = self.heard.iter();
-        let entries = heard.filter_map(|(id, heard)| {
+        let received = self.received.iter();
+        let entries = received.filter_map(|(id, received)| {
             let before = self.model.node(*id)?;
-            let state = state_of(before, heard, self.now);
-            let is_lost = self.now.since(heard.at) >= timeout;
-            if is_lost || is_entered(before, heard, self.now) {
+            let state = state_of(before, received, self.now);
+            let is_lost = self.now.since(received.at) >= timeout;
+            if is_lost || is_entered(before, received, self.now) {
                 return None;
             }
             let paused = before.paused_until_unix_ms;
             let paused = paused.filter(|until| *until > self.now.unix_ms);
             Some(NodeEntry {
                 paused_until_unix_ms: paused,
-                ..entry_of(*id, &heard.who, state)
+                ..entry_of(*id, &received.who, state)
             })
         });
         for entry in entries.collect::<Vec<_>>() {
@@ -353,8 +357,8 @@ impl Step<'_> {
         }
         let now = self.now;
         let is_lost = |entry: &NodeEntry| {
-            let heard = self.heard.get(&entry.id);
-            heard.is_none_or(|heard| now.since(heard.at) >= timeout)
+            let received = self.received.get(&entry.id);
+            received.is_none_or(|received| now.since(received.at) >= timeout)
         };
         let up = self.model.all_nodes().filter(|entry| entry.is_up());
         let lost = up.filter(|entry| is_lost(entry));
@@ -394,16 +398,16 @@ impl NodeIds {
 
 /// Whether the catalog says already what a node said of itself: most do, and cost nothing then.
 /// What a process says of itself does not change.
-fn is_entered(entry: &NodeEntry, heard: &Heard, now: Now) -> bool {
+fn is_entered(entry: &NodeEntry, received: &NodeReport, now: Now) -> bool {
     let paused = entry.paused_until_unix_ms;
-    entry.incarnation == heard.incarnation
+    entry.incarnation == received.incarnation
         && entry.is_up()
-        && !heard.leaving
+        && !received.leaving
         && paused.is_none_or(|until| until > now.unix_ms)
 }
 
-fn state_of(before: &NodeEntry, heard: &Heard, now: Now) -> NodeState {
-    match (heard.leaving, before.state) {
+fn state_of(before: &NodeEntry, received: &NodeReport, now: Now) -> NodeState {
+    match (received.leaving, before.state) {
         (true, left @ NodeState::Left { .. }) => left,
         (true, _) => NodeState::Left {
             since_unix_ms: now.unix_ms,
@@ -437,32 +441,34 @@ pub fn entry_of(id: NodeId, who: &Introduction, state: NodeState) -> NodeEntry {
 /// catalog calls down: who hears of this may not have read that.
 fn suspects(
     model: &Model,
-    heard: &BTreeMap<NodeId, Heard>,
+    received: &BTreeMap<NodeId, NodeReport>,
     took_over: Duration,
     now: Now,
 ) -> BTreeSet<NodeId> {
     let lost = model.timing().heartbeat_lost();
-    let silent = model.all_nodes().filter(|node| match heard.get(&node.id) {
-        Some(heard) => now.since(heard.at) >= lost || heard.serves == 0,
-        // Who died with the coordinator before is heard of by nobody.
-        None => now.since(took_over) >= lost,
-    });
-    silent.map(|node| node.id).collect()
+    let unreachable = model
+        .all_nodes()
+        .filter(|node| match received.get(&node.id) {
+            Some(received) => now.since(received.at) >= lost || received.serves == 0,
+            // Who died with the coordinator before is heard of by nobody.
+            None => now.since(took_over) >= lost,
+        });
+    unreachable.map(|node| node.id).collect()
 }
 
 /// Whether fewer than half of the nodes send heartbeats, of those that have not left.
-fn hears_few(model: &Model, heard: &BTreeMap<NodeId, Heard>, now: Now) -> bool {
+fn receives_few(model: &Model, received: &BTreeMap<NodeId, NodeReport>, now: Now) -> bool {
     let is_there = |node: &&NodeEntry| !matches!(node.state, NodeState::Left { .. });
     let lost = model.timing().heartbeat_lost();
-    let is_heard = |node: &NodeEntry| {
-        let heard = heard.get(&node.id);
-        heard.is_some_and(|heard| now.since(heard.at) < lost)
+    let is_received = |node: &NodeEntry| {
+        let received = received.get(&node.id);
+        received.is_some_and(|received| now.since(received.at) < lost)
     };
-    let there = model.all_nodes().filter(is_there).map(is_heard);
-    let (all, heard) = there.fold((0, 0), |(all, heard), is_heard| {
-        (all + 1, heard + usize::from(is_heard))
+    let there = model.all_nodes().filter(is_there).map(is_received);
+    let (all, received) = there.fold((0, 0), |(all, received), is_received| {
+        (all + 1, received + usize::from(is_received))
     });
-    2 * heard < all
+    2 * received < all
 }
 
 /// Nodes that do not take part, and when they are known to be that.

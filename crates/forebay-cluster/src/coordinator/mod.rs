@@ -8,9 +8,9 @@
 //! Whoever comes to be the coordinator first raises the head's term. From then on no write of an
 //! earlier one can succeed.
 
-mod accept_loss;
 mod balancing;
 mod events;
+mod force_recover;
 mod groups;
 mod layouts;
 mod live_moves;
@@ -35,24 +35,24 @@ use std::time::Duration;
 use forebay_engine::TableName;
 
 use crate::catalog::SeenTag;
-use crate::dice::Dice;
 use crate::ids::NodeId;
 use crate::message::Beat;
 use crate::model::{DocRef, Documents, Head, Model, RequestId, RolloutId};
-use crate::reads::ReadsHeard;
+use crate::reads::ReceivedReads;
 use crate::request::Request;
+use crate::rng::Rng;
 use crate::time::{Now, Timing};
 use crate::version::VersionSummary;
 
 use balancing::Balancing;
 pub use events::{CommitOutcome, CoordinatorAction, CoordinatorEvent, CoordinatorSettings};
 pub use groups::GroupWatch;
-pub use live_moves::LiveLeft;
+pub use live_moves::MovesLeft;
 pub use loads::LoadProgress;
 use loads::LoadWatch;
 use lost::Replacing;
-use members::{Heard, NodeIds};
-pub use move_splits::{splits_left, splits_wait_for};
+use members::{NodeIds, NodeReport};
+pub use move_splits::{splits_wait_for, unfinished_splits};
 use rebalance::MoveWatch;
 use rollouts::Watch;
 pub use survey::serving_reads;
@@ -63,10 +63,10 @@ const STEP: Duration = Duration::from_millis(20);
 /// See the module's text.
 #[derive(Debug)]
 pub struct Coordinator {
-    dice: Dice,
+    rng: Rng,
     settings: CoordinatorSettings,
     state: State,
-    heard: BTreeMap<NodeId, Heard>,
+    received: BTreeMap<NodeId, NodeReport>,
     /// Nodes that are not in the model yet.
     strangers: Vec<(u64, Beat)>,
     requests: BTreeMap<RequestId, Request>,
@@ -77,11 +77,11 @@ pub struct Coordinator {
     balancing: Balancing,
     groups: GroupWatch,
     loads: LoadWatch,
-    reads: ReadsHeard,
+    reads: ReceivedReads,
     /// Nodes that are silent.
     suspects: BTreeSet<NodeId>,
     /// Since when most nodes are silent.
-    hears_few_since: Option<Duration>,
+    receives_few_since: Option<Duration>,
     took_over: Duration,
     names: u64,
     /// The newest revision that somebody knows of.
@@ -133,10 +133,10 @@ enum Summary {
 
 /// What a coordinator has heard of nodes and groups.
 #[derive(Debug, Clone, Copy)]
-pub struct HeardSoFar<'a> {
-    pub nodes: &'a BTreeMap<NodeId, Heard>,
+pub struct ReceivedReports<'a> {
+    pub nodes: &'a BTreeMap<NodeId, NodeReport>,
     pub groups: &'a GroupWatch,
-    pub reads: &'a ReadsHeard,
+    pub reads: &'a ReceivedReads,
 }
 
 /// What a step works on: a copy of the model, and what is known besides.
@@ -152,14 +152,14 @@ struct Step<'a> {
     took_over: Duration,
     /// Rollouts from this one on begin with this step: nobody has heard of them.
     first_new: RolloutId,
-    heard: &'a mut BTreeMap<NodeId, Heard>,
+    received: &'a mut BTreeMap<NodeId, NodeReport>,
     watches: &'a mut BTreeMap<RolloutId, Watch>,
     moves: &'a mut MoveWatch,
     replacing: &'a mut Replacing,
     balancing: &'a mut Balancing,
     groups: &'a mut GroupWatch,
     loads: &'a mut LoadWatch,
-    reads: &'a ReadsHeard,
+    reads: &'a ReceivedReads,
     summaries: &'a mut BTreeMap<(TableName, u64), Summary>,
     actions: &'a mut Vec<CoordinatorAction>,
 }
@@ -172,10 +172,10 @@ impl Coordinator {
         settings: CoordinatorSettings,
     ) -> (Self, Vec<CoordinatorAction>) {
         let coordinator = Self {
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             settings,
             state: State::Loading { retry: None },
-            heard: BTreeMap::new(),
+            received: BTreeMap::new(),
             strangers: Vec::new(),
             requests: BTreeMap::new(),
             summaries: BTreeMap::new(),
@@ -185,9 +185,9 @@ impl Coordinator {
             balancing: Balancing::default(),
             groups: GroupWatch::default(),
             loads: LoadWatch::default(),
-            reads: ReadsHeard::default(),
+            reads: ReceivedReads::default(),
             suspects: BTreeSet::new(),
-            hears_few_since: None,
+            receives_few_since: None,
             took_over: now.monotonic,
             names: 0,
             newest: 0,
@@ -223,9 +223,9 @@ impl Coordinator {
     }
 
     /// What was decided last about load that lies unevenly, and why nothing is begun now.
-    pub fn balance_told(&self) -> impl Iterator<Item = &str> {
-        let told = [&self.balancing.told, &self.balancing.waits];
-        told.into_iter().flatten().map(String::as_str)
+    pub fn balance_reported(&self) -> impl Iterator<Item = &str> {
+        let reported = [&self.balancing.reported, &self.balancing.waits];
+        reported.into_iter().flatten().map(String::as_str)
     }
 
     /// Says that there was such a revision.
@@ -243,9 +243,9 @@ impl Coordinator {
         self.took_over
     }
 
-    pub fn heard_so_far(&self) -> HeardSoFar<'_> {
-        HeardSoFar {
-            nodes: &self.heard,
+    pub fn received_reports(&self) -> ReceivedReports<'_> {
+        ReceivedReports {
+            nodes: &self.received,
             groups: &self.groups,
             reads: &self.reads,
         }
@@ -276,7 +276,7 @@ impl Coordinator {
             }
             CoordinatorEvent::Beat { token, beat } => {
                 self.compare(&beat, &mut actions);
-                self.hear(now, token, *beat, &mut actions);
+                self.receive(now, token, *beat, &mut actions);
             }
             CoordinatorEvent::Wrote { stamp, outcome } => {
                 self.wrote(now, stamp, outcome, &mut actions)
@@ -296,8 +296,8 @@ impl Coordinator {
                 };
                 self.summaries.insert((table, version), summary);
             }
-            CoordinatorEvent::Planned { wish, plan } => {
-                self.replacing.planned(&wish, plan.map(|plan| *plan));
+            CoordinatorEvent::Planned { goal, plan } => {
+                self.replacing.planned(&goal, plan.map(|plan| *plan));
             }
             CoordinatorEvent::Balanced { table, made } => {
                 self.balancing.planned(&table, made.map(|made| *made));
@@ -446,7 +446,7 @@ impl Coordinator {
             revision: standing.head.revision + 1,
             took_over: self.took_over,
             first_new: RolloutId(standing.model.work.next_rollout),
-            heard: &mut self.heard,
+            received: &mut self.received,
             watches: &mut self.watches,
             moves: &mut self.moves,
             replacing: &mut self.replacing,
@@ -487,12 +487,12 @@ impl Coordinator {
         );
         model.check_next(&standing.model);
         let (term, revision) = (standing.head.term, standing.head.revision + 1);
-        let (dice, names) = (&mut self.dice, &mut self.names);
+        let (rng, names) = (&mut self.rng, &mut self.names);
         let next_name = || {
             *names += 1;
             DocRef::new(&format!(
                 "{term}-{revision}-{names}-{:08x}",
-                dice.draw() as u32
+                rng.draw() as u32
             ))
         };
         // That a document cannot be written as JSON is no matter of luck: nothing is lost by
@@ -516,7 +516,7 @@ impl Coordinator {
         let head = Head {
             forebay_head: format,
             revision,
-            stamp: self.dice.draw() | 1,
+            stamp: self.rng.draw() | 1,
             roots,
             ..standing.head.clone()
         };

@@ -29,7 +29,7 @@ pub enum SplitSoFar {
 impl Step<'_> {
     /// Takes the splits of a batch as far as they go now.
     pub fn split_for(&mut self, batch: &MoveBatch) -> SplitSoFar {
-        let left = splits_left(&self.model, batch);
+        let left = unfinished_splits(&self.model, batch);
         if left.is_empty() {
             self.moves.splits = None;
             return SplitSoFar::All;
@@ -109,7 +109,7 @@ fn holder<'a>(model: &'a Model, split: &SplitChange) -> Option<&'a GroupEntry> {
 }
 
 /// The splits of a batch that are not done: where no partition with a leader begins.
-pub fn splits_left(model: &Model, batch: &MoveBatch) -> Vec<SplitChange> {
+pub fn unfinished_splits(model: &Model, batch: &MoveBatch) -> Vec<SplitChange> {
     let begins = |split: &&SplitChange| {
         let groups = model.groups.get(&split.table).into_iter();
         let mut all = groups.flat_map(|groups| groups.all());

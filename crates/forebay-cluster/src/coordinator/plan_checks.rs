@@ -8,7 +8,7 @@ use crate::formats::{has_own_layouts, has_plans};
 use crate::ids::NodeId;
 use crate::layouts::longest;
 use crate::model::{Model, MoveBatch, MovePlan, Outcome, RequestId};
-use crate::planning::{bringing, carry_out, check_live_lists, fits_all, holders};
+use crate::planning::{carry_out, check_live_lists, fetching, fits_all, holders};
 use crate::version::SPARE_BYTES;
 
 impl Step<'_> {
@@ -37,17 +37,17 @@ impl Step<'_> {
         fits_all(&self.model, &plan.batches)?;
         for batch in &plan.batches {
             let mut splits = batch.splits.iter();
-            splits.try_for_each(|split| self.check_split(&plan.wish, split))?;
+            splits.try_for_each(|split| self.check_split(&plan.goal, split))?;
         }
         let mut after = self.model.clone();
         for batch in &plan.batches {
-            let mut bringing = bringing(&after, batch).into_iter();
-            bringing.try_for_each(|node| self.check_up(node))?;
+            let mut fetching = fetching(&after, batch).into_iter();
+            fetching.try_for_each(|node| self.check_up(node))?;
             carry_out(&mut after, batch);
         }
         check_live_lists(&self.model, &after)?;
         let holding = holders(&after);
-        if !holding.is_disjoint(&plan.wish.drained()) {
+        if !holding.is_disjoint(&plan.goal.drained()) {
             return Err("tables have come since the plan was made: make a new one".to_owned());
         }
         for batch in &plan.batches {
@@ -77,8 +77,8 @@ impl Step<'_> {
             ));
         };
         let name = &entry.name;
-        let heard = self.heard.get(&node);
-        match heard.and_then(|heard| heard.room.free_bytes) {
+        let received = self.received.get(&node);
+        match received.and_then(|received| received.room.free_bytes) {
             Some(free) if free < bytes.saturating_add(SPARE_BYTES) => Err(format!(
                 "node {name} is to bring {bytes} bytes, {free} are free, and {SPARE_BYTES} are to be left: make room, \
                  or give the cluster more nodes"

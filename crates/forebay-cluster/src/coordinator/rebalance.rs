@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Step;
-use super::live_moves::LiveLeft;
+use super::live_moves::MovesLeft;
 use super::move_splits::SplitSoFar;
 use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
@@ -28,7 +28,7 @@ use crate::message::Readiness;
 use crate::model::{
     LayoutName, Model, MoveBatch, MoveStage, Phase, Rebalance, ReplicasChange, RequestId,
 };
-use crate::planning::bringing;
+use crate::planning::fetching;
 
 /// A node that makes no progress for so long ends a plan.
 const NO_PROGRESS: Duration = Duration::from_secs(10 * 60);
@@ -43,7 +43,7 @@ pub struct MoveWatch {
     /// Since when all have heard of what stands.
     known_since: Option<Duration>,
     /// How much was left of what live tables' groups have to do, and since when.
-    live: Option<(LiveLeft, Duration)>,
+    live: Option<(MovesLeft, Duration)>,
     /// How many partitions were still to be cut, and since when.
     pub splits: Option<(usize, Duration)>,
 }
@@ -53,16 +53,20 @@ pub struct MoveWatch {
 struct Waited {
     without_progress: Duration,
     /// Since its last heartbeat, where the node is down.
-    silent: Option<Duration>,
+    unreachable: Option<Duration>,
 }
 
 impl Waited {
     /// Why the plan waits no longer. A node that is down again and again, each time for less than
     /// the limit, has the time of one that is up.
     fn problem(self, down_limit: Duration) -> Option<String> {
-        let (time, limit, what) = match self.silent {
+        let (time, limit, what) = match self.unreachable {
             None => (self.without_progress, NO_PROGRESS, "made no progress"),
-            Some(silent) => (silent.min(self.without_progress), down_limit, "was down"),
+            Some(unreachable) => (
+                unreachable.min(self.without_progress),
+                down_limit,
+                "was down",
+            ),
         };
         (time >= limit).then(|| format!("{what} for {} s", limit.as_secs()))
     }
@@ -127,17 +131,17 @@ impl Step<'_> {
                 SplitSoFar::Failed(words) => problem = Some(words),
             }
         }
-        for node in bringing(&self.model, &batch) {
-            match self.brought(node, since) {
-                Brought::All => {}
-                Brought::NotYet => is_waiting = true,
-                Brought::Failed(words) => problem = problem.or(Some(words)),
+        for node in fetching(&self.model, &batch) {
+            match self.fetched(node, since) {
+                FetchState::All => {}
+                FetchState::NotYet => is_waiting = true,
+                FetchState::Failed(words) => problem = problem.or(Some(words)),
             }
         }
         match self.live_moved(&batch) {
-            Brought::All => {}
-            Brought::NotYet => is_waiting = true,
-            Brought::Failed(words) => problem = problem.or(Some(words)),
+            FetchState::All => {}
+            FetchState::NotYet => is_waiting = true,
+            FetchState::Failed(words) => problem = problem.or(Some(words)),
         }
         if let Some(problem) = problem {
             // What nodes hold changes, which a rollout would have to begin anew for.
@@ -181,8 +185,8 @@ impl Step<'_> {
 
     fn release_batch(&mut self, moving: Rebalance, since: u64) {
         let knows = |node: &NodeId| {
-            let heard = self.heard.get(node);
-            heard.is_some_and(|heard| heard.revision >= since)
+            let received = self.received.get(node);
+            received.is_some_and(|received| received.revision >= since)
         };
         let up = self.model.all_nodes().filter(|node| node.is_up());
         if !up.map(|node| node.id).all(|node| knows(&node)) && !is_planted(Bug::ReleasesEarly) {
@@ -224,8 +228,8 @@ impl Step<'_> {
     fn finish(&mut self, mut moving: Rebalance, since: u64) {
         let since_when = *self.moves.known_since.get_or_insert(self.now.monotonic);
         let holds = |node: &crate::model::NodeEntry| {
-            let heard = self.heard.get(&node.id);
-            heard.is_some_and(|heard| heard.holds >= since)
+            let received = self.received.get(&node.id);
+            received.is_some_and(|received| received.holds >= since)
         };
         let are_done = self
             .model
@@ -241,7 +245,7 @@ impl Step<'_> {
     fn stop(&mut self, mut moving: Rebalance, reason: String) {
         moving.stage = MoveStage::Stopped;
         moving.reason = Some(reason);
-        let drained = moving.wish.drained();
+        let drained = moving.goal.drained();
         self.model
             .work
             .edit()
@@ -262,20 +266,20 @@ impl Step<'_> {
         self.put_moving(moving);
     }
 
-    fn brought(&mut self, node: NodeId, since: u64) -> Brought {
-        let heard = self.heard.get(&node).filter(|_| self.is_alive(node));
+    fn fetched(&mut self, node: NodeId, since: u64) -> FetchState {
+        let received = self.received.get(&node).filter(|_| self.is_alive(node));
         let name = self.model.node_name(node);
-        let done_bytes = match heard.map(|heard| (heard.holds, &heard.moving)) {
-            Some((holds, _)) if holds >= since => return Brought::All,
+        let done_bytes = match received.map(|received| (received.holds, &received.moving)) {
+            Some((holds, _)) if holds >= since => return FetchState::All,
             Some((_, Some(Readiness::Failed { problem }))) if !self.is_rolling() => {
-                let knows = heard.is_some_and(|heard| heard.revision >= since);
+                let knows = received.is_some_and(|received| received.revision >= since);
                 // It may be about what was before.
                 match knows {
-                    true => return Brought::Failed(format!("node {name}: {problem}")),
+                    true => return FetchState::Failed(format!("node {name}: {problem}")),
                     false => None,
                 }
             }
-            Some((_, Some(Readiness::Bringing { done_bytes, .. }))) => Some(*done_bytes),
+            Some((_, Some(Readiness::Fetching { done_bytes, .. }))) => Some(*done_bytes),
             _ => None,
         };
         let now = self.now.monotonic;
@@ -284,23 +288,23 @@ impl Step<'_> {
             (*before, *at) = (done_bytes, now);
         }
         let without_progress = self.now.since(*at);
-        let heard_at = self.heard.get(&node).map_or(self.took_over, |it| it.at);
+        let received_at = self.received.get(&node).map_or(self.took_over, |it| it.at);
         let waited = Waited {
             without_progress,
-            silent: (!self.is_alive(node)).then(|| self.now.since(heard_at)),
+            unreachable: (!self.is_alive(node)).then(|| self.now.since(received_at)),
         };
         match waited.problem(self.model.timing().plan_gives_up()) {
-            Some(problem) => Brought::Failed(format!("node {name} {problem}")),
-            None => Brought::NotYet,
+            Some(problem) => FetchState::Failed(format!("node {name} {problem}")),
+            None => FetchState::NotYet,
         }
     }
 
     /// Whether the groups of live tables that a batch is about are where it wants them.
-    fn live_moved(&mut self, batch: &MoveBatch) -> Brought {
-        let left = LiveLeft::of(&self.model, self.groups, batch);
+    fn live_moved(&mut self, batch: &MoveBatch) -> FetchState {
+        let left = MovesLeft::of(&self.model, self.groups, batch);
         if left.partitions == 0 {
             self.moves.live = None;
-            return Brought::All;
+            return FetchState::All;
         }
         let now = self.now.monotonic;
         let (before, at) = self.moves.live.get_or_insert((left.clone(), now));
@@ -308,13 +312,13 @@ impl Step<'_> {
             (*before, *at) = (left.clone(), now);
         }
         match self.now.since(*at) >= NO_PROGRESS {
-            true => Brought::Failed(format!(
+            true => FetchState::Failed(format!(
                 "{} partitions of live tables made no progress for {} min: see which have no leader or no majority \
                  (forebay cluster status)",
                 left.partitions,
                 NO_PROGRESS.as_secs() / 60
             )),
-            false => Brought::NotYet,
+            false => FetchState::NotYet,
         }
     }
 
@@ -356,13 +360,13 @@ impl Step<'_> {
             "plan {request} begins, and another is carried out"
         );
         let work = self.model.work.edit();
-        work.drained.extend(plan.wish.drained());
-        for node in plan.wish.added() {
+        work.drained.extend(plan.goal.drained());
+        for node in plan.goal.added() {
             work.drained.remove(&node);
         }
         let moving = Rebalance {
             request: request.clone(),
-            wish: plan.wish.clone(),
+            goal: plan.goal.clone(),
             begun_unix_ms: self.now.unix_ms,
             batches: plan.batches.len(),
             done: 0,
@@ -405,7 +409,7 @@ fn is_of_live_tables(model: &Model, batch: &MoveBatch) -> bool {
 }
 
 /// How a node stands that has to bring something.
-enum Brought {
+enum FetchState {
     All,
     NotYet,
     Failed(String),
@@ -420,7 +424,7 @@ mod tests {
     fn problem(without_progress_s: u64, silent_s: Option<u64>) -> Option<String> {
         let waited = Waited {
             without_progress: Duration::from_secs(without_progress_s),
-            silent: silent_s.map(Duration::from_secs),
+            unreachable: silent_s.map(Duration::from_secs),
         };
         waited.problem(DOWN_LIMIT)
     }

@@ -15,8 +15,8 @@ use crate::ids::{NodeId, NodeName};
 use crate::layouts::MOST_REPLICAS;
 use crate::message::Introduction;
 use crate::model::{
-    Aim, Answered, FORMAT_OF_REMAKES, Model, NodeEntry, NodeState, Outcome, Phase, RequestId,
-    Rollout, RolloutId, RolloutOptions, RolloutTable, TableEntry,
+    FORMAT_OF_REMAKES, Model, NodeEntry, NodeState, Outcome, Phase, RequestAnswer, RequestId,
+    Rollout, RolloutId, RolloutOptions, RolloutRole, RolloutTable, TableEntry,
 };
 use crate::request::{REPLICAS, Request, SwapTo};
 use crate::time::MOST_WAIT;
@@ -37,9 +37,9 @@ pub(super) enum TakenUp {
     Answered(Outcome),
 }
 
-fn is_old_survey(answer: &Answered, now_ms: u64) -> bool {
+fn is_old_survey(answer: &RequestAnswer, now_ms: u64) -> bool {
     let is_old = answer.unix_ms < now_ms.saturating_sub(SURVEY_KEPT_MS);
-    is_old && answer.outcome.is_told()
+    is_old && answer.outcome.is_reported()
 }
 
 /// Why a request is not carried out.
@@ -76,7 +76,7 @@ impl Step<'_> {
                 Err(Refusal::Busy(words)) => Outcome::Busy(words),
             };
             let unix_ms = self.now.unix_ms;
-            let answer = Answered { unix_ms, outcome };
+            let answer = RequestAnswer { unix_ms, outcome };
             let answers = &mut self.model.work.edit().answers;
             answers.retain(|_, answer| !is_old_survey(answer, unix_ms));
             answers.insert(id.clone(), answer);
@@ -128,8 +128,8 @@ impl Step<'_> {
                 Ok(TakenUp::Answered(Outcome::Done))
             }
             Request::Load { table, load } => self.take_load(id, table, load),
-            Request::AcceptLoss { table, partitions } => {
-                self.accept_loss(table, partitions)?;
+            Request::ForceRecover { table, partitions } => {
+                self.force_recover(table, partitions)?;
                 Ok(TakenUp::Answered(Outcome::Done))
             }
             Request::LiveState {} => {
@@ -186,16 +186,16 @@ impl Step<'_> {
             };
             check_swap(table, to, &entry, force)?;
             entry.replicas = replicas(&self.model, table, to, &entry)?;
-            let aim = match to.replaces {
-                Some(_) => Aim::Replace,
-                None => Aim::Swap,
+            let role = match to.replaces {
+                Some(_) => RolloutRole::Replace,
+                None => RolloutRole::Swap,
             };
             parts.insert(
                 table.clone(),
                 RolloutTable {
                     from: entry.serving,
                     to: version,
-                    aim,
+                    role,
                     keep: to.keep,
                     history: entry.history.clone(),
                 },
@@ -259,7 +259,7 @@ impl Step<'_> {
                 RolloutTable {
                     from: Some(serving),
                     to,
-                    aim: Aim::Rollback,
+                    role: RolloutRole::Rollback,
                     keep: usize::MAX,
                     history: entry.history.clone(),
                 },
@@ -293,8 +293,8 @@ impl Step<'_> {
             committed: None,
             reverted: None,
             participants,
-            proved: BTreeMap::new(),
-            left_out: BTreeSet::new(),
+            verified: BTreeMap::new(),
+            excluded: BTreeSet::new(),
             gave_way: false,
             reason: None,
         };
@@ -418,7 +418,7 @@ impl Step<'_> {
         }
         self.model.remove_node(id);
         self.model.work.edit().drained.remove(&id);
-        self.heard.remove(&id);
+        self.received.remove(&id);
         Ok(TakenUp::Answered(Outcome::Done))
     }
 

@@ -19,7 +19,7 @@ use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::Readiness;
 use crate::model::{
-    Aim, NodeState, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutTable, TableEntry,
+    NodeState, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutRole, RolloutTable, TableEntry,
 };
 use crate::time::Now;
 use crate::version::ranges_of;
@@ -36,10 +36,10 @@ pub struct Watch {
 }
 
 /// What nodes have to prove of each table.
-type Expected = BTreeMap<NodeId, BTreeMap<TableName, Proof>>;
+type ExpectedProofs = BTreeMap<NodeId, BTreeMap<TableName, Proof>>;
 
 /// How a participant stands.
-enum Readied {
+enum ParticipantState {
     Ready(BTreeMap<TableName, Proof>),
     /// It is not ready yet, and may still come.
     Coming,
@@ -76,7 +76,7 @@ impl Step<'_> {
             .collect();
         if !new.is_empty() {
             rollout.participants.extend(&new);
-            rollout.left_out.retain(|id| !new.contains(id));
+            rollout.excluded.retain(|id| !new.contains(id));
             self.put(rollout.clone());
         }
         let expected = match self.expected(&rollout) {
@@ -84,16 +84,16 @@ impl Step<'_> {
             Ok(None) => return,
             Err(problem) => return self.abort(rollout.id, problem),
         };
-        let mut proved = BTreeMap::new();
+        let mut verified = BTreeMap::new();
         let mut is_waiting = false;
         for node in &rollout.participants {
             match self.standing(&rollout, *node, &expected) {
-                Readied::Ready(proofs) => {
-                    proved.insert(*node, proofs);
+                ParticipantState::Ready(proofs) => {
+                    verified.insert(*node, proofs);
                 }
-                Readied::Coming => is_waiting = true,
-                Readied::Away => {}
-                Readied::Failed(problem) => return self.abort(rollout.id, problem),
+                ParticipantState::Coming => is_waiting = true,
+                ParticipantState::Away => {}
+                ParticipantState::Failed(problem) => return self.abort(rollout.id, problem),
             }
         }
         // What others may still answer has to be over, or known to be possible.
@@ -102,22 +102,22 @@ impl Step<'_> {
         if is_waiting && !is_planted(Bug::CommitsEarly) {
             return;
         }
-        let ready: BTreeSet<NodeId> = proved.keys().copied().collect();
+        let ready: BTreeSet<NodeId> = verified.keys().copied().collect();
         if let Err(problem) = self.is_enough(&rollout, &ready) {
             return self.lack(rollout, problem);
         }
         // Each may answer from its old state until it hears of this: one that was stopped in order
         // may not have ended yet, one that refuses when it is cut off may hear of others still.
-        rollout.left_out = self.others(&ready);
+        rollout.excluded = self.others(&ready);
         rollout.participants = ready;
-        rollout.proved = proved;
+        rollout.verified = verified;
         rollout.reason = None;
         self.commit(rollout);
     }
 
     /// What every participant has to prove of each table; `None` while a manifest is being read.
-    fn expected(&mut self, rollout: &Rollout) -> Result<Option<Expected>, String> {
-        let mut expected = Expected::new();
+    fn expected(&mut self, rollout: &Rollout) -> Result<Option<ExpectedProofs>, String> {
+        let mut expected = ExpectedProofs::new();
         for (table, part) in &rollout.tables {
             let Some(summary) = self.summary(table, part.to)? else {
                 return Ok(None);
@@ -139,37 +139,42 @@ impl Step<'_> {
         self.model.table(table).and_then(held).unwrap_or_default()
     }
 
-    fn standing(&mut self, rollout: &Rollout, node: NodeId, expected: &Expected) -> Readied {
+    fn standing(
+        &mut self,
+        rollout: &Rollout,
+        node: NodeId,
+        expected: &ExpectedProofs,
+    ) -> ParticipantState {
         if !self.is_alive(node) {
             return match self.is_safe_to_leave_out(node) {
-                true => Readied::Away,
-                false => Readied::Coming,
+                true => ParticipantState::Away,
+                false => ParticipantState::Coming,
             };
         }
         let name = |step: &Self| step.model.node_name(node);
         let readiness = self
-            .heard
+            .received
             .get(&node)
-            .and_then(|heard| heard.rollouts.get(&rollout.id));
+            .and_then(|received| received.rollouts.get(&rollout.id));
         match readiness {
             Some(Readiness::Ready { proofs }) => match expected.get(&node) {
                 Some(expected) if expected == proofs || is_planted(Bug::BelievesProofs) => {
-                    Readied::Ready(proofs.clone())
+                    ParticipantState::Ready(proofs.clone())
                 }
                 // The layout has changed since: the node hears of that.
-                Some(_) | None if !self.knows_this(node) => Readied::Coming,
-                Some(expected) => Readied::Failed(format!(
+                Some(_) | None if !self.knows_this(node) => ParticipantState::Coming,
+                Some(expected) => ParticipantState::Failed(format!(
                     "node {} proved {}, and the manifests say {}",
                     name(self),
                     shown(proofs),
                     shown(expected)
                 )),
-                None => Readied::Coming,
+                None => ParticipantState::Coming,
             },
             Some(Readiness::Failed { problem }) => {
-                Readied::Failed(format!("node {}: {problem}", name(self)))
+                ParticipantState::Failed(format!("node {}: {problem}", name(self)))
             }
-            Some(Readiness::Bringing { done_bytes, .. }) => {
+            Some(Readiness::Fetching { done_bytes, .. }) => {
                 let done_bytes = *done_bytes;
                 self.watch_progress(rollout, node, done_bytes)
             }
@@ -179,11 +184,16 @@ impl Step<'_> {
 
     /// Whether the node has heard of all that is committed.
     fn knows_this(&self, node: NodeId) -> bool {
-        let heard = self.heard.get(&node);
-        heard.is_some_and(|heard| heard.holds + 1 >= self.revision)
+        let received = self.received.get(&node);
+        received.is_some_and(|received| received.holds + 1 >= self.revision)
     }
 
-    fn watch_progress(&mut self, rollout: &Rollout, node: NodeId, done_bytes: u64) -> Readied {
+    fn watch_progress(
+        &mut self,
+        rollout: &Rollout,
+        node: NodeId,
+        done_bytes: u64,
+    ) -> ParticipantState {
         let watch = self.watches.entry(rollout.id).or_default();
         let now = self.now.monotonic;
         let (before, since) = watch.progress.entry(node).or_insert((done_bytes, now));
@@ -192,8 +202,8 @@ impl Step<'_> {
         }
         let deadline = Duration::from_millis(rollout.options.deadline_ms);
         match self.now.since(*since) >= deadline {
-            true => Readied::Away,
-            false => Readied::Coming,
+            true => ParticipantState::Away,
+            false => ParticipantState::Coming,
         }
     }
 
@@ -214,9 +224,9 @@ impl Step<'_> {
 
     /// For how long a node was not heard of, as far as this coordinator can know.
     pub fn silent_for(&self, node: NodeId) -> Duration {
-        let heard = self.heard.get(&node).map(|heard| heard.at);
-        let heard = heard.unwrap_or(self.took_over);
-        self.now.since(heard.max(self.took_over))
+        let received = self.received.get(&node).map(|received| received.at);
+        let received = received.unwrap_or(self.took_over);
+        self.now.since(received.max(self.took_over))
     }
 
     /// Whether each range of the tables is with enough of these nodes. A rollback waits for no
@@ -233,8 +243,8 @@ impl Step<'_> {
                 let list = entry.of_list(&range.list);
                 let least = rollout.options.min_replicas.unwrap_or(list.len() - 1);
                 let is_up = |node: &&NodeId| !self.is_safe_to_leave_out(**node);
-                let most = match part.aim {
-                    Aim::Rollback => list.iter().filter(is_up).count(),
+                let most = match part.role {
+                    RolloutRole::Rollback => list.iter().filter(is_up).count(),
                     _ => list.len(),
                 };
                 let least = least.clamp(1, list.len()).min(most);
@@ -271,14 +281,14 @@ impl Step<'_> {
 
     fn commit(&mut self, mut rollout: Rollout) {
         debug_assert!(
-            rollout.participants.iter().eq(rollout.proved.keys()),
+            rollout.participants.iter().eq(rollout.verified.keys()),
             "rollout {} is committed with {:?}, and proved by {:?}",
             rollout.id,
             rollout.participants,
-            rollout.proved.keys()
+            rollout.verified.keys()
         );
         debug_assert!(
-            rollout.participants.is_disjoint(&rollout.left_out),
+            rollout.participants.is_disjoint(&rollout.excluded),
             "rollout {} leaves out nodes that take part",
             rollout.id
         );
@@ -321,8 +331,8 @@ impl Step<'_> {
         // Who is silent may be dead: its lease tells.
         let lost = self.model.timing().heartbeat_lost();
         let is_silent = |node: &NodeId| {
-            let heard = self.heard.get(node);
-            heard.is_none_or(|heard| self.now.since(heard.at) >= lost)
+            let received = self.received.get(node);
+            received.is_none_or(|received| self.now.since(received.at) >= lost)
         };
         if missing.iter().all(is_silent) && missing.iter().any(|node| self.is_alive(*node)) {
             return;
@@ -333,7 +343,7 @@ impl Step<'_> {
         let are_all_down = missing.iter().all(|node| !self.is_alive(*node));
         if is_enough && (are_all_down || rollout.options.on_failure == OnFailure::Keep) {
             rollout.participants = serving;
-            rollout.left_out.extend(missing);
+            rollout.excluded.extend(missing);
             rollout.phase = Phase::Confirmed;
             return self.end(rollout);
         }
@@ -363,7 +373,7 @@ impl Step<'_> {
             let mut before = entry.clone();
             before.serving = part.from;
             before.history.clone_from(&part.history);
-            if part.aim == Aim::Rollback {
+            if part.role == RolloutRole::Rollback {
                 before.bad.retain(|bad| Some(*bad) != part.from);
             }
             self.model.put_table(table, before);
@@ -385,7 +395,7 @@ impl Step<'_> {
         }
         let are_all_down = missing.iter().all(|node| !self.is_alive(*node));
         if missing.is_empty() || (are_all_down && self.is_time_over(rollout.id)) {
-            rollout.left_out.extend(missing);
+            rollout.excluded.extend(missing);
             rollout.phase = Phase::Reverted;
             self.end(rollout);
         }
@@ -394,8 +404,8 @@ impl Step<'_> {
     /// The participants that do not serve what a revision says, as far as they told.
     fn not_serving(&self, rollout: &Rollout, revision: u64) -> BTreeSet<NodeId> {
         let serves = |node: &NodeId| {
-            let heard = self.heard.get(node);
-            heard.is_some_and(|heard| heard.serves >= revision)
+            let received = self.received.get(node);
+            received.is_some_and(|received| received.serves >= revision)
         };
         let missing = rollout.participants.iter().filter(|node| !serves(node));
         missing.copied().collect()
@@ -458,10 +468,10 @@ fn moved(entry: &TableEntry, part: &RolloutTable) -> TableEntry {
     let mut before = Pointer::unset();
     before.serving = entry.serving;
     before.history.clone_from(&entry.history);
-    let after = match part.aim {
-        Aim::Swap => before.swapped(part.to),
-        Aim::Replace => before.replaced(part.to),
-        Aim::Rollback => before.rolled_back().unwrap_or(before),
+    let after = match part.role {
+        RolloutRole::Swap => before.swapped(part.to),
+        RolloutRole::Replace => before.replaced(part.to),
+        RolloutRole::Rollback => before.rolled_back().unwrap_or(before),
     };
     let mut next = entry.clone();
     next.serving = after.serving;
@@ -471,7 +481,7 @@ fn moved(entry: &TableEntry, part: &RolloutTable) -> TableEntry {
         .len()
         .saturating_sub(part.keep.saturating_sub(1));
     next.history.drain(..too_many);
-    if part.aim == Aim::Rollback {
+    if part.role == RolloutRole::Rollback {
         next.bad
             .extend(part.from.filter(|from| !next.bad.contains(from)));
     }

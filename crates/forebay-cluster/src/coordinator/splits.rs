@@ -9,7 +9,7 @@ use super::Step;
 use super::groups::GroupWatch;
 use super::requests::Refusal;
 use crate::model::{
-    ChildIds, GroupEntry, PeerEntry, PeerState, PlannedSplit, SplitChange, TableGroups, Wish,
+    ChildIds, GroupEntry, PeerEntry, PeerState, PlanGoal, PlannedSplit, SplitChange, TableGroups,
     fresh_id,
 };
 
@@ -22,9 +22,9 @@ impl Step<'_> {
     }
 
     /// Whether a plan may split a table there; whether it can be now shows later.
-    pub fn check_split(&self, wish: &Wish, split: &SplitChange) -> Result<(), String> {
+    pub fn check_split(&self, goal: &PlanGoal, split: &SplitChange) -> Result<(), String> {
         let SplitChange { table, at } = split;
-        if !wish.inserts_into(table) {
+        if !goal.inserts_into(table) {
             return Err(format!(
                 "the plan splits table {table}, which is not what it is for: make a new plan"
             ));
@@ -131,11 +131,11 @@ impl Step<'_> {
     /// Whether a node that is heard leads it, and a majority is on nodes that are up.
     fn has_leader(&self, group: &GroupEntry) -> bool {
         let leading = self.groups.leading(group.group);
-        let heard = leading.and_then(|leading| self.heard.get(&leading.node));
+        let received = leading.and_then(|leading| self.received.get(&leading.node));
         let lost = self.model.timing().heartbeat_lost();
-        let is_heard = heard.is_some_and(|heard| self.now.since(heard.at) < lost);
+        let is_received = received.is_some_and(|received| self.now.since(received.at) < lost);
         let up = group.peers.iter().filter(|peer| self.is_alive(peer.node));
-        is_heard && up.count() > group.peers.len() / 2
+        is_received && up.count() > group.peers.len() / 2
     }
 
     /// Names the children where somebody has said that a partition is split.

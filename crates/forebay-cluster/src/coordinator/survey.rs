@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_engine::live::PartitionSize;
 use forebay_engine::{PartitionId, TableName};
 
-use super::{HeardSoFar, Step};
+use super::{ReceivedReports, Step};
 use crate::ids::NodeId;
 use crate::live_status::LiveStatus;
 use crate::model::{GroupEntry, Model, Survey, SurveyedPartition};
-use crate::reads::{BatchReads, ReadsHeard};
+use crate::reads::{BatchReads, ReceivedReads};
 use crate::time::Now;
 use crate::traffic::ReplicaTraffic;
 
@@ -19,12 +19,12 @@ const MOST_MARKS: usize = 8192;
 impl Step<'_> {
     /// How live tables stand, for who cannot ask a node by HTTP.
     pub fn live_state(&self) -> Result<serde_json::Value, String> {
-        let heard = HeardSoFar {
-            nodes: self.heard,
+        let received = ReceivedReports {
+            nodes: self.received,
             groups: self.groups,
             reads: self.reads,
         };
-        let status = LiveStatus::of(&self.model, heard, self.now);
+        let status = LiveStatus::of(&self.model, received, self.now);
         serde_json::to_value(status).map_err(|error| error.to_string())
     }
 
@@ -49,8 +49,9 @@ impl Step<'_> {
     /// Of all live tables.
     pub fn survey_all(&self) -> Survey {
         let tables = self.model.groups.keys();
-        let told = tables.filter_map(|table| Some((table.clone(), self.survey_one(table).ok()?)));
-        told.collect()
+        let reported =
+            tables.filter_map(|table| Some((table.clone(), self.survey_one(table).ok()?)));
+        reported.collect()
     }
 
     fn survey_one(
@@ -59,30 +60,30 @@ impl Step<'_> {
     ) -> Result<BTreeMap<PartitionId, SurveyedPartition>, String> {
         let groups = self.model.groups.get(table);
         let groups = groups.ok_or_else(|| format!("the cluster has no live table {table}"))?;
-        let told = groups.all().filter_map(|group| {
+        let reported = groups.all().filter_map(|group| {
             let leading = self.groups.leading(group.group)?;
-            let told = SurveyedPartition {
+            let reported = SurveyedPartition {
                 size: leading.lead.size.clone()?,
                 leader: Some(leading.node),
                 traffic: self.traffic_of(group),
             };
-            Some((group.partition, told))
+            Some((group.partition, reported))
         });
-        Ok(told.collect())
+        Ok(reported.collect())
     }
 
     fn traffic_of(&self, group: &GroupEntry) -> Vec<(NodeId, ReplicaTraffic)> {
-        let told = group.staying().filter_map(|peer| {
+        let reported = group.staying().filter_map(|peer| {
             let report = self.groups.report(group.group, peer)?;
             Some((peer.node, report.traffic?))
         });
-        told.collect()
+        reported.collect()
     }
 }
 
 /// What was told of the versions that serve.
-pub fn serving_reads(heard: &ReadsHeard, model: &Model, now: Now) -> BatchReads {
-    heard.told(now, |table, version| {
+pub fn serving_reads(received: &ReceivedReads, model: &Model, now: Now) -> BatchReads {
+    received.reported(now, |table, version| {
         let entry = model.table(table);
         entry.is_some_and(|entry| entry.serving == Some(version))
     })

@@ -12,7 +12,7 @@ use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
 use crate::message::{Beat, BeatReply, Introduction};
 use crate::model::{
     EndedLoad, FORMATS, Head, LiveEntry, Model, MovePlan, NEWEST_FORMAT, NodeEntry, NodeState,
-    Outcome, Replication, RequestId, Wish,
+    Outcome, PlanGoal, Replication, RequestId,
 };
 use crate::request::Request;
 use crate::time::Now;
@@ -42,12 +42,12 @@ fn node(name: &str, formats: [u64; 2]) -> NodeEntry {
 }
 
 /// A coordinator of a catalog of format 1, after its first commit.
-struct Led {
+struct LedCatalog {
     coordinator: Coordinator,
     writes: u64,
 }
 
-impl Led {
+impl LedCatalog {
     fn new(nodes: Vec<NodeEntry>) -> Self {
         let mut model = Model::default();
         for node in nodes {
@@ -119,7 +119,7 @@ impl Led {
             moving: None,
             leaving: false,
             free_bytes: None,
-            brought_per_s: None,
+            fetched_bytes_per_s: None,
             problems: Vec::new(),
             suspects: BTreeSet::new(),
             groups: Vec::new(),
@@ -163,7 +163,7 @@ impl Led {
 fn plan() -> Request {
     Request::Rebalance {
         plan: Box::new(MovePlan {
-            wish: Wish::Even,
+            goal: PlanGoal::Even,
             batches: Vec::new(),
             copies: BTreeMap::new(),
         }),
@@ -179,7 +179,7 @@ fn refusal(outcome: Outcome) -> String {
 
 #[test]
 fn the_format_is_raised_when_all_nodes_speak_it() {
-    let mut led = Led::new(vec![
+    let mut led = LedCatalog::new(vec![
         node("n1", FORMATS),
         node("n2", [2, NEWEST_FORMAT + 1]),
     ]);
@@ -198,7 +198,7 @@ fn the_format_is_raised_when_all_nodes_speak_it() {
 /// It was begun before the request came, and its answer comes late.
 #[test]
 fn an_older_listing_takes_no_request_away() {
-    let mut led = Led::new(vec![node("n1", FORMATS)]);
+    let mut led = LedCatalog::new(vec![node("n1", FORMATS)]);
     let requests = |names: &[&str]| {
         let drop = Request::Drop {
             table: "words".parse().unwrap(),
@@ -225,7 +225,7 @@ fn an_older_listing_takes_no_request_away() {
 
 #[test]
 fn live_tables_want_a_catalog_that_has_them() {
-    let mut led = Led::new(vec![node("n1", [1, 3])]);
+    let mut led = LedCatalog::new(vec![node("n1", [1, 3])]);
     let make = Request::MakeLive {
         table: "carts".parse().unwrap(),
         live: Box::new(LiveEntry {
@@ -284,7 +284,7 @@ fn live_tables_want_a_catalog_that_has_them() {
 
 #[test]
 fn a_node_that_does_not_speak_it_is_named() {
-    let mut led = Led::new(vec![node("n1", FORMATS), node("n2", [1, 1])]);
+    let mut led = LedCatalog::new(vec![node("n1", FORMATS), node("n2", [1, 1])]);
     let upgrade = |format| Request::Upgrade { format };
     let (head, outcome) = led.ask("upgrade", upgrade(NEWEST_FORMAT));
     let words = refusal(outcome);
@@ -300,7 +300,7 @@ fn a_node_that_does_not_speak_it_is_named() {
 
 #[test]
 fn a_node_that_does_not_speak_the_catalogs_format_is_refused() {
-    let mut led = Led::new(Vec::new());
+    let mut led = LedCatalog::new(Vec::new());
     led.ask("upgrade", Request::Upgrade { format: 2 });
     let actions = led.beat(0, [1, 1]);
     let [CoordinatorAction::Reply { reply, .. }] = &actions[..] else {
@@ -317,7 +317,7 @@ fn a_node_that_does_not_speak_the_catalogs_format_is_refused() {
 
 #[test]
 fn nothing_is_built_upon_an_old_copy() {
-    let mut led = Led::new(vec![node("n1", [1, 2])]);
+    let mut led = LedCatalog::new(vec![node("n1", [1, 2])]);
     let (before, _) = led.coordinator.standing().unwrap();
     let own = before.revision;
     // What it wrote, nodes may know.
@@ -339,7 +339,7 @@ fn what_the_node_itself_knows_counts() {
     let (mut coordinator, _) =
         Coordinator::new(NOW, 7, crate::coordinator::CoordinatorSettings::default());
     coordinator.expect(9);
-    let mut led = Led {
+    let mut led = LedCatalog {
         coordinator,
         writes: 0,
     };
@@ -350,7 +350,7 @@ fn what_the_node_itself_knows_counts() {
 /// What this coordinator wrote by itself counts, too, whether or not a node has told of it.
 #[test]
 fn an_old_copy_that_is_put_in_place_under_a_coordinator_is_not_written_to() {
-    let mut led = Led::new(vec![node("n1", [1, 2])]);
+    let mut led = LedCatalog::new(vec![node("n1", [1, 2])]);
     led.ask("first", plan());
     let (head, _) = led.ask("second", plan());
     let own = head.revision;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_engine::{Bounds, Held, Holding, Manifest, TableName};
+use forebay_engine::{Bounds, Holding, Manifest, OpenPartitions, TableName};
 use parking_lot::RwLock;
 
 use crate::node::VersionPlace;
@@ -41,12 +41,12 @@ impl HeldRanges {
 }
 
 impl Holding for HeldRanges {
-    fn held(&self, manifest: &Manifest) -> Held {
+    fn held(&self, manifest: &Manifest) -> OpenPartitions {
         let held = self.0.read();
         let place = (manifest.table.clone(), manifest.version);
         let ranges = held.get(&place).map_or(&[][..], Vec::as_slice);
         let partitions = manifest.partitions.iter();
         let here = partitions.filter(|partition| overlaps_any(&partition.bounds, ranges));
-        Held::Only(here.map(|partition| partition.id).collect())
+        OpenPartitions::Only(here.map(|partition| partition.id).collect())
     }
 }

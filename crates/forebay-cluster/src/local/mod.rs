@@ -16,11 +16,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_engine::live::PartitionTraffic;
 use forebay_engine::{
-    ActivateError, Bound, Manifest, Next, PartitionReads, Pointer, Released, RunId, Serving, Store,
-    StoreError, Table, TableName, VersionFile,
+    ActivateError, Bound, Manifest, Next, PartitionReads, Pointer, ReleaseReport, RunId, Serving,
+    Store, StoreError, Table, TableName, VersionFile,
 };
 use forebay_io::start_within;
-use forebay_objects::{Bringer, Origin, Origins, Prepared, PullError, PullRate};
+use forebay_objects::{Fetcher, Origin, Origins, Prepared, PullError, PullRate};
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
@@ -30,9 +30,9 @@ use crate::node::{Serve, VersionPlace};
 use crate::reads::{ReadsPlace, ReadsReport, reads_place};
 pub use crate::version::SPARE_BYTES;
 use crate::version::VersionSummary;
-use crate::versions::{Bring, VersionSummaries, Versions};
+use crate::versions::{VersionFetch, VersionSummaries, Versions};
 
-pub use forebay_host::KEPT_BYTES as LOG_KEPT_BYTES;
+pub use forebay_host::KEPT_BYTES as LOG_RETENTION_BYTES;
 pub use held::HeldRanges;
 use origin::{NOT_THERE, PeerOrigin};
 pub use replicas::{
@@ -48,7 +48,7 @@ const MOST_READ_BYTES: u64 = 64 << 20;
 /// See the module's text.
 #[derive(Debug)]
 pub struct LocalVersions {
-    bringer: Bringer,
+    fetcher: Fetcher,
     serving: Arc<Serving>,
     origin: Arc<dyn Origin>,
     /// What is open, and what is to be here: while more is brought, what is here serves.
@@ -76,7 +76,7 @@ impl LocalVersions {
     ) -> io::Result<Self> {
         let wanted = Arc::new(HeldRanges::default());
         Ok(Self {
-            bringer: Bringer::new(cache.holding(wanted.clone()), rate)?,
+            fetcher: Fetcher::new(cache.holding(wanted.clone()), rate)?,
             serving,
             origin,
             open,
@@ -90,12 +90,12 @@ impl LocalVersions {
         })
     }
 
-    pub fn bringer(&self) -> &Bringer {
-        &self.bringer
+    pub fn fetcher(&self) -> &Fetcher {
+        &self.fetcher
     }
 
     fn cache(&self) -> &Store {
-        self.bringer.local()
+        self.fetcher.local()
     }
 
     fn manifest(&self, place: &VersionPlace) -> io::Result<Manifest> {
@@ -107,10 +107,10 @@ impl LocalVersions {
         Ok(manifest)
     }
 
-    fn bring_all(&self, what: &Bring) -> Result<Prepared, String> {
+    fn fetch_all(&self, what: &VersionFetch) -> Result<Prepared, String> {
         let (table, version) = &what.place;
         if what.from_memory {
-            let here = self.bringer.prepare_here(table, *version);
+            let here = self.fetcher.prepare_here(table, *version);
             if let Some(prepared) = here.map_err(|error| error.to_string())? {
                 return Ok(prepared);
             }
@@ -132,7 +132,7 @@ impl LocalVersions {
             origin.into_iter().collect()
         };
         let origins = Origins::of(Arc::clone(&self.origin)).after(&origins_of);
-        let missing_bytes = self.bringer.missing_bytes(&manifest);
+        let missing_bytes = self.fetcher.missing_bytes(&manifest);
         if let Some(free) = Versions::free_bytes(self)
             && missing_bytes > 0
             && missing_bytes.saturating_add(SPARE_BYTES) > free
@@ -143,7 +143,7 @@ impl LocalVersions {
             ));
         }
         let prepared = self
-            .bringer
+            .fetcher
             .prepare(table, *version, &origins, &what.cancelled);
         prepared.map_err(|error| error.to_string())
     }
@@ -159,7 +159,7 @@ impl LocalVersions {
             let (working, is_done) = channel::<()>();
             let report = move || {
                 while is_done.recv_timeout(REPORT) == Err(RecvTimeoutError::Timeout) {
-                    if let Some(pull) = self.bringer.state().tables.get(table) {
+                    if let Some(pull) = self.fetcher.state().tables.get(table) {
                         // A repair may have brought some meanwhile.
                         advance(pull.done_bytes.min(pull.total_bytes), pull.total_bytes);
                     }
@@ -174,7 +174,7 @@ impl LocalVersions {
     }
 
     /// Opens what came. Where that fails, what was open stays.
-    fn open(&self, what: &Bring) -> Result<(), String> {
+    fn open(&self, what: &VersionFetch) -> Result<(), String> {
         let (table, version) = &what.place;
         let before = self.open.set(&what.place, &what.ranges);
         let serves = self.active.lock().get(table).map(|serve| serve.version);
@@ -230,7 +230,7 @@ impl LocalVersions {
         match table.release() {
             Ok(released) => {
                 if released.files > 0 {
-                    let Released { files, bytes } = released;
+                    let ReleaseReport { files, bytes } = released;
                     info!(table = %name, files, bytes, "removed: other nodes hold it now");
                 }
                 true
@@ -244,8 +244,12 @@ impl LocalVersions {
         }
     }
 
-    fn next(&self, tables: &BTreeMap<TableName, Serve>, dropped: &BTreeSet<TableName>) -> Nexts {
-        let mut next = Nexts::new();
+    fn next(
+        &self,
+        tables: &BTreeMap<TableName, Serve>,
+        dropped: &BTreeSet<TableName>,
+    ) -> NextSteps {
+        let mut next = NextSteps::new();
         for (table, serve) in tables {
             let mut pointer = Pointer::unset();
             pointer.serving = Some(serve.version);
@@ -287,7 +291,7 @@ impl LocalVersions {
             Err(StoreError::NoTable { .. }) => Ok(()),
             Err(error) => Err(error),
         };
-        let swept = removed.and_then(|()| self.cache().remove_debris(table));
+        let swept = removed.and_then(|()| self.cache().remove_leftovers(table));
         // A table that is dropped meanwhile has none.
         let is_there = || self.cache().table(table).is_ok();
         if let Err(error) = swept
@@ -298,14 +302,18 @@ impl LocalVersions {
     }
 }
 
-type Nexts = BTreeMap<TableName, Next>;
+type NextSteps = BTreeMap<TableName, Next>;
 
 impl Versions for LocalVersions {
-    fn bring(&self, what: &Bring, advance: &(dyn Fn(u64, u64) + Sync)) -> Result<Proof, String> {
+    fn fetch_copy(
+        &self,
+        what: &VersionFetch,
+        advance: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Proof, String> {
         self.wanted.set(&what.place, &what.ranges);
         let table = &what.place.0;
         self.to_release.lock().insert(table.clone());
-        let prepared = self.reporting(table, advance, || self.bring_all(what))?;
+        let prepared = self.reporting(table, advance, || self.fetch_all(what))?;
         let mut proof = Proof::default();
         for partition in &prepared.proof().partitions {
             proof.partitions += 1;
@@ -449,9 +457,9 @@ impl Versions for LocalVersions {
             }
             let repaired = match met.get(&table) {
                 Some(met) => self
-                    .bringer
+                    .fetcher
                     .repair_met(&table, met.clone(), &origins, &goes_on),
-                None => self.bringer.repair(&table, whole, &origins, &goes_on),
+                None => self.fetcher.repair(&table, whole, &origins, &goes_on),
             };
             match repaired {
                 Ok(0) => {}
@@ -470,8 +478,8 @@ impl Versions for LocalVersions {
         cache.disk().free_bytes(cache.root()).ok().flatten()
     }
 
-    fn brought_per_s(&self) -> Option<u64> {
-        self.bringer.throttle().measured_bytes_per_s()
+    fn fetched_bytes_per_s(&self) -> Option<u64> {
+        self.fetcher.throttle().measured_bytes_per_s()
     }
 
     fn reads(&self) -> Vec<ReadsReport> {
@@ -517,15 +525,15 @@ impl StagedFiles for LocalVersions {
         self.origin.get(name)
     }
 
-    fn bring(
+    fn fetch_copy(
         &self,
         table: &TableName,
         files: &[VersionFile],
         is_over: &AtomicBool,
     ) -> io::Result<()> {
         let origins = Origins::of(Arc::clone(&self.origin));
-        let brought = self.bringer.bring_files(table, files, &origins, is_over);
-        brought.map_err(|error| match error {
+        let fetched = self.fetcher.fetch_files(table, files, &origins, is_over);
+        fetched.map_err(|error| match error {
             PullError::Request { name, source } => {
                 io::Error::new(source.kind(), format!("{name}: {source}"))
             }
@@ -534,11 +542,11 @@ impl StagedFiles for LocalVersions {
     }
 
     fn came_bytes(&self, files: &[VersionFile]) -> u64 {
-        self.bringer.come_bytes(files)
+        self.fetcher.come_bytes(files)
     }
 
     fn forget(&self, files: &[VersionFile]) -> io::Result<()> {
-        self.bringer.forget_files(files)
+        self.fetcher.forget_files(files)
     }
 
     fn free_bytes(&self) -> Option<u64> {
@@ -553,7 +561,7 @@ impl VersionSummaries for LocalVersions {
 }
 
 /// The node to bring each run from, where that is not the store.
-fn peers_of_runs(what: &Bring, manifest: &Manifest) -> HashMap<RunId, HostPort> {
+fn peers_of_runs(what: &VersionFetch, manifest: &Manifest) -> HashMap<RunId, HostPort> {
     let peer_of = |place: &Bound| {
         let at = what.passed_on.partition_point(|(lower, _)| lower <= place);
         what.passed_on.get(at.checked_sub(1)?)?.1.clone()

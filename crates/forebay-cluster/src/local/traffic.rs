@@ -13,7 +13,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// What was seen of partitions, by what names them.
 #[derive(Debug)]
-pub struct TrafficSeen<P>(Mutex<TrafficLooks<P>>);
+pub struct TrafficSeen<P>(Mutex<TrafficSampler<P>>);
 
 /// What was done in a partition since it was opened here.
 #[derive(Debug, Clone, Copy)]
@@ -25,14 +25,14 @@ pub struct CountedTraffic<P> {
 }
 
 #[derive(Debug)]
-struct TrafficLooks<P> {
+struct TrafficSampler<P> {
     last: Option<Duration>,
     meters: BTreeMap<P, TrafficMeter>,
 }
 
 impl<P> Default for TrafficSeen<P> {
     fn default() -> Self {
-        Self(Mutex::new(TrafficLooks {
+        Self(Mutex::new(TrafficSampler {
             last: None,
             meters: BTreeMap::new(),
         }))

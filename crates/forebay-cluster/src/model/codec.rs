@@ -29,7 +29,7 @@ struct WrittenDocument<T> {
 
 /// What is read of a document of any format.
 #[derive(Deserialize)]
-struct WrittenBy {
+struct FormatStamp {
     #[serde(default)]
     program: String,
 }
@@ -96,7 +96,7 @@ pub fn parsed_as<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<(u64, 
 }
 
 fn newer(bytes: &[u8], found: u64) -> ModelError {
-    let by = unseal::<WrittenBy>(bytes, FORMAT_FIELD, found);
+    let by = unseal::<FormatStamp>(bytes, FORMAT_FIELD, found);
     let program = by.map(|(by, _)| by.program).unwrap_or_default();
     let program = match program.is_empty() {
         true => "as the cluster's nodes run".to_owned(),

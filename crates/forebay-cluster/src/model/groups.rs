@@ -54,7 +54,7 @@ pub struct GroupEntry {
     pub term: u64,
     /// The replica of another group that its only founder begins with: see [`GroupEntry::succeed`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inherits: Option<Inherited>,
+    pub inherits: Option<InheritedReplica>,
     /// The group that it was split off, whose voters came to have its founders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split_from: Option<SplitFrom>,
@@ -85,7 +85,7 @@ pub struct PlannedSplit {
 /// A replica of a group that lost its majority for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Inherited {
+pub struct InheritedReplica {
     pub group: GroupId,
     pub peer: PeerId,
 }
@@ -100,7 +100,7 @@ pub struct PeerEntry {
     /// It met damage, and stays until its group has a majority without it; meanwhile others are to
     /// lead.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ails: bool,
+    pub is_unhealthy: bool,
 }
 
 /// What is to become of a replica.
@@ -165,7 +165,7 @@ impl GroupEntry {
         let founded = Self::founded(group, partition, bounds, &[by.node], term);
         Self {
             epoch: self.epoch,
-            inherits: Some(Inherited {
+            inherits: Some(InheritedReplica {
                 group: self.group,
                 peer: by.peer,
             }),
@@ -186,7 +186,7 @@ impl GroupEntry {
             peer,
             node,
             state: PeerState::New,
-            ails: false,
+            is_unhealthy: false,
         });
         peer
     }

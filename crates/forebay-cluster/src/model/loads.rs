@@ -49,7 +49,7 @@ pub struct TableLoad {
 #[serde(rename_all = "snake_case")]
 pub enum LoadStage {
     /// Nodes bring the runs of their partitions. Nothing is added.
-    Bringing,
+    Fetching,
     /// The leaders of the partitions propose it. It is not given up any more.
     Adding,
     /// All partitions have it. Ended.
@@ -77,7 +77,7 @@ impl TableLoad {
     /// Whether it can be given up: until the first partition may have added it.
     pub fn can_cancel(&self) -> Result<(), String> {
         let words = match self.stage {
-            LoadStage::Bringing => return Ok(()),
+            LoadStage::Fetching => return Ok(()),
             LoadStage::Adding => {
                 "some partitions have added it already: it goes on until all have".to_owned()
             }

@@ -24,8 +24,8 @@ mod work;
 pub use codec::{Documents, ModelError, parsed, parsed_as, written};
 pub use doc::{Doc, DocRef};
 pub use groups::{
-    GroupEntry, GroupsPage, GroupsRoot, Inherited, PeerEntry, PeerState, PlannedSplit, SplitFrom,
-    TableGroups, fresh_id,
+    GroupEntry, GroupsPage, GroupsRoot, InheritedReplica, PeerEntry, PeerState, PlannedSplit,
+    SplitFrom, TableGroups, fresh_id,
 };
 pub use head::{
     FORMAT_OF_LIVE, FORMAT_OF_PLANS, FORMAT_OF_REMAKES, FORMAT_OF_TIMING, FORMATS, Head, Identity,
@@ -37,12 +37,12 @@ pub use loads::{EndedLoad, LoadDraft, LoadStage, LoadedPartition, TableLoad};
 pub use names::{RequestId, RolloutId};
 pub use nodes::{NodeEntry, NodeState, NodesPage};
 pub use rebalance::{
-    ListChange, MoveBatch, MovePlan, MoveStage, Rebalance, ReplicasChange, SplitChange, Wish,
+    ListChange, MoveBatch, MovePlan, MoveStage, PlanGoal, Rebalance, ReplicasChange, SplitChange,
 };
-pub use rollout::{Aim, OnFailure, Phase, Proof, Rollout, RolloutOptions, RolloutTable};
+pub use rollout::{OnFailure, Phase, Proof, Rollout, RolloutOptions, RolloutRole, RolloutTable};
 pub use splits::ChildIds;
 pub use tables::{TableEntry, TablesPage};
-pub use work::{Answered, Outcome, Survey, SurveyedPartition, WorkPage};
+pub use work::{Outcome, RequestAnswer, Survey, SurveyedPartition, WorkPage};
 
 use std::collections::{BTreeMap, BTreeSet};
 

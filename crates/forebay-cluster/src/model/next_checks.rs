@@ -164,7 +164,7 @@ impl Model {
             let table = self.table(&load.table);
             let mut known = before.work.loads.iter();
             let was = known.find(|known| known.number == load.number);
-            let was = was.map_or(LoadStage::Bringing, |known| known.stage);
+            let was = was.map_or(LoadStage::Fetching, |known| known.stage);
             let is_dropped = table != before.table(&load.table);
             debug_assert!(
                 was.may_become(load.stage) || is_dropped && load.stage == LoadStage::Stopped,
@@ -275,7 +275,7 @@ impl LoadStage {
         self == next
             || matches!(
                 (self, next),
-                (LoadStage::Bringing, LoadStage::Adding | LoadStage::Stopped)
+                (LoadStage::Fetching, LoadStage::Adding | LoadStage::Stopped)
                     | (LoadStage::Adding, LoadStage::Done)
             )
     }

@@ -17,7 +17,7 @@ use crate::ids::NodeId;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MovePlan {
-    pub wish: Wish,
+    pub goal: PlanGoal,
     pub batches: Vec<MoveBatch>,
     /// What each node brings, in bytes.
     pub copies: BTreeMap<NodeId, u64>,
@@ -30,7 +30,7 @@ impl MovePlan {
     }
 
     /// How many partitions it cuts in two.
-    pub fn cuts(&self) -> usize {
+    pub fn splits(&self) -> usize {
         self.batches.iter().map(|batch| batch.splits.len()).sum()
     }
 }
@@ -50,7 +50,7 @@ impl MoveBatch {
 /// What a plan is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wish {
+pub enum PlanGoal {
     /// These come to hold nothing.
     Drain(BTreeSet<NodeId>),
     /// These come to hold their share.
@@ -122,7 +122,7 @@ pub struct ReplicasChange {
 #[serde(deny_unknown_fields)]
 pub struct Rebalance {
     pub request: RequestId,
-    pub wish: Wish,
+    pub goal: PlanGoal,
     pub begun_unix_ms: u64,
     pub batches: usize,
     /// Of these the lists are changed, and what went is given up.
@@ -208,11 +208,11 @@ impl MoveStage {
     }
 }
 
-impl Wish {
+impl PlanGoal {
     /// Whether it makes a table ready for a bulk insert.
     pub fn inserts_into(&self, table: &TableName) -> bool {
         match self {
-            Wish::Insert { table: one, with } => one == table || with.contains(table),
+            PlanGoal::Insert { table: one, with } => one == table || with.contains(table),
             _ => false,
         }
     }
@@ -220,8 +220,8 @@ impl Wish {
     /// Nodes that come to hold nothing.
     pub fn drained(&self) -> BTreeSet<NodeId> {
         match self {
-            Wish::Drain(nodes) => nodes.clone(),
-            Wish::Replace { gone, .. } => BTreeSet::from([*gone]),
+            PlanGoal::Drain(nodes) => nodes.clone(),
+            PlanGoal::Replace { gone, .. } => BTreeSet::from([*gone]),
             _ => BTreeSet::new(),
         }
     }
@@ -229,8 +229,8 @@ impl Wish {
     /// Nodes that come to hold something.
     pub fn added(&self) -> BTreeSet<NodeId> {
         match self {
-            Wish::Add(nodes) => nodes.clone(),
-            Wish::Replace { new, .. } => BTreeSet::from([*new]),
+            PlanGoal::Add(nodes) => nodes.clone(),
+            PlanGoal::Replace { new, .. } => BTreeSet::from([*new]),
             _ => BTreeSet::new(),
         }
     }

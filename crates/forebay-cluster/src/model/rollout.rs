@@ -28,10 +28,10 @@ pub struct Rollout {
     pub participants: BTreeSet<NodeId>,
     /// What each of them proved before the commit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub proved: BTreeMap<NodeId, BTreeMap<TableName, Proof>>,
+    pub verified: BTreeMap<NodeId, BTreeMap<TableName, Proof>>,
     /// Nodes that were not waited for: they may serve what served before, until they hear of this.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub left_out: BTreeSet<NodeId>,
+    pub excluded: BTreeSet<NodeId>,
     /// It was ended so that an operator's rollback could go first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gave_way: bool,
@@ -64,7 +64,7 @@ impl Rollout {
 pub struct RolloutTable {
     pub from: Option<u64>,
     pub to: u64,
-    pub aim: Aim,
+    pub role: RolloutRole,
     /// How many versions are kept, the serving one among them.
     pub keep: usize,
     /// What the table's entry said of earlier versions before the commit.
@@ -83,7 +83,7 @@ pub struct Proof {
 /// What a rollout is to a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Aim {
+pub enum RolloutRole {
     /// A swap to a version: what serves becomes the one to roll back to.
     Swap,
     /// Back to what served before.

@@ -22,7 +22,7 @@ pub struct WorkPage {
     /// Under way, and those that ended last.
     pub rollouts: BTreeMap<RolloutId, Rollout>,
     /// The requests that were taken up last.
-    pub answers: BTreeMap<RequestId, Answered>,
+    pub answers: BTreeMap<RequestId, RequestAnswer>,
     /// The plans that were carried out last, and the one that is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rebalances: Vec<Rebalance>,
@@ -69,7 +69,7 @@ pub struct SurveyedPartition {
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Answered {
+pub struct RequestAnswer {
     pub unix_ms: u64,
     pub outcome: Outcome,
 }
@@ -98,7 +98,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Whether it tells of something, and changed nothing.
-    pub fn is_told(&self) -> bool {
+    pub fn is_reported(&self) -> bool {
         matches!(
             self,
             Outcome::Survey(_) | Outcome::Reads(_) | Outcome::LiveState(_)
@@ -159,7 +159,7 @@ impl WorkPage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MoveStage, Phase, RolloutOptions, Wish};
+    use super::super::{MoveStage, Phase, PlanGoal, RolloutOptions};
     use super::*;
 
     fn rollout(phase: Phase) -> Rollout {
@@ -173,8 +173,8 @@ mod tests {
             committed: None,
             reverted: None,
             participants: BTreeSet::new(),
-            proved: BTreeMap::new(),
-            left_out: BTreeSet::new(),
+            verified: BTreeMap::new(),
+            excluded: BTreeSet::new(),
             gave_way: false,
             reason: Some("a disk is full".to_owned()),
         }
@@ -183,7 +183,7 @@ mod tests {
     fn plan(stage: MoveStage, done: usize) -> Rebalance {
         Rebalance {
             request: RequestId("p".to_owned()),
-            wish: Wish::Even,
+            goal: PlanGoal::Even,
             begun_unix_ms: 0,
             batches: 3,
             done,

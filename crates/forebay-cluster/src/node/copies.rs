@@ -34,7 +34,7 @@ pub struct Copy {
 
 /// What is to be here of a version.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Wanted {
+pub struct WantedVersion {
     /// What others look for here: this first.
     pub answered: Vec<Bounds>,
     /// With what is on its way here, or held on for a while.
@@ -45,7 +45,7 @@ pub struct Wanted {
 
 #[derive(Debug)]
 pub enum CopyState {
-    Bringing {
+    Fetching {
         done_bytes: u64,
         total_bytes: u64,
     },
@@ -79,7 +79,7 @@ pub struct Prepare {
 pub struct Copies(BTreeMap<VersionPlace, Copy>);
 
 /// What a node has to have by a model.
-pub fn wanted(model: &Model, me: NodeId) -> BTreeMap<VersionPlace, Wanted> {
+pub fn wanted(model: &Model, me: NodeId) -> BTreeMap<VersionPlace, WantedVersion> {
     let mut wanted = BTreeMap::new();
     for (name, entry) in model.all_tables() {
         let rollouts = model.work.under_way();
@@ -90,7 +90,7 @@ pub fn wanted(model: &Model, me: NodeId) -> BTreeMap<VersionPlace, Wanted> {
         });
         let versions: BTreeSet<u64> = entry.serving.into_iter().chain(parts).collect();
         let layout = model.layout_of(entry);
-        let of_layout = layout.map(|layout| Wanted {
+        let of_layout = layout.map(|layout| WantedVersion {
             answered: ranges_answered(layout, entry, me),
             held: ranges_of(layout, entry, me),
             is_open: true,
@@ -98,7 +98,7 @@ pub fn wanted(model: &Model, me: NodeId) -> BTreeMap<VersionPlace, Wanted> {
         let open = of_layout.unwrap_or_default();
         // So that a rollback finds it wherever the table has come meanwhile.
         if let Some(before) = entry.history.last() {
-            let kept = Wanted {
+            let kept = WantedVersion {
                 is_open: false,
                 ..open.clone()
             };
@@ -127,7 +127,7 @@ impl Copy {
     }
 
     /// Whether all is here that is to be.
-    pub fn is_whole(&self, wanted: &Wanted) -> bool {
+    pub fn is_whole(&self, wanted: &WantedVersion) -> bool {
         self.ranges == wanted.held && matches!(self.state, CopyState::Ready(_))
     }
 }
@@ -145,7 +145,7 @@ impl Copies {
     pub fn reconcile(
         &mut self,
         now: Now,
-        wanted: &BTreeMap<VersionPlace, Wanted>,
+        wanted: &BTreeMap<VersionPlace, WantedVersion>,
         kept: &BTreeSet<VersionPlace>,
     ) -> Work {
         let mut work = Work::default();
@@ -159,7 +159,7 @@ impl Copies {
             work.forget.push(place);
         }
         // What is kept to roll back to waits for what is to serve.
-        let is_missing = |(place, wanted): &(&VersionPlace, &Wanted)| {
+        let is_missing = |(place, wanted): &(&VersionPlace, &WantedVersion)| {
             wanted.is_open && !self.0.get(place).is_some_and(|copy| copy.is_whole(wanted))
         };
         let missing = wanted.iter().filter(is_missing);
@@ -202,7 +202,7 @@ impl Copies {
     }
 
     fn begin(&mut self, place: &VersionPlace, ranges: &[Bounds], is_here: bool, is_open: bool) {
-        let state = CopyState::Bringing {
+        let state = CopyState::Fetching {
             done_bytes: 0,
             total_bytes: 0,
         };
@@ -216,14 +216,14 @@ impl Copies {
     }
 
     /// `None`: what was being brought is wanted no longer, or with other ranges.
-    fn bringing(&mut self, place: &VersionPlace, ranges: &[Bounds]) -> Option<&mut Copy> {
+    fn fetching(&mut self, place: &VersionPlace, ranges: &[Bounds]) -> Option<&mut Copy> {
         let copy = self.0.get_mut(place)?;
         let is_that = copy.ranges == ranges && !matches!(copy.state, CopyState::Ready(_));
         is_that.then_some(copy)
     }
 
     pub fn came(&mut self, place: &VersionPlace, ranges: &[Bounds], proof: Proof) {
-        if let Some(copy) = self.bringing(place, ranges) {
+        if let Some(copy) = self.fetching(place, ranges) {
             copy.state = CopyState::Ready(proof);
         }
     }
@@ -231,7 +231,7 @@ impl Copies {
     pub fn advanced(&mut self, place: &VersionPlace, done: u64, total: u64) {
         if let Some(Copy {
             state:
-                CopyState::Bringing {
+                CopyState::Fetching {
                     done_bytes,
                     total_bytes,
                 },
@@ -250,7 +250,7 @@ impl Copies {
         problem: String,
         tries_before: u32,
     ) {
-        if let Some(copy) = self.bringing(place, ranges) {
+        if let Some(copy) = self.fetching(place, ranges) {
             let pause = (RETRY * 2u32.pow(tries_before.min(5))).min(RETRY_MOST);
             copy.state = CopyState::Failed {
                 problem,
@@ -273,7 +273,7 @@ impl Copies {
                     let problem = problem.clone();
                     return Readiness::Failed { problem };
                 }
-                Some(CopyState::Bringing {
+                Some(CopyState::Fetching {
                     done_bytes,
                     total_bytes,
                 }) => {
@@ -286,7 +286,7 @@ impl Copies {
         if proofs.len() == places.len() {
             return Readiness::Ready { proofs };
         }
-        Readiness::Bringing {
+        Readiness::Fetching {
             done_bytes: done,
             total_bytes: total,
         }
@@ -294,7 +294,7 @@ impl Copies {
 
     /// How far what others are to look for here, or have looked for, is brought; `None`: all of it
     /// is here.
-    pub fn moving(&self, wanted: &BTreeMap<VersionPlace, Wanted>) -> Option<Readiness> {
+    pub fn moving(&self, wanted: &BTreeMap<VersionPlace, WantedVersion>) -> Option<Readiness> {
         let open = wanted.iter().filter(|(_, wanted)| wanted.is_open);
         let missing: Vec<VersionPlace> = open
             .filter(|(place, wanted)| !self.get(place).is_some_and(|copy| copy.is_whole(wanted)))
@@ -303,7 +303,7 @@ impl Copies {
         match self.readiness(&missing) {
             _ if missing.is_empty() => None,
             // With other ranges, which is not the end.
-            Readiness::Ready { .. } => Some(Readiness::Bringing {
+            Readiness::Ready { .. } => Some(Readiness::Fetching {
                 done_bytes: 0,
                 total_bytes: 0,
             }),

@@ -123,7 +123,7 @@ pub enum FollowerAction {
     /// Route by what is known.
     Route,
     /// The head was heard of too long ago: serve nothing, or serve again.
-    CutOff(bool),
+    OnIsolation(bool),
     /// What is wrong with the catalog is another thing than before.
     Alarm(Option<String>),
     /// It has left: the process may end.

@@ -18,10 +18,10 @@ pub use follower::Follower;
 use forebay_engine::TableName;
 
 use crate::coordinator::{Coordinator, CoordinatorAction, CoordinatorEvent, CoordinatorSettings};
-use crate::dice::Dice;
 use crate::ids::{ClusterId, HostPort};
+use crate::lease::{CoordinatorLease, LeaseAction, LeaseEvent};
 use crate::message::{Beat, BeatReply, Introduction};
-use crate::seat::{Seat, SeatAction, SeatEvent};
+use crate::rng::Rng;
 use crate::time::Now;
 
 /// What a node is told.
@@ -29,7 +29,7 @@ use crate::time::Now;
 pub enum NodeEvent {
     Tick,
     Follower(FollowerEvent),
-    Seat(SeatEvent),
+    Lease(LeaseEvent),
     Coordinator(CoordinatorEvent),
     /// Another node's heartbeat; the token is given back with the answer.
     Beat {
@@ -37,21 +37,21 @@ pub enum NodeEvent {
         beat: Box<Beat>,
     },
     /// Somebody says that there are requests.
-    Nudged,
+    Notified,
 }
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeAction {
     Follower(FollowerAction),
-    Seat(SeatAction),
+    Lease(LeaseAction),
     Coordinator(CoordinatorAction),
 }
 
 /// Which part of the node is told something next.
-enum Told {
+enum NotifyTurn {
     Follower(FollowerEvent),
-    Seat(SeatEvent),
+    Lease(LeaseEvent),
     Coordinator(CoordinatorEvent),
 }
 
@@ -59,11 +59,15 @@ enum Told {
 const OWN: u64 = 1 << 63;
 
 /// Hands a coordinator's action on; answers to this node's own heartbeats stay here.
-fn answer(action: CoordinatorAction, todo: &mut VecDeque<Told>, actions: &mut Vec<NodeAction>) {
+fn answer(
+    action: CoordinatorAction,
+    todo: &mut VecDeque<NotifyTurn>,
+    actions: &mut Vec<NodeAction>,
+) {
     match action {
         CoordinatorAction::Reply { token, reply } if token & OWN != 0 => {
             let seq = token & !OWN;
-            todo.push_back(Told::Follower(FollowerEvent::Reply { seq, reply }));
+            todo.push_back(NotifyTurn::Follower(FollowerEvent::Reply { seq, reply }));
         }
         action => actions.push(NodeAction::Coordinator(action)),
     }
@@ -73,10 +77,10 @@ fn answer(action: CoordinatorAction, todo: &mut VecDeque<Told>, actions: &mut Ve
 #[derive(Debug)]
 pub struct Node {
     follower: Follower,
-    seat: Seat,
+    lease: CoordinatorLease,
     coordinator: Option<Coordinator>,
     peer: HostPort,
-    dice: Dice,
+    rng: Rng,
     settings: CoordinatorSettings,
 }
 
@@ -90,11 +94,11 @@ impl Node {
     ) -> Self {
         let (peer, name) = (who.peer.clone(), who.name.clone());
         Self {
-            seat: Seat::new(cluster, name, peer.clone(), who.incarnation),
+            lease: CoordinatorLease::new(cluster, name, peer.clone(), who.incarnation),
             follower: Follower::new(now, cluster, who),
             coordinator: None,
             peer,
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             settings,
         }
     }
@@ -122,110 +126,120 @@ impl Node {
         own.or_else(behind)
     }
 
-    pub fn seat(&self) -> &Seat {
-        &self.seat
+    pub fn lease(&self) -> &CoordinatorLease {
+        &self.lease
     }
 
     pub fn handle(&mut self, now: Now, event: NodeEvent) -> Vec<NodeAction> {
         let mut actions = Vec::new();
         // A process that was stopped for a while finds heartbeats waiting. Before the first of them
         // it has to know that its lease is over: by its clock all nodes have been silent.
-        self.seat
+        self.lease
             .want(self.follower.is_alone(now) || self.coordinator.is_some());
         let coordinator = self.coordinator.as_ref();
-        self.seat
-            .offer(coordinator.is_some_and(|coordinator| coordinator.hears_few(now)));
-        self.tell(now, Told::Seat(SeatEvent::Tick), &mut actions);
+        self.lease
+            .offer(coordinator.is_some_and(|coordinator| coordinator.receives_few(now)));
+        self.notify(now, NotifyTurn::Lease(LeaseEvent::Tick), &mut actions);
         match event {
             NodeEvent::Tick => {
-                self.tell(now, Told::Coordinator(CoordinatorEvent::Tick), &mut actions);
-                self.tell(now, Told::Follower(FollowerEvent::Tick), &mut actions);
+                self.notify(
+                    now,
+                    NotifyTurn::Coordinator(CoordinatorEvent::Tick),
+                    &mut actions,
+                );
+                self.notify(now, NotifyTurn::Follower(FollowerEvent::Tick), &mut actions);
             }
-            NodeEvent::Follower(event) => self.tell(now, Told::Follower(event), &mut actions),
-            NodeEvent::Seat(event) => self.tell(now, Told::Seat(event), &mut actions),
-            NodeEvent::Coordinator(event) => self.tell(now, Told::Coordinator(event), &mut actions),
+            NodeEvent::Follower(event) => {
+                self.notify(now, NotifyTurn::Follower(event), &mut actions)
+            }
+            NodeEvent::Lease(event) => self.notify(now, NotifyTurn::Lease(event), &mut actions),
+            NodeEvent::Coordinator(event) => {
+                self.notify(now, NotifyTurn::Coordinator(event), &mut actions)
+            }
             NodeEvent::Beat { token, beat } => match self.coordinator {
                 Some(_) => {
                     let event = CoordinatorEvent::Beat { token, beat };
-                    self.tell(now, Told::Coordinator(event), &mut actions);
+                    self.notify(now, NotifyTurn::Coordinator(event), &mut actions);
                 }
                 None => actions.push(self.lead_on(token)),
             },
-            NodeEvent::Nudged if self.coordinator.is_some() => {
+            NodeEvent::Notified if self.coordinator.is_some() => {
                 actions.push(NodeAction::Coordinator(CoordinatorAction::ListRequests));
             }
-            NodeEvent::Nudged => {}
+            NodeEvent::Notified => {}
         }
         actions
     }
 
     /// Tells a part of the node something, and the others what comes of it, one after the other.
-    fn tell(&mut self, now: Now, told: Told, actions: &mut Vec<NodeAction>) {
-        let mut todo = VecDeque::from([told]);
-        while let Some(told) = todo.pop_front() {
-            match told {
-                Told::Follower(event) => self.tell_follower(now, event, &mut todo, actions),
-                Told::Seat(event) => self.tell_seat(now, event, &mut todo, actions),
-                Told::Coordinator(event) => self.tell_coordinator(now, event, &mut todo, actions),
+    fn notify(&mut self, now: Now, reported: NotifyTurn, actions: &mut Vec<NodeAction>) {
+        let mut todo = VecDeque::from([reported]);
+        while let Some(reported) = todo.pop_front() {
+            match reported {
+                NotifyTurn::Follower(event) => self.notify_follower(now, event, &mut todo, actions),
+                NotifyTurn::Lease(event) => self.notify_lease(now, event, &mut todo, actions),
+                NotifyTurn::Coordinator(event) => {
+                    self.notify_coordinator(now, event, &mut todo, actions)
+                }
             }
         }
     }
 
     /// The answer to a heartbeat that belongs to another node.
     fn lead_on(&self, token: u64) -> NodeAction {
-        let holder = self.seat.holder().map(|holder| holder.peer.clone());
+        let holder = self.lease.holder().map(|holder| holder.peer.clone());
         let coordinator = holder.filter(|peer| *peer != self.peer);
         let reply = Box::new(BeatReply::NotCoordinator { coordinator });
         NodeAction::Coordinator(CoordinatorAction::Reply { token, reply })
     }
 
-    fn tell_seat(
+    fn notify_lease(
         &mut self,
         now: Now,
-        event: SeatEvent,
-        todo: &mut VecDeque<Told>,
+        event: LeaseEvent,
+        todo: &mut VecDeque<NotifyTurn>,
         actions: &mut Vec<NodeAction>,
     ) {
         // Only what was just read is news: the node may have been told better since.
-        let is_news = !matches!(event, SeatEvent::Tick);
-        for action in self.seat.handle(now, self.follower.timing(), event) {
+        let is_news = !matches!(event, LeaseEvent::Tick);
+        for action in self.lease.handle(now, self.follower.timing(), event) {
             match action {
-                SeatAction::Won => {
+                LeaseAction::Won => {
                     let (mut coordinator, begun) =
-                        Coordinator::new(now, self.dice.draw(), self.settings.clone());
+                        Coordinator::new(now, self.rng.draw(), self.settings.clone());
                     coordinator.expect(self.follower.alarm().newest());
                     self.coordinator = Some(coordinator);
                     actions.extend(begun.into_iter().map(NodeAction::Coordinator));
                 }
-                SeatAction::Lost => {
+                LeaseAction::Lost => {
                     let ended = self.coordinator.take().into_iter();
                     for action in ended.flat_map(Coordinator::dismiss) {
                         answer(action, todo, actions);
                     }
                 }
-                SeatAction::Rung => {
+                LeaseAction::Rung => {
                     actions.push(NodeAction::Coordinator(CoordinatorAction::ListRequests));
                 }
-                action => actions.push(NodeAction::Seat(action)),
+                action => actions.push(NodeAction::Lease(action)),
             }
         }
         debug_assert_eq!(
             self.coordinator.is_some(),
-            self.seat.is_held(),
+            self.lease.is_held(),
             "this node coordinates, or has the seat, and not both"
         );
         self.follower.coordinate(self.coordinator.is_some());
-        if let Some(holder) = self.seat.holder().filter(|_| is_news) {
+        if let Some(holder) = self.lease.holder().filter(|_| is_news) {
             let event = FollowerEvent::Coordinator(holder.peer.clone());
-            todo.push_back(Told::Follower(event));
+            todo.push_back(NotifyTurn::Follower(event));
         }
     }
 
-    fn tell_coordinator(
+    fn notify_coordinator(
         &mut self,
         now: Now,
         event: CoordinatorEvent,
-        todo: &mut VecDeque<Told>,
+        todo: &mut VecDeque<NotifyTurn>,
         actions: &mut Vec<NodeAction>,
     ) {
         let Some(coordinator) = &mut self.coordinator else {
@@ -236,11 +250,11 @@ impl Node {
         }
     }
 
-    fn tell_follower(
+    fn notify_follower(
         &mut self,
         now: Now,
         event: FollowerEvent,
-        todo: &mut VecDeque<Told>,
+        todo: &mut VecDeque<NotifyTurn>,
         actions: &mut Vec<NodeAction>,
     ) {
         for action in self.follower.handle(now, event) {
@@ -248,18 +262,18 @@ impl Node {
                 FollowerAction::Beat { to, beat } if to == self.peer => {
                     let (seq, token) = (beat.seq, beat.seq | OWN);
                     todo.push_back(match self.coordinator {
-                        Some(_) => Told::Coordinator(CoordinatorEvent::Beat { token, beat }),
+                        Some(_) => NotifyTurn::Coordinator(CoordinatorEvent::Beat { token, beat }),
                         // It was the coordinator, or is not yet.
-                        None => Told::Follower(FollowerEvent::Reply {
+                        None => NotifyTurn::Follower(FollowerEvent::Reply {
                             seq,
                             reply: Box::new(BeatReply::NotCoordinator { coordinator: None }),
                         }),
                     });
                 }
                 FollowerAction::Left => {
-                    self.seat.retire();
+                    self.lease.retire();
                     actions.push(NodeAction::Follower(FollowerAction::Left));
-                    todo.push_back(Told::Seat(SeatEvent::Tick));
+                    todo.push_back(NotifyTurn::Lease(LeaseEvent::Tick));
                 }
                 action => actions.push(NodeAction::Follower(action)),
             }

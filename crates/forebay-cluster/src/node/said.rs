@@ -10,7 +10,7 @@ use crate::model::{Model, Phase, RolloutId};
 
 /// What of a heartbeat makes another one worth sending before the answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
+pub struct ReportedState {
     pub revision: u64,
     pub serves: u64,
     pub holds: u64,
@@ -20,11 +20,11 @@ pub struct Said {
 }
 
 /// Whether a heartbeat is worth sending before the answer to the last one.
-pub fn is_news(before: &Said, now: &Said) -> bool {
-    let steady = |said: &Said| {
+pub fn is_news(before: &ReportedState, now: &ReportedState) -> bool {
+    let steady = |said: &ReportedState| {
         let rollouts = said.rollouts.iter();
         let rollouts: Vec<_> = rollouts
-            .filter(|(_, readiness)| !matches!(readiness, Readiness::Bringing { .. }))
+            .filter(|(_, readiness)| !matches!(readiness, Readiness::Fetching { .. }))
             .map(|(id, readiness)| (*id, readiness.clone()))
             .collect();
         let is_failed = matches!(said.moving, Some(Readiness::Failed { .. }));

@@ -10,54 +10,62 @@ use crate::time::{Now, Timing};
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct Suspicions {
-    told: BTreeSet<NodeId>,
+    reported: BTreeSet<NodeId>,
     own: BTreeMap<NodeId, Duration>,
     /// The coordinator that was silent, until a coordinator answers.
     lost_coordinator: Option<NodeId>,
 }
 
 /// Whether nodes are to be routed to otherwise.
-pub type IsNews = bool;
+pub type RoutingChanged = bool;
 
 impl Suspicions {
     pub fn all(&self) -> BTreeSet<NodeId> {
-        self.told.iter().chain(self.own.keys()).copied().collect()
+        self.reported
+            .iter()
+            .chain(self.own.keys())
+            .copied()
+            .collect()
     }
 
     /// As the coordinator has it.
-    pub fn told(&self) -> &BTreeSet<NodeId> {
-        &self.told
+    pub fn reported(&self) -> &BTreeSet<NodeId> {
+        &self.reported
     }
 
     /// A coordinator answers, and says who is silent. Who was the coordinator before stays
     /// suspected for a while: the new one has to find that out itself. The same one was silent for
     /// a moment.
-    pub fn tell(&mut self, told: BTreeSet<NodeId>, coordinator: Option<NodeId>) -> IsNews {
+    pub fn notify(
+        &mut self,
+        reported: BTreeSet<NodeId>,
+        coordinator: Option<NodeId>,
+    ) -> RoutingChanged {
         let lost = self.lost_coordinator.take();
         let is_back = lost.filter(|lost| Some(*lost) == coordinator);
         let trusts = is_back.is_some_and(|back| self.own.remove(&back).is_some());
-        let is_news = self.told != told;
-        self.told = told;
+        let is_news = self.reported != reported;
+        self.reported = reported;
         is_news || trusts
     }
 
-    pub fn suspect(&mut self, now: Now, node: NodeId) -> IsNews {
+    pub fn suspect(&mut self, now: Now, node: NodeId) -> RoutingChanged {
         self.own.insert(node, now.monotonic).is_none()
     }
 
     /// Its suspicion lasts until a coordinator answers.
-    pub fn suspect_coordinator(&mut self, now: Now, node: NodeId) -> IsNews {
+    pub fn suspect_coordinator(&mut self, now: Now, node: NodeId) -> RoutingChanged {
         self.lost_coordinator = Some(node);
         self.suspect(now, node)
     }
 
-    pub fn trust(&mut self, node: NodeId) -> IsNews {
+    pub fn trust(&mut self, node: NodeId) -> RoutingChanged {
         self.lost_coordinator.take_if(|lost| *lost == node);
         self.own.remove(&node).is_some()
     }
 
     /// Nodes that were suspected here may have come back.
-    pub fn forgive(&mut self, now: Now, timing: Timing) -> IsNews {
+    pub fn forgive(&mut self, now: Now, timing: Timing) -> RoutingChanged {
         if let Some(lost) = self.lost_coordinator {
             self.own.insert(lost, now.monotonic);
         }
@@ -100,10 +108,10 @@ mod tests {
             !suspicions.forgive(at(12), Timing::default()),
             "there is no coordinator yet"
         );
-        assert!(!suspicions.tell(BTreeSet::new(), Some(NEXT)));
+        assert!(!suspicions.notify(BTreeSet::new(), Some(NEXT)));
         assert!(!suspicions.forgive(at(16), Timing::default()));
         assert_eq!(suspicions.all(), [LOST].into());
-        assert!(suspicions.tell([LOST].into(), Some(NEXT)));
+        assert!(suspicions.notify([LOST].into(), Some(NEXT)));
         suspicions.forgive(at(30), Timing::default());
         assert_eq!(suspicions.all(), [LOST].into(), "told");
     }
@@ -112,7 +120,7 @@ mod tests {
     fn a_coordinator_that_answers_again_is_trusted() {
         let mut suspicions = Suspicions::default();
         suspicions.suspect_coordinator(at(0), LOST);
-        assert!(suspicions.tell(BTreeSet::new(), Some(LOST)));
+        assert!(suspicions.notify(BTreeSet::new(), Some(LOST)));
         assert!(suspicions.all().is_empty());
         suspicions.suspect_coordinator(at(1), LOST);
         assert!(suspicions.trust(LOST));

@@ -184,7 +184,7 @@ fn next_step(table: &TableName, made: &PlaceProposal) -> String {
 }
 
 fn too_hot(table: &TableName, made: &PlaceProposal) -> Option<String> {
-    let hot = made.partitions.iter().filter(|one| one.cut_at.is_some());
+    let hot = made.partitions.iter().filter(|one| one.split_at.is_some());
     let count = hot.count();
     let words = || {
         format!(

@@ -34,12 +34,12 @@ impl Proposal {
     ) -> Option<Duration> {
         let batches = self.plan.batches.iter();
         let mut times: Vec<Duration> = batches.map(|batch| fixed(model, batch)).collect();
-        let mut brought: BTreeMap<(usize, NodeId), u64> = BTreeMap::new();
+        let mut fetched: BTreeMap<(usize, NodeId), u64> = BTreeMap::new();
         for copy in &self.copies {
-            *brought.entry((copy.batch, copy.to)).or_default() += copy.bytes;
+            *fetched.entry((copy.batch, copy.to)).or_default() += copy.bytes;
         }
         let mut longest = vec![0.0_f64; times.len()];
-        for ((batch, node), bytes) in brought.into_iter().filter(|(_, bytes)| *bytes > 0) {
+        for ((batch, node), bytes) in fetched.into_iter().filter(|(_, bytes)| *bytes > 0) {
             let pace = paces.get(&node).copied().or(otherwise)?;
             let seconds = bytes as f64 / pace.max(1) as f64;
             longest[batch] = longest[batch].max(seconds);
@@ -79,13 +79,13 @@ mod tests {
     use super::super::tests::{cluster, nodes};
     use super::super::{BATCH_BYTES, propose};
     use super::*;
-    use crate::model::Wish;
+    use crate::model::PlanGoal;
 
     /// A node more, in one batch.
     fn plan() -> (Model, Proposal) {
         let (model, summaries) = cluster(4, 5, 1);
-        let wish = Wish::Add(nodes(&[4]));
-        let proposal = propose(&model, &summaries, &wish, BATCH_BYTES).unwrap();
+        let goal = PlanGoal::Add(nodes(&[4]));
+        let proposal = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
         assert_eq!(proposal.plan.batches.len(), 1);
         (model, proposal)
     }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::ids::NodeId;
 use crate::model::{
-    GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, SplitChange, Survey, Wish,
+    GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, PlanGoal, SplitChange, Survey,
 };
 
 /// Partitions for each node, unless somebody says how large one is to be.
@@ -254,7 +254,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
         let priced = price(model, &summaries, batches, Some(most_bytes));
         let mut tables = self.bulk.into.iter().map(|rows| rows.table.clone());
         let table = tables.next().ok_or(PlanningError::NoTables)?;
-        let wish = Wish::Insert {
+        let goal = PlanGoal::Insert {
             table,
             with: tables.collect(),
         };
@@ -264,7 +264,7 @@ impl<'m, 'b> InsertPool<'m, 'b> {
             record_bytes: mean_bytes(bytes, records),
             verdict: Verdict::default(),
             insert,
-            proposal: Proposal::of(model, priced, wish),
+            proposal: Proposal::of(model, priced, goal),
         };
         made.estimate(model, known.paces);
         Ok(made)
@@ -470,9 +470,9 @@ impl<'m, 'b> KnownTable<'m, 'b> {
         if groups.is_empty() {
             return Err(PlanningError::NoLiveTable(table.clone()));
         }
-        let told = survey.get(table).into_iter().flatten();
-        let sizes: BTreeMap<PartitionId, PartitionSize> = told
-            .map(|(partition, told)| (*partition, told.size.clone()))
+        let reported = survey.get(table).into_iter().flatten();
+        let sizes: BTreeMap<PartitionId, PartitionSize> = reported
+            .map(|(partition, reported)| (*partition, reported.size.clone()))
             .collect();
         let unknown = groups
             .iter()

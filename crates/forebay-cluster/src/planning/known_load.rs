@@ -37,15 +37,15 @@ impl KnownLoad<'_> {
     ) -> BTreeMap<NodeId, f64> {
         let mut loads = BTreeMap::new();
         for (table, _) in model.live_tables().filter(|(table, _)| is_asked_for(table)) {
-            for told in self
+            for reported in self
                 .survey
                 .get(table)
                 .into_iter()
                 .flat_map(BTreeMap::values)
             {
-                for (node, traffic) in &told.traffic {
+                for (node, traffic) in &reported.traffic {
                     let rate = traffic.over(window);
-                    let write = match told.leader == Some(*node) {
+                    let write = match reported.leader == Some(*node) {
                         true => LED_WRITE,
                         false => FOLLOWED_WRITE,
                     };
@@ -55,7 +55,7 @@ impl KnownLoad<'_> {
             }
         }
         let read = self.reads.iter().filter(|(table, _)| is_asked_for(table));
-        for one in read.flat_map(|(_, told)| told) {
+        for one in read.flat_map(|(_, reported)| reported) {
             *loads.entry(one.node).or_insert(0.0) += one.rate(window).reads as f64;
         }
         loads

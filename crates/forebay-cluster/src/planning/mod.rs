@@ -31,7 +31,8 @@ use thiserror::Error;
 use crate::ids::NodeId;
 use crate::layouts::{listed, longer_lists};
 use crate::model::{
-    Layout, ListChange, Model, MoveBatch, MovePlan, ReplicasChange, RequestId, Wish, live_replicas,
+    Layout, ListChange, Model, MoveBatch, MovePlan, PlanGoal, ReplicasChange, RequestId,
+    live_replicas,
 };
 use crate::version::VersionSummary;
 
@@ -53,9 +54,9 @@ pub use place::{
 pub use place_reads::{SPARE, batch_loads_of, propose_place_reads};
 use places::Places;
 pub use price::carry_out;
-use price::{Priced, price};
+use price::{PricedBatches, price};
 pub use surveyed::{share_below, surveyed};
-pub use thinned::Thinned;
+pub use thinned::ThinnedRanges;
 use thinned::thinned;
 
 /// How much a batch copies at most, unless one place alone is more.
@@ -73,7 +74,7 @@ pub struct Proposal {
     /// What is brought, in the order of the batches.
     pub copies: Vec<BatchCopy>,
     /// What comes to be on fewer nodes that are up.
-    pub thinned: Option<Thinned>,
+    pub thinned: Option<ThinnedRanges>,
     /// How long it takes, about, where somebody knows.
     pub expected: Option<Duration>,
 }
@@ -98,9 +99,9 @@ pub struct BatchCopy {
 
 impl Proposal {
     /// Of what was priced, for a cluster as it is.
-    fn of(model: &Model, priced: Priced, wish: Wish) -> Self {
+    fn of(model: &Model, priced: PricedBatches, goal: PlanGoal) -> Self {
         Self {
-            plan: priced.plan(wish),
+            plan: priced.plan(goal),
             thinned: thinned(model, &priced.after),
             nodes: priced.nodes,
             copies: priced.copies,
@@ -115,7 +116,7 @@ impl Proposal {
             fits_all(model, &plan.batches)?;
         }
         let priced = price(model, summaries, plan.batches, None);
-        Ok(Self::of(model, priced, plan.wish))
+        Ok(Self::of(model, priced, plan.goal))
     }
 
     pub fn copied_bytes(&self) -> u64 {
@@ -168,38 +169,38 @@ fn refuse_while_moving(model: &Model) -> Result<(), PlanningError> {
 pub fn propose(
     model: &Model,
     summaries: &Summaries,
-    wish: &Wish,
+    goal: &PlanGoal,
     most_batch_bytes: u64,
 ) -> Result<Proposal, PlanningError> {
     refuse_while_moving(model)?;
-    check(model, wish)?;
+    check(model, goal)?;
     let mut batches = Vec::new();
-    if let Wish::Replicas { table, count } = wish {
+    if let PlanGoal::Replicas { table, count } = goal {
         batches = more_replicas(model, summaries, table, *count)?;
     } else {
-        let nodes = nodes_afterwards(model, wish)?;
+        let nodes = nodes_afterwards(model, goal)?;
         for (name, layout) in model.used_layouts() {
             if let Some(own) = OwnLists::of(model, summaries, name, &nodes) {
-                batches.extend(own.moved(wish));
+                batches.extend(own.moved(goal));
                 continue;
             }
             let places = Places::of(model, summaries, name, layout);
-            let changed = places.changed(model, wish, name, layout, &nodes)?;
+            let changed = places.changed(model, goal, name, layout, &nodes)?;
             batches.extend(places.batches(name, &changed, most_batch_bytes));
         }
     }
     let priced = price(model, summaries, batches, Some(most_batch_bytes));
     check_live_lists(model, &priced.after).map_err(PlanningError::Planner)?;
-    Ok(Proposal::of(model, priced, wish.clone()))
+    Ok(Proposal::of(model, priced, goal.clone()))
 }
 
-fn check(model: &Model, wish: &Wish) -> Result<(), PlanningError> {
+fn check(model: &Model, goal: &PlanGoal) -> Result<(), PlanningError> {
     let holders = holders(model);
     if holders.is_empty() {
         return Err(PlanningError::NoTables);
     }
     // What is done already in part is done to its end.
-    if let Wish::Replace { gone, new } = wish {
+    if let PlanGoal::Replace { gone, new } = goal {
         if holders.contains(new) {
             return Err(PlanningError::HoldsAlready(model.node_name(*new)));
         }
@@ -217,7 +218,7 @@ pub fn holders(model: &Model) -> BTreeSet<NodeId> {
 }
 
 /// The nodes that come to hold something by a batch.
-pub fn bringing(model: &Model, batch: &MoveBatch) -> BTreeSet<NodeId> {
+pub fn fetching(model: &Model, batch: &MoveBatch) -> BTreeSet<NodeId> {
     let mut nodes = BTreeSet::new();
     for change in &batch.lists {
         let tables = model.all_tables();
@@ -237,8 +238,8 @@ pub fn bringing(model: &Model, batch: &MoveBatch) -> BTreeSet<NodeId> {
     nodes
 }
 
-fn nodes_afterwards(model: &Model, wish: &Wish) -> Result<BTreeSet<NodeId>, PlanningError> {
-    let (drained, added) = (wish.drained(), wish.added());
+fn nodes_afterwards(model: &Model, goal: &PlanGoal) -> Result<BTreeSet<NodeId>, PlanningError> {
+    let (drained, added) = (goal.drained(), goal.added());
     let mut nodes = holders(model);
     nodes.extend(&added);
     nodes.retain(|node| {

@@ -10,7 +10,7 @@ use forebay_engine::{Bound, Bounds};
 
 use super::Summaries;
 use crate::ids::{NodeId, Zone};
-use crate::model::{LayoutName, ListChange, Model, MoveBatch, RangeEntry, TableEntry, Wish};
+use crate::model::{LayoutName, ListChange, Model, MoveBatch, PlanGoal, RangeEntry, TableEntry};
 use crate::version::{overlaps_any, ranges_answered};
 
 /// The lists of one table's own layout.
@@ -63,10 +63,10 @@ impl<'m> OwnLists<'m> {
     }
 
     /// A batch for each list that has to change.
-    pub fn moved(mut self, wish: &Wish) -> Vec<MoveBatch> {
+    pub fn moved(mut self, goal: &PlanGoal) -> Vec<MoveBatch> {
         let changes = (0..self.ranges.len()).filter_map(|at| {
             let old = &self.ranges[at].0.list;
-            let kept = self.kept(wish, old);
+            let kept = self.kept(goal, old);
             let new = self.filled(at, kept, old.len());
             self.change(at, new)
         });
@@ -84,9 +84,9 @@ impl<'m> OwnLists<'m> {
         changes.collect()
     }
 
-    fn kept(&self, wish: &Wish, list: &[NodeId]) -> Vec<NodeId> {
-        let kept = list.iter().filter_map(|node| match wish {
-            Wish::Replace { gone, new } if node == gone => {
+    fn kept(&self, goal: &PlanGoal, list: &[NodeId]) -> Vec<NodeId> {
+        let kept = list.iter().filter_map(|node| match goal {
+            PlanGoal::Replace { gone, new } if node == gone => {
                 Some(*new).filter(|new| !list.contains(new))
             }
             _ => Some(*node).filter(|node| self.nodes.contains(node)),

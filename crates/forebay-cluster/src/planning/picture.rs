@@ -48,14 +48,14 @@ impl Proposal {
 
     /// What it costs, in a few words.
     pub fn figures(&self) -> String {
-        let (batches, cuts) = (self.plan.batches.len(), self.plan.cuts());
+        let (batches, splits) = (self.plan.batches.len(), self.plan.splits());
         if batches == 0 {
             return "nothing is to be changed".to_owned();
         }
-        let cut = match cuts {
+        let cut = match splits {
             0 => String::new(),
             1 => "1 cut; ".to_owned(),
-            cuts => format!("{cuts} cuts; "),
+            splits => format!("{splits} cuts; "),
         };
         let copied = size(self.copied_bytes() as f64);
         let es = if batches == 1 { "" } else { "es" };

@@ -12,11 +12,11 @@ use forebay_plan::placement::load_plan::{LoadLimits, LoadPlan};
 use forebay_run::hash::SLOTS;
 
 use super::known_load::{FOLLOWED_WRITE, KnownLoad, LED_WRITE};
-use super::{PlanningError, Priced, Proposal, price, refuse_while_moving, surveyed};
+use super::{PlanningError, PricedBatches, Proposal, price, refuse_while_moving, surveyed};
 use crate::ids::{NodeId, Zone};
 use crate::model::{
-    GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, Survey, SurveyedPartition,
-    Wish,
+    GroupEntry, LayoutName, ListChange, Model, MoveBatch, NodeEntry, PlanGoal, Survey,
+    SurveyedPartition,
 };
 use crate::traffic::{TrafficRate, TrafficWindow};
 
@@ -52,7 +52,7 @@ pub struct PlacedPartition {
     pub before: Vec<NodeId>,
     pub after: Vec<NodeId>,
     /// Where its data divides evenly, if it is too hot for any node.
-    pub cut_at: Option<Bound>,
+    pub split_at: Option<Bound>,
 }
 
 impl PlaceProposal {
@@ -61,17 +61,17 @@ impl PlaceProposal {
     pub(super) fn of(
         model: &Model,
         by: &PlaceByLoad<'_>,
-        priced: Priced,
+        priced: PricedBatches,
         (nodes, partitions, placed): (Vec<NodeId>, Vec<PlacedPartition>, LoadPlan),
     ) -> Self {
-        let wish = Wish::Place {
+        let goal = PlanGoal::Place {
             table: by.table.clone(),
         };
         Self {
             nodes,
             partitions,
             placed,
-            proposal: Proposal::of(model, priced, wish),
+            proposal: Proposal::of(model, priced, goal),
         }
     }
 }
@@ -126,7 +126,7 @@ pub fn loads_of(
 /// A live table as the cluster has it.
 struct LoadedTable<'m> {
     groups: Vec<(&'m GroupEntry, &'m [NodeId])>,
-    told: Vec<&'m SurveyedPartition>,
+    reported: Vec<&'m SurveyedPartition>,
     rates: Vec<TrafficRate>,
     nodes: Vec<&'m NodeEntry>,
 }
@@ -144,15 +144,15 @@ impl<'m> LoadedTable<'m> {
         }
         refuse_while_moving(model)?;
         let of_table = survey.get(table);
-        let told = groups.iter().filter_map(|(group, _)| {
-            let told = of_table?.get(&group.partition)?;
-            Some(told)
+        let reported = groups.iter().filter_map(|(group, _)| {
+            let reported = of_table?.get(&group.partition)?;
+            Some(reported)
         });
-        let told: Vec<&SurveyedPartition> = told.collect();
-        if told.len() < groups.len() {
+        let reported: Vec<&SurveyedPartition> = reported.collect();
+        if reported.len() < groups.len() {
             return Err(PlanningError::Unsurveyed {
                 table: table.clone(),
-                count: groups.len() - told.len(),
+                count: groups.len() - reported.len(),
             });
         }
         let holders: BTreeSet<NodeId> = groups
@@ -160,7 +160,10 @@ impl<'m> LoadedTable<'m> {
             .flat_map(|(_, list)| list.iter().copied())
             .collect();
         let nodes = placing_nodes(model, table, &holders)?;
-        let rates: Vec<TrafficRate> = told.iter().map(|told| rate(told, window)).collect();
+        let rates: Vec<TrafficRate> = reported
+            .iter()
+            .map(|reported| rate(reported, window))
+            .collect();
         if rates.iter().all(|rate| rate.requests() == 0) {
             return Err(PlanningError::Planner(format!(
                 "no node told of reads or writes of {table} in that time: nodes count from their start on, look every \
@@ -169,7 +172,7 @@ impl<'m> LoadedTable<'m> {
         }
         Ok(Self {
             groups,
-            told,
+            reported,
             rates,
             nodes,
         })
@@ -194,12 +197,12 @@ impl<'m> LoadedTable<'m> {
             }
         });
         let nodes = nodes.collect();
-        let groups = self.groups.iter().zip(&self.told).zip(&self.rates);
-        let partitions = groups.map(|(((_, list), told), rate)| LedPartition {
+        let groups = self.groups.iter().zip(&self.reported).zip(&self.rates);
+        let partitions = groups.map(|(((_, list), reported), rate)| LedPartition {
             holders: list.iter().filter_map(|node| self.number(*node)).collect(),
             leader_load: rate.reads as f64 + LED_WRITE * rate.writes as f64,
             follower_load: FOLLOWED_WRITE * rate.writes as f64,
-            bytes: told.size.bytes,
+            bytes: reported.size.bytes,
         });
         LedCluster {
             partitions: partitions.collect(),
@@ -209,20 +212,20 @@ impl<'m> LoadedTable<'m> {
 
     fn partitions(&self, placed: &LoadPlan) -> Vec<PlacedPartition> {
         let too_hot = TOO_HOT * placed.mean;
-        let groups = self.groups.iter().zip(&self.told).zip(&self.rates);
+        let groups = self.groups.iter().zip(&self.reported).zip(&self.rates);
         let partitions = groups.zip(&placed.lists);
-        let placed = partitions.map(|((((group, list), told), rate), new)| {
+        let placed = partitions.map(|((((group, list), reported), rate), new)| {
             let load = rate.reads as f64 + LED_WRITE * rate.writes as f64;
             PlacedPartition {
                 partition: group.partition,
                 rate: *rate,
-                bytes: told.size.bytes,
+                bytes: reported.size.bytes,
                 before: list.to_vec(),
                 after: new
                     .iter()
                     .map(|number| self.nodes[*number as usize].id)
                     .collect(),
-                cut_at: (load > too_hot).then(|| middle(group, told)).flatten(),
+                split_at: (load > too_hot).then(|| middle(group, reported)).flatten(),
             }
         });
         placed.collect()
@@ -259,9 +262,9 @@ pub fn zone_numbers<'m>(nodes: &[&'m NodeEntry]) -> BTreeMap<&'m Zone, u32> {
 
 /// What is done in a partition, whoever leads it. Reads are counted where they are done, and a
 /// mean over some time is of all who led meanwhile; writes are done by each replica.
-fn rate(told: &SurveyedPartition, window: TrafficWindow) -> TrafficRate {
+fn rate(reported: &SurveyedPartition, window: TrafficWindow) -> TrafficRate {
     let mut rate = TrafficRate::default();
-    for (_, traffic) in &told.traffic {
+    for (_, traffic) in &reported.traffic {
         let one = traffic.over(window);
         rate.reads += one.reads;
         rate.read_bytes += one.read_bytes;
@@ -272,8 +275,8 @@ fn rate(told: &SurveyedPartition, window: TrafficWindow) -> TrafficRate {
 }
 
 /// Where about half of a partition's data lies below.
-fn middle(group: &GroupEntry, told: &SurveyedPartition) -> Option<Bound> {
-    let marks = &told.size.marks;
+fn middle(group: &GroupEntry, reported: &SurveyedPartition) -> Option<Bound> {
+    let marks = &reported.size.marks;
     match (&group.bounds.lower, &group.bounds.upper) {
         (Bound::Key(_), _) => marks.get(marks.len() / 2).cloned(),
         (Bound::Slot(lower), upper) => {

@@ -61,11 +61,11 @@ pub fn propose_place_reads(
 /// How much each partition of a batch table is read, by its place.
 fn reads_of(
     summary: &VersionSummary,
-    told: &[NodeReads],
+    reported: &[NodeReads],
     window: TrafficWindow,
 ) -> Vec<TrafficRate> {
     let mut rates = vec![TrafficRate::default(); summary.partitions.len()];
-    for one in told {
+    for one in reported {
         let next = summary
             .partitions
             .partition_point(|partition| partition.bounds.lower <= one.bounds.lower);
@@ -154,8 +154,8 @@ impl<'m> ReadTable<'m> {
         });
         let holders: Vec<Vec<NodeId>> = holders.collect();
         let holding = holders.iter().flatten().copied().collect();
-        let told = known.reads.get(table).map_or(&[][..], Vec::as_slice);
-        let rates = reads_of(summary, told, by.window);
+        let reported = known.reads.get(table).map_or(&[][..], Vec::as_slice);
+        let rates = reads_of(summary, reported, by.window);
         if rates.iter().all(|rate| rate.reads == 0) {
             return Err(PlanningError::Planner(format!(
                 "no node told of reads of {table} in that time: nodes count from their start on, look every 10 s, and tell \
@@ -221,7 +221,7 @@ impl<'m> ReadTable<'m> {
                     .iter()
                     .map(|number| self.nodes[*number as usize].id)
                     .collect(),
-                cut_at: None,
+                split_at: None,
             },
         );
         placed.collect()

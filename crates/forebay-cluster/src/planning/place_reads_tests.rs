@@ -7,7 +7,7 @@ use forebay_run::hash::SLOTS;
 use super::super::place::tests::{carried_out, node, ratio};
 use super::*;
 use crate::ids::Zone;
-use crate::model::{Layout, RangeEntry, Wish};
+use crate::model::{Layout, PlanGoal, RangeEntry};
 use crate::planning::{BATCH_BYTES, propose};
 use crate::traffic::ReplicaTraffic;
 use crate::version::{PartitionSummary, ranges_answered};
@@ -75,10 +75,10 @@ fn cluster() -> (Model, Summaries) {
 }
 
 /// As nodes tell it who all answer for what they hold.
-fn told(model: &Model, table: &TableName, reads: impl Fn(u32) -> u64) -> BatchReads {
+fn reported(model: &Model, table: &TableName, reads: impl Fn(u32) -> u64) -> BatchReads {
     let entry = model.table(table).unwrap();
     let layout = model.layout_of(entry).unwrap();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for at in 0..PARTITIONS {
         let holds = |node: &u32| {
             let ranges = ranges_answered(layout, entry, NodeId(*node));
@@ -88,7 +88,7 @@ fn told(model: &Model, table: &TableName, reads: impl Fn(u32) -> u64) -> BatchRe
         for node in &holders {
             let mut traffic = ReplicaTraffic::default();
             traffic.minute.reads = reads(at) / holders.len() as u64;
-            told.push(NodeReads {
+            reported.push(NodeReads {
                 node: NodeId(*node),
                 version: 1,
                 bounds: bounds(at),
@@ -96,7 +96,7 @@ fn told(model: &Model, table: &TableName, reads: impl Fn(u32) -> u64) -> BatchRe
             });
         }
     }
-    BatchReads::from([(table.clone(), told)])
+    BatchReads::from([(table.clone(), reported)])
 }
 
 fn placed(
@@ -143,7 +143,7 @@ fn copies(model: &Model) -> Vec<usize> {
 #[test]
 fn what_is_read_most_comes_to_be_on_more_nodes_and_others_stay() {
     let (model, summaries) = cluster();
-    let reads = told(&model, &people(), hot(5));
+    let reads = reported(&model, &people(), hot(5));
     let made = placed(&model, &summaries, &reads, 20).unwrap();
     assert!(ratio(&made.placed.before) > 1.8 && ratio(&made.placed.after) < 1.1);
     assert!(
@@ -171,7 +171,7 @@ fn what_is_read_most_comes_to_be_on_more_nodes_and_others_stay() {
     };
     assert_eq!(held(&model), held(&after));
     // It is even by now.
-    let reads = told(&after, &people(), hot(5));
+    let reads = reported(&after, &people(), hot(5));
     let again = placed(&after, &summaries, &reads, 20).unwrap();
     assert!(
         again.proposal.plan.batches.is_empty(),
@@ -183,9 +183,9 @@ fn what_is_read_most_comes_to_be_on_more_nodes_and_others_stay() {
 #[test]
 fn a_plan_is_followed_by_the_next_when_the_load_has_shifted() {
     let (model, summaries) = cluster();
-    let made = placed(&model, &summaries, &told(&model, &people(), hot(5)), 20).unwrap();
+    let made = placed(&model, &summaries, &reported(&model, &people(), hot(5)), 20).unwrap();
     let model = carried_out(&model, &made.proposal);
-    let reads = told(&model, &people(), hot(17));
+    let reads = reported(&model, &people(), hot(17));
     let made = placed(&model, &summaries, &reads, 20).unwrap();
     assert!(
         made.proposal
@@ -206,8 +206,8 @@ fn a_plan_is_followed_by_the_next_when_the_load_has_shifted() {
 #[test]
 fn load_of_other_tables_counts() {
     let (model, summaries) = cluster();
-    let mut reads = told(&model, &people(), |_| 1000);
-    reads.extend(told(&model, &other(), hot(0)));
+    let mut reads = reported(&model, &people(), |_| 1000);
+    reads.extend(reported(&model, &other(), hot(0)));
     let made = placed(&model, &summaries, &reads, 20).unwrap();
     // Nodes 0 and 1 have the other table's hot partition.
     let [before, after] = [&made.placed.before, &made.placed.after];
@@ -220,12 +220,12 @@ fn load_of_other_tables_counts() {
 #[test]
 fn lists_that_were_placed_follow_nodes_that_come_and_go() {
     let (model, summaries) = cluster();
-    let made = placed(&model, &summaries, &told(&model, &people(), hot(5)), 20).unwrap();
+    let made = placed(&model, &summaries, &reported(&model, &people(), hot(5)), 20).unwrap();
     let model = carried_out(&model, &made.proposal);
     let before = copies(&model);
     let gone = NodeId(2);
-    let wish = Wish::Drain([gone].into());
-    let drained = propose(&model, &summaries, &wish, BATCH_BYTES).unwrap();
+    let goal = PlanGoal::Drain([gone].into());
+    let drained = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
     let after = carried_out(&model, &drained);
     let entry = after.table(&people()).unwrap();
     let mut lists = after
@@ -243,8 +243,8 @@ fn lists_that_were_placed_follow_nodes_that_come_and_go() {
     let mut model = model;
     model.put_node(node(7));
     let new = NodeId(7);
-    let wish = Wish::Replace { gone, new };
-    let replaced = propose(&model, &summaries, &wish, BATCH_BYTES).unwrap();
+    let goal = PlanGoal::Replace { gone, new };
+    let replaced = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
     let after = carried_out(&model, &replaced);
     let entry = after.table(&people()).unwrap();
     let layout = after.layout_of(entry).unwrap();
@@ -253,7 +253,7 @@ fn lists_that_were_placed_follow_nodes_that_come_and_go() {
         ranges_answered(layout, entry, new),
         ranges_answered(had, entry, gone)
     );
-    let count = |count| Wish::Replicas {
+    let count = |count| PlanGoal::Replicas {
         table: people(),
         count,
     };
@@ -268,7 +268,7 @@ fn lists_that_were_placed_follow_nodes_that_come_and_go() {
 #[test]
 fn what_cannot_be_placed_is_refused_in_words() {
     let (mut model, mut summaries) = cluster();
-    let reads = told(&model, &people(), hot(5));
+    let reads = reported(&model, &people(), hot(5));
     let refused = |model: &Model, summaries: &Summaries, reads: &BatchReads| {
         let made = placed(model, summaries, reads, 20);
         made.map(drop).unwrap_err().to_string()
@@ -332,14 +332,14 @@ fn ordered_tables_are_placed_by_their_own_partitions() {
     };
     let mut traffic = ReplicaTraffic::default();
     traffic.minute.reads = 9000;
-    let told = NodeReads {
+    let reported = NodeReads {
         node: NodeId(4),
         version: 1,
         bounds: summary.partitions[3].bounds.clone(),
         traffic,
     };
     let summaries = Summaries::from([(people(), summary)]);
-    let reads = BatchReads::from([(people(), vec![told])]);
+    let reads = BatchReads::from([(people(), vec![reported])]);
     let made = placed(&model, &summaries, &reads, 20).unwrap();
     let after = carried_out(&model, &made.proposal);
     let entry = after.table(&people()).unwrap();

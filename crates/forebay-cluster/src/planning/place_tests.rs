@@ -71,7 +71,7 @@ pub(crate) fn cluster(holding: u32, all: u32, reads: impl Fn(u32) -> u64) -> (Mo
     };
     let groups: Vec<GroupEntry> = (0..PARTITIONS).map(group).collect();
     model.groups.insert(carts(), TableGroups::new(&groups));
-    let told = |at: u32| {
+    let reported = |at: u32| {
         let rate = TrafficRate {
             reads: reads(at),
             ..TrafficRate::default()
@@ -81,7 +81,7 @@ pub(crate) fn cluster(holding: u32, all: u32, reads: impl Fn(u32) -> u64) -> (Mo
             hour: rate,
             ..ReplicaTraffic::default()
         };
-        let told = SurveyedPartition {
+        let reported = SurveyedPartition {
             size: PartitionSize {
                 records: 1000,
                 bytes: 1 << 20,
@@ -90,9 +90,9 @@ pub(crate) fn cluster(holding: u32, all: u32, reads: impl Fn(u32) -> u64) -> (Mo
             leader: Some(list(at)[0]),
             traffic: vec![(list(at)[0], traffic)],
         };
-        (PartitionId(at), told)
+        (PartitionId(at), reported)
     };
-    let survey = Survey::from([(carts(), (0..PARTITIONS).map(told).collect())]);
+    let survey = Survey::from([(carts(), (0..PARTITIONS).map(reported).collect())]);
     (model, survey)
 }
 
@@ -166,9 +166,9 @@ fn a_node_that_has_nothing_gets_replicas_and_their_bytes_are_told() {
     let made = placed(&model, &survey).unwrap();
     assert!(ratio(&made.placed.before) > 1.6 && ratio(&made.placed.after) < 1.1);
     assert!(made.placed.copies > 0 && made.placed.copies <= 20);
-    let told = made.proposal.copied_bytes();
-    assert_eq!(told, made.placed.copied_bytes);
-    assert_eq!(told, (made.placed.copies as u64) << 20);
+    let reported = made.proposal.copied_bytes();
+    assert_eq!(reported, made.placed.copied_bytes);
+    assert_eq!(reported, (made.placed.copies as u64) << 20);
     let after = carried_out(&model, &made.proposal);
     let again = survey.clone();
     let made = placed(&after, &again).unwrap();
@@ -180,9 +180,9 @@ fn a_partition_that_is_too_hot_for_any_node_is_to_be_cut() {
     let (model, survey) = cluster(4, 4, |at| if at == 5 { 60_000 } else { 1000 });
     let made = placed(&model, &survey).unwrap();
     let partitions = made.partitions.iter();
-    let cuts: Vec<&Bound> = partitions.filter_map(|one| one.cut_at.as_ref()).collect();
+    let splits: Vec<&Bound> = partitions.filter_map(|one| one.split_at.as_ref()).collect();
     let middle = (5 * SLOTS / PARTITIONS + SLOTS / PARTITIONS / 2) as u16;
-    assert_eq!(cuts, [&Bound::Slot(middle)]);
+    assert_eq!(splits, [&Bound::Slot(middle)]);
     assert_eq!(made.placed.hottest().1, made.placed.bound);
 }
 
@@ -194,10 +194,10 @@ fn what_other_tables_ask_of_nodes_counts() {
     entry.layout = LayoutName::Table(words.clone());
     model.put_table(&words, entry);
     model.groups.insert(words.clone(), TableGroups::new(&[]));
-    let mut told = survey[&carts()][&PartitionId(0)].clone();
-    told.traffic[0].1.hour.reads = 4000;
-    let told = [(PartitionId(0), told)].into_iter().collect();
-    survey.insert(words, told);
+    let mut reported = survey[&carts()][&PartitionId(0)].clone();
+    reported.traffic[0].1.hour.reads = 4000;
+    let reported = [(PartitionId(0), reported)].into_iter().collect();
+    survey.insert(words, reported);
     let made = placed(&model, &survey).unwrap();
     let of_busy = made
         .nodes
@@ -229,9 +229,9 @@ fn what_cannot_be_planned_is_refused_in_words() {
 #[test]
 fn what_a_coordinator_of_the_version_before_tells_is_read() {
     let old = r#"{"records":3,"bytes":70}"#;
-    let told: SurveyedPartition = serde_json::from_str(old).unwrap();
+    let reported: SurveyedPartition = serde_json::from_str(old).unwrap();
     assert_eq!(
-        (told.size.bytes, told.leader, told.traffic.len()),
+        (reported.size.bytes, reported.leader, reported.traffic.len()),
         (70, None, 0)
     );
     let (_, survey) = cluster(4, 4, |_| 10);
@@ -243,12 +243,12 @@ fn what_a_coordinator_of_the_version_before_tells_is_read() {
 fn a_node_that_comes_takes_bytes_from_those_that_have_most() {
     let (model, mut survey) = cluster(5, 6, |_| 1);
     // Large ones side by side: by their number alone the new node could get none of them.
-    for (partition, told) in survey.get_mut(&carts()).unwrap() {
-        told.size.bytes = if partition.0 < 4 { 100 << 20 } else { 1 << 20 };
+    for (partition, reported) in survey.get_mut(&carts()).unwrap() {
+        reported.size.bytes = if partition.0 < 4 { 100 << 20 } else { 1 << 20 };
     }
     let summaries = surveyed(&model, &survey, &[]);
-    let wish = Wish::Add([NodeId(5)].into());
-    let made = crate::planning::propose(&model, &summaries, &wish, 1 << 30).unwrap();
+    let goal = PlanGoal::Add([NodeId(5)].into());
+    let made = crate::planning::propose(&model, &summaries, &goal, 1 << 30).unwrap();
     let held = |of: fn(&NodeBytes) -> u64| made.nodes.values().map(of).collect::<Vec<u64>>();
     let (before, after) = (held(|node| node.before), held(|node| node.after));
     let mean = after.iter().sum::<u64>() / 6;

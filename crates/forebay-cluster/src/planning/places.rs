@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::{Bound, Bounds};
-use forebay_plan::lists::{Changed, Class, Line, ListBatch, swap_node};
+use forebay_plan::lists::{Class, LayoutChange, Line, ListBatch, swap_node};
 use forebay_run::Order;
 use forebay_run::hash::SLOTS;
 
@@ -11,7 +11,7 @@ use super::{PlanningError, Summaries};
 use crate::ids::NodeId;
 use crate::layouts::{list_nodes, longest, slot_bound};
 use crate::model::{
-    Layout, LayoutName, ListChange, Model, MoveBatch, RangeEntry, TableGroups, Wish,
+    Layout, LayoutName, ListChange, Model, MoveBatch, PlanGoal, RangeEntry, TableGroups,
 };
 use crate::searches::next_layout;
 use crate::version::VersionSummary;
@@ -115,15 +115,15 @@ impl Places {
     pub fn changed(
         &self,
         model: &Model,
-        wish: &Wish,
+        goal: &PlanGoal,
         name: &LayoutName,
         layout: &Layout,
         nodes: &BTreeSet<NodeId>,
-    ) -> Result<Changed, PlanningError> {
+    ) -> Result<LayoutChange, PlanningError> {
         let old = self.classes(layout);
         let zone = |node: &NodeId| model.node(*node).map(|entry| &entry.zone);
-        let changed = match wish {
-            Wish::Replace { gone, new } if zone(gone) == zone(new) => {
+        let changed = match goal {
+            PlanGoal::Replace { gone, new } if zone(gone) == zone(new) => {
                 swap_node(&old, gone.0, new.0, &self.line)
             }
             _ => {
@@ -134,7 +134,12 @@ impl Places {
         changed.map_err(|error| PlanningError::Planner(error.to_string()))
     }
 
-    pub fn batches(&self, name: &LayoutName, changed: &Changed, most_bytes: u64) -> Vec<MoveBatch> {
+    pub fn batches(
+        &self,
+        name: &LayoutName,
+        changed: &LayoutChange,
+        most_bytes: u64,
+    ) -> Vec<MoveBatch> {
         let batches = changed.batches(&self.line, self.bytes_per_weight, most_bytes as f64);
         let ids = |list: &[u32]| list.iter().copied().map(NodeId).collect();
         let batch = |batch: ListBatch| MoveBatch {

@@ -6,11 +6,11 @@ use forebay_engine::{Bound, Bounds};
 
 use super::{BatchCopy, NodeBytes, Summaries};
 use crate::ids::NodeId;
-use crate::model::{Layout, Model, MoveBatch, MovePlan, TableEntry, Wish};
+use crate::model::{Layout, Model, MoveBatch, MovePlan, PlanGoal, TableEntry};
 use crate::version::{PartitionSummary, VersionSummary};
 
 /// Batches, and what they cost.
-pub struct Priced {
+pub struct PricedBatches {
     pub batches: Vec<MoveBatch>,
     pub nodes: BTreeMap<NodeId, NodeBytes>,
     pub copies: Vec<BatchCopy>,
@@ -26,8 +26,8 @@ pub fn price(
     summaries: &Summaries,
     batches: Vec<MoveBatch>,
     most_bytes: Option<u64>,
-) -> Priced {
-    let mut priced = Priced {
+) -> PricedBatches {
+    let mut priced = PricedBatches {
         batches: Vec::new(),
         nodes: BTreeMap::new(),
         copies: Vec::new(),
@@ -62,11 +62,11 @@ pub fn price(
     priced
 }
 
-impl Priced {
-    pub fn plan(&self, wish: Wish) -> MovePlan {
+impl PricedBatches {
+    pub fn plan(&self, goal: PlanGoal) -> MovePlan {
         let copies = self.nodes.iter().filter(|(_, bytes)| bytes.copied > 0);
         MovePlan {
-            wish,
+            goal,
             batches: self.batches.clone(),
             copies: copies.map(|(node, bytes)| (*node, bytes.copied)).collect(),
         }

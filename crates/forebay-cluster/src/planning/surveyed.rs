@@ -20,9 +20,11 @@ pub fn surveyed(model: &Model, survey: &Survey, batches: &[MoveBatch]) -> Summar
         };
         let splits = batches.iter().flat_map(|batch| &batch.splits);
         let splits = splits.filter(|split| split.table == *table);
-        let mut cuts: Vec<&Bound> = splits.map(|split| &split.at).collect();
-        cuts.sort();
-        let partitions = groups.all().flat_map(|group| pieces(group, sizes, &cuts));
+        let mut split_points: Vec<&Bound> = splits.map(|split| &split.at).collect();
+        split_points.sort();
+        let partitions = groups
+            .all()
+            .flat_map(|group| pieces(group, sizes, &split_points));
         let summary = VersionSummary {
             order: entry.order,
             partitions: partitions.collect(),
@@ -35,15 +37,15 @@ pub fn surveyed(model: &Model, survey: &Survey, batches: &[MoveBatch]) -> Summar
 /// A partition, or what cuts make of it.
 fn pieces(
     group: &GroupEntry,
-    told: &BTreeMap<PartitionId, SurveyedPartition>,
-    cuts: &[&Bound],
+    reported: &BTreeMap<PartitionId, SurveyedPartition>,
+    split_points: &[&Bound],
 ) -> Vec<PartitionSummary> {
     let unknown = PartitionSize::default();
-    let size = told
+    let size = reported
         .get(&group.partition)
-        .map_or(&unknown, |told| &told.size);
-    let first = cuts.partition_point(|at| **at <= group.bounds.lower);
-    let inner = cuts[first..].iter();
+        .map_or(&unknown, |reported| &reported.size);
+    let first = split_points.partition_point(|at| **at <= group.bounds.lower);
+    let inner = split_points[first..].iter();
     let inner = inner.take_while(|at| group.bounds.holds(at));
     let mut lowers = vec![&group.bounds.lower];
     lowers.extend(inner.copied());

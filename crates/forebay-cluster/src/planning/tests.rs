@@ -123,8 +123,8 @@ fn replicas_are_whole(model: &Model) {
 fn a_drained_node_holds_nothing_and_the_others_their_share() {
     for (count, zones) in [(4, 4), (5, 3), (6, 3), (9, 3)] {
         let (model, summaries) = cluster(count, count, zones);
-        let wish = Wish::Drain(nodes(&[1]));
-        let proposal = propose(&model, &summaries, &wish, BATCH_BYTES).unwrap();
+        let goal = PlanGoal::Drain(nodes(&[1]));
+        let proposal = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
         let after = carried_out(&model, &proposal.plan);
         assert!(!holders(&after).contains(&NodeId(1)), "{count} nodes");
         replicas_are_whole(&after);
@@ -141,8 +141,8 @@ fn a_drained_node_holds_nothing_and_the_others_their_share() {
 #[test]
 fn added_nodes_come_to_hold_their_share() {
     let (model, summaries) = cluster(3, 5, 3);
-    let wish = Wish::Add(nodes(&[3, 4]));
-    let proposal = propose(&model, &summaries, &wish, BATCH_BYTES).unwrap();
+    let goal = PlanGoal::Add(nodes(&[3, 4]));
+    let proposal = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
     let after = carried_out(&model, &proposal.plan);
     assert_eq!(holders(&after), nodes(&[0, 1, 2, 3, 4]));
     replicas_are_whole(&after);
@@ -158,11 +158,11 @@ fn added_nodes_come_to_hold_their_share() {
 #[test]
 fn a_node_in_the_place_of_another_of_its_zone_copies_what_that_holds() {
     let (model, summaries) = cluster(3, 6, 3);
-    let wish = Wish::Replace {
+    let goal = PlanGoal::Replace {
         gone: NodeId(0),
         new: NodeId(3),
     };
-    let proposal = propose(&model, &summaries, &wish, BATCH_BYTES).unwrap();
+    let proposal = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
     let held = proposal.nodes[&NodeId(0)].before;
     assert_eq!(proposal.copied_bytes(), held);
     assert_eq!(proposal.nodes[&NodeId(3)].after, held);
@@ -172,10 +172,10 @@ fn a_node_in_the_place_of_another_of_its_zone_copies_what_that_holds() {
 #[test]
 fn batches_are_bounded_and_small_ones_are_joined() {
     let (model, summaries) = cluster(5, 5, 3);
-    let wish = Wish::Drain(nodes(&[2]));
+    let goal = PlanGoal::Drain(nodes(&[2]));
     let most = 8 << 20;
-    let small = propose(&model, &summaries, &wish, most).unwrap();
-    let whole = propose(&model, &summaries, &wish, BATCH_BYTES).unwrap();
+    let small = propose(&model, &summaries, &goal, most).unwrap();
+    let whole = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
     assert_eq!(whole.plan.batches.len(), 1, "all is less than a batch");
     assert!(small.plan.batches.len() > 4);
     let copied = |proposal: &Proposal| proposal.copied_bytes();
@@ -193,21 +193,21 @@ fn other_replicas_change_one_table_alone() {
     let (model, summaries) = cluster(5, 5, 3);
     let hash = TableName::new("hash").unwrap();
     let words = TableName::new("words").unwrap();
-    let wish = |table: &TableName, count| Wish::Replicas {
+    let goal = |table: &TableName, count| PlanGoal::Replicas {
         table: table.clone(),
         count,
     };
-    let more = propose(&model, &summaries, &wish(&words, 3), BATCH_BYTES).unwrap();
+    let more = propose(&model, &summaries, &goal(&words, 3), BATCH_BYTES).unwrap();
     assert_eq!(more.plan.batches.len(), 1, "the lists are long enough");
     assert_eq!(more.copied_bytes(), 64 << 20);
-    let most = propose(&model, &summaries, &wish(&hash, 5), BATCH_BYTES).unwrap();
+    let most = propose(&model, &summaries, &goal(&hash, 5), BATCH_BYTES).unwrap();
     let after = carried_out(&model, &most.plan);
     assert_eq!(after.table(&hash).unwrap().replicas, 5);
     assert_eq!(most.plan.batches[0].copied_bytes, 0, "longer lists first");
     replicas_are_whole(&after);
-    let less = propose(&model, &summaries, &wish(&hash, 1), BATCH_BYTES).unwrap();
+    let less = propose(&model, &summaries, &goal(&hash, 1), BATCH_BYTES).unwrap();
     assert_eq!(less.copied_bytes(), 0);
-    let refused = |table: &TableName, count| propose(&model, &summaries, &wish(table, count), 1);
+    let refused = |table: &TableName, count| propose(&model, &summaries, &goal(table, count), 1);
     assert!(matches!(
         refused(&hash, 3),
         Err(PlanningError::SameReplicas { .. })
@@ -221,12 +221,12 @@ fn other_replicas_change_one_table_alone() {
 #[test]
 fn what_cannot_be_is_refused_in_words() {
     let (model, summaries) = cluster(3, 4, 3);
-    let refused = |wish| propose(&model, &summaries, &wish, 1).unwrap_err();
+    let refused = |goal| propose(&model, &summaries, &goal, 1).unwrap_err();
     assert_eq!(
-        refused(Wish::Drain(nodes(&[0, 1, 2]))),
+        refused(PlanGoal::Drain(nodes(&[0, 1, 2]))),
         PlanningError::NobodyLeft
     );
-    let replace = |gone, new| Wish::Replace {
+    let replace = |gone, new| PlanGoal::Replace {
         gone: NodeId(gone),
         new: NodeId(new),
     };
@@ -234,15 +234,15 @@ fn what_cannot_be_is_refused_in_words() {
     assert_eq!(refused(replace(0, 1)), holds(1));
     let nothing = PlanningError::HoldsNothing("n3".to_owned());
     assert_eq!(refused(replace(3, 3)), nothing);
-    let empty = propose(&Model::default(), &summaries, &Wish::Even, 1);
+    let empty = propose(&Model::default(), &summaries, &PlanGoal::Even, 1);
     assert_eq!(empty.unwrap_err(), PlanningError::NoTables);
 }
 
 #[test]
 fn a_plan_is_drawn_with_its_nodes_and_where_things_come_from() {
     let (model, summaries) = cluster(3, 5, 3);
-    let wish = Wish::Add(nodes(&[3, 4]));
-    let proposal = propose(&model, &summaries, &wish, BATCH_BYTES).unwrap();
+    let goal = PlanGoal::Add(nodes(&[3, 4]));
+    let proposal = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
     let picture = proposal.picture(&model, "two nodes more");
     let drawn = forebay_plan::draw::svg(&picture);
     for word in ["two nodes more", "n0", "n4", "bytes after"] {
@@ -255,8 +255,8 @@ fn a_plan_is_drawn_with_its_nodes_and_where_things_come_from() {
 #[test]
 fn a_plan_that_was_kept_is_shown_as_it_was_and_refused_when_it_is_old() {
     let (model, summaries) = cluster(5, 5, 3);
-    let wish = Wish::Drain(nodes(&[2]));
-    let made = propose(&model, &summaries, &wish, 8 << 20).unwrap();
+    let goal = PlanGoal::Drain(nodes(&[2]));
+    let made = propose(&model, &summaries, &goal, 8 << 20).unwrap();
     let again = Proposal::again(&model, &summaries, made.plan.clone()).unwrap();
     assert_eq!(again.plan, made.plan);
     assert_eq!((again.nodes, again.copies), (made.nodes, made.copies));
@@ -277,7 +277,7 @@ fn an_ordered_table_of_one_range_is_divided_when_a_version_has_more_partitions()
     let made = Layout::new(Order::Ordered, ranges);
     model.layouts.insert(layout.clone(), made);
     summaries.insert(table, summary(Order::Ordered, 64));
-    let proposal = propose(&model, &summaries, &Wish::Even, BATCH_BYTES).unwrap();
+    let proposal = propose(&model, &summaries, &PlanGoal::Even, BATCH_BYTES).unwrap();
     let after = carried_out(&model, &proposal.plan);
     replicas_are_whole(&after);
     let ranges: Vec<_> = after.layouts[&layout].ranges().collect();
@@ -288,9 +288,9 @@ fn an_ordered_table_of_one_range_is_divided_when_a_version_has_more_partitions()
 #[test]
 fn a_plan_tells_of_ranges_that_come_to_fewer_nodes_that_are_up() {
     let (mut model, summaries) = cluster(3, 3, 1);
-    let wish = Wish::Drain(nodes(&[0]));
+    let goal = PlanGoal::Drain(nodes(&[0]));
     let thinned = |model: &Model| {
-        let proposal = propose(model, &summaries, &wish, BATCH_BYTES).unwrap();
+        let proposal = propose(model, &summaries, &goal, BATCH_BYTES).unwrap();
         proposal.thinned
     };
     assert_eq!(thinned(&model), None, "all are up");
@@ -308,16 +308,16 @@ fn a_plan_tells_of_ranges_that_come_to_fewer_nodes_that_are_up() {
     );
     // One replica alone: what that node has cannot be read.
     let table = TableName::new("words").unwrap();
-    let wish = Wish::Replicas { table, count: 1 };
-    let proposal = propose(&model, &summaries, &wish, BATCH_BYTES).unwrap();
+    let goal = PlanGoal::Replicas { table, count: 1 };
+    let proposal = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
     let ranges = proposal.thinned.unwrap().ranges;
     assert!(ranges.len() == 1 && ranges[&0] > 0, "{ranges:?}");
     // With as many that are up as before, there is nothing to tell.
     (3..6).for_each(|id| model.put_node(node(id, 1)));
-    let wish = Wish::Replace {
+    let goal = PlanGoal::Replace {
         gone: NodeId(0),
         new: NodeId(4),
     };
-    let proposal = propose(&model, &summaries, &wish, BATCH_BYTES).unwrap();
+    let proposal = propose(&model, &summaries, &goal, BATCH_BYTES).unwrap();
     assert_eq!(proposal.thinned, None);
 }

@@ -7,7 +7,7 @@ use crate::model::Model;
 
 /// Ranges that come to be on fewer nodes that are up than now, and than their tables want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Thinned {
+pub struct ThinnedRanges {
     /// By on how many nodes that are up they are afterwards.
     pub ranges: BTreeMap<usize, usize>,
     /// The nodes that are down and are to hold them.
@@ -15,9 +15,9 @@ pub struct Thinned {
 }
 
 /// `None`: there is no such range.
-pub fn thinned(before: &Model, after: &Model) -> Option<Thinned> {
+pub fn thinned(before: &Model, after: &Model) -> Option<ThinnedRanges> {
     let is_up = |node: &NodeId| before.node(*node).is_some_and(|entry| entry.is_up());
-    let mut thinned: Option<Thinned> = None;
+    let mut thinned: Option<ThinnedRanges> = None;
     for (name, table) in after.all_tables() {
         let had = before.table(name);
         let had = had.and_then(|table| Some((table, before.layout_of(table)?)));
@@ -41,7 +41,7 @@ pub fn thinned(before: &Model, after: &Model) -> Option<Thinned> {
     thinned
 }
 
-impl Thinned {
+impl ThinnedRanges {
     /// For operators.
     pub fn words(&self, model: &Model) -> String {
         let down = self.down.iter().map(|node| model.node_name(*node));

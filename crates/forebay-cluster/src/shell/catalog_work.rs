@@ -10,10 +10,11 @@ use serde::Serialize;
 use tracing::{debug, info, warn};
 
 use super::Shell;
-use crate::catalog::{Documented, Written};
+use crate::catalog::{Documented, WriteOutcome};
 use crate::coordinator::{CommitOutcome, Coordinator, CoordinatorAction, CoordinatorEvent};
+use crate::lease::{COORDINATOR_LEASE, LeaseAction, LeaseDocument, LeaseEvent, ring};
 use crate::model::{
-    Documents, Head, Model, ModelError, MovePlan, RequestId, Survey, Wish, parsed, written,
+    Documents, Head, Model, ModelError, MovePlan, PlanGoal, RequestId, Survey, parsed, written,
 };
 use crate::node::{NodeEvent, VersionPlace};
 use crate::planning::{
@@ -22,36 +23,35 @@ use crate::planning::{
 };
 use crate::reads::BatchReads;
 use crate::request::Request;
-use crate::seat::{SEAT, SeatAction, SeatDocument, SeatEvent, ring};
 
 /// How long the store is asked for a manifest before the coordinator is told that it cannot be had.
 const MANIFEST_PATIENCE: Duration = Duration::from_secs(60);
 const MANIFEST_RETRY: Duration = Duration::from_millis(500);
 
 impl Shell {
-    pub(super) fn sit(self: &Arc<Self>, action: SeatAction) {
-        self.background("forebay-seat", move |shell| {
+    pub(super) fn sit(self: &Arc<Self>, action: LeaseAction) {
+        self.background("forebay-lease", move |shell| {
             let event = match &action {
-                SeatAction::Read => shell.read_seat(),
-                SeatAction::Put(document, seen) => {
+                LeaseAction::Read => shell.read_lease(),
+                LeaseAction::Put(document, seen) => {
                     let put = shell.written(document).and_then(|bytes| {
                         shell
                             .parts
                             .catalog
-                            .put_if(SEAT, bytes.into(), seen.as_ref())
+                            .put_if(COORDINATOR_LEASE, bytes.into(), seen.as_ref())
                     });
                     match put {
-                        Ok(Written::Done(seen)) => {
+                        Ok(WriteOutcome::Done(seen)) => {
                             shell.log_catalog(None);
-                            SeatEvent::Put(seen)
+                            LeaseEvent::Put(seen)
                         }
-                        Ok(Written::Changed) => SeatEvent::Changed,
-                        Err(error) => shell.seat_failed(&error),
+                        Ok(WriteOutcome::Changed) => LeaseEvent::Changed,
+                        Err(error) => shell.lease_failed(&error),
                     }
                 }
-                SeatAction::Won | SeatAction::Lost | SeatAction::Rung => return,
+                LeaseAction::Won | LeaseAction::Lost | LeaseAction::Rung => return,
             };
-            shell.tell(NodeEvent::Seat(event));
+            shell.deliver(NodeEvent::Lease(event));
         });
     }
 
@@ -75,33 +75,33 @@ impl Shell {
         known.map(|(head, _)| head.forebay_head)
     }
 
-    fn read_seat(&self) -> SeatEvent {
-        match self.parts.catalog.get(SEAT) {
-            Ok(None) => SeatEvent::Read(None),
-            Ok(Some((bytes, seen))) => match parsed::<SeatDocument>(SEAT, &bytes) {
-                Ok(document) => SeatEvent::Read(Some((document, seen))),
+    fn read_lease(&self) -> LeaseEvent {
+        match self.parts.catalog.get(COORDINATOR_LEASE) {
+            Ok(None) => LeaseEvent::Read(None),
+            Ok(Some((bytes, seen))) => match parsed::<LeaseDocument>(COORDINATOR_LEASE, &bytes) {
+                Ok(document) => LeaseEvent::Read(Some((document, seen))),
                 // Nothing but time is lost by taking it: the head is written conditionally.
                 Err(error @ ModelError::Damaged { .. }) => {
-                    warn!(%error, "the coordinator's seat is written anew");
-                    SeatEvent::Read(Some((self.empty_seat(), seen)))
+                    warn!(%error, "the coordinator lease is written again");
+                    LeaseEvent::Read(Some((self.empty_lease(), seen)))
                 }
                 Err(error) => {
-                    warn!(%error, "the coordinator's seat cannot be read");
-                    SeatEvent::Failed
+                    warn!(%error, "the coordinator lease cannot be read");
+                    LeaseEvent::Failed
                 }
             },
-            Err(error) => self.seat_failed(&error),
+            Err(error) => self.lease_failed(&error),
         }
     }
 
-    fn seat_failed(&self, error: &io::Error) -> SeatEvent {
+    fn lease_failed(&self, error: &io::Error) -> LeaseEvent {
         self.log_catalog(Some(error));
-        SeatEvent::Failed
+        LeaseEvent::Failed
     }
 
     /// A seat that anybody may take.
-    fn empty_seat(&self) -> SeatDocument {
-        SeatDocument {
+    fn empty_lease(&self) -> LeaseDocument {
+        LeaseDocument {
             cluster: self.parts.identity.id,
             holder: self.parts.who.name.clone(),
             peer: self.parts.who.peer.clone(),
@@ -133,12 +133,12 @@ impl Shell {
                     }
                 }
                 CoordinatorAction::Plan {
-                    wish,
+                    goal,
                     model,
                     survey,
                 } => {
-                    let plan = shell.plan(&model, &survey, &wish);
-                    CoordinatorEvent::Planned { wish, plan }
+                    let plan = shell.plan(&model, &survey, &goal);
+                    CoordinatorEvent::Planned { goal, plan }
                 }
                 CoordinatorAction::Balance {
                     table,
@@ -172,7 +172,7 @@ impl Shell {
                 }
                 CoordinatorAction::Reply { .. } => return,
             };
-            shell.tell(NodeEvent::Coordinator(event));
+            shell.deliver(NodeEvent::Coordinator(event));
         });
     }
 
@@ -207,11 +207,11 @@ impl Shell {
             .put_documents(&documents)
             .and_then(|()| catalog.put_head(head, Some(seen)));
         let outcome = match put {
-            Ok(Written::Done(seen)) => {
+            Ok(WriteOutcome::Done(seen)) => {
                 self.known.add(documents);
                 CommitOutcome::Done(seen)
             }
-            Ok(Written::Changed) => CommitOutcome::Conflict,
+            Ok(WriteOutcome::Changed) => CommitOutcome::Conflict,
             Err(error) => {
                 warn!(%error, "a change of the catalog is tried again");
                 CommitOutcome::Unknown
@@ -259,7 +259,12 @@ impl Shell {
         propose_balance(model, known, table, bounds)
     }
 
-    fn plan(&self, model: &Model, survey: &Survey, wish: &Wish) -> Result<Box<MovePlan>, String> {
+    fn plan(
+        &self,
+        model: &Model,
+        survey: &Survey,
+        goal: &PlanGoal,
+    ) -> Result<Box<MovePlan>, String> {
         let mut summaries = surveyed(model, survey, &[]);
         for (table, entry) in model.all_tables() {
             if let Some(version) = entry.serving {
@@ -267,7 +272,7 @@ impl Shell {
                 summaries.insert(table.clone(), summary);
             }
         }
-        let proposal = propose(model, &summaries, wish, BATCH_BYTES);
+        let proposal = propose(model, &summaries, goal, BATCH_BYTES);
         let plan = proposal.map(|proposal| Box::new(proposal.plan));
         plan.map_err(|error| error.to_string())
     }

@@ -29,10 +29,10 @@ pub struct LoggedState {
 impl Shell {
     /// Logs who coordinates, where that is another node, or another process of it, than before.
     pub(super) fn log_coordinator(&self, node: &Node) {
-        let Some(seat) = node.seat().holder() else {
+        let Some(lease) = node.lease().holder() else {
             return;
         };
-        let now = (seat.holder.clone(), seat.incarnation);
+        let now = (lease.holder.clone(), lease.incarnation);
         let mut logged = self.logged.lock();
         if logged.coordinator.as_ref() != Some(&now) {
             let before = logged

@@ -47,13 +47,13 @@ impl KnownDocuments {
 
 /// Where a node notes what it knows of the catalog, so that it can serve without one.
 #[derive(Debug, Clone)]
-pub struct Remembered {
+pub struct SavedCatalog {
     pub disk: Arc<dyn Disk>,
     /// A directory of the node's cache.
     pub dir: PathBuf,
 }
 
-impl Remembered {
+impl SavedCatalog {
     /// Notes which cluster the node is of, where that is not noted yet: a node whose disk is full
     /// starts all the same.
     pub fn note_identity(&self, identity: &Identity) -> io::Result<()> {

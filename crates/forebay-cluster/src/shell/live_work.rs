@@ -20,13 +20,13 @@ use crate::reports::GroupReport;
 /// Orders that wait until the head that they are of is noted.
 #[derive(Debug, Default)]
 pub struct WaitingOrders {
-    orders: Mutex<NotedOrders>,
+    orders: Mutex<SavedOrders>,
     /// Held by who notes a head.
     noting: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct NotedOrders {
+struct SavedOrders {
     /// The stamp and the revision of the head that is noted on the disk.
     noted: Option<(u64, u64)>,
     /// The newest revision that was to be noted, whether or not the disk took it.
@@ -52,7 +52,7 @@ impl ReplicaWatch for ShellWatch {
     fn replicas_stand(&self, reports: Vec<GroupReport>, troubles: Vec<String>) {
         if let Some(shell) = self.0.upgrade() {
             let stand = FollowerEvent::Replicas { reports, troubles };
-            shell.tell(NodeEvent::Follower(stand));
+            shell.deliver(NodeEvent::Follower(stand));
         }
     }
 }

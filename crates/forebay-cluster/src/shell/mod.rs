@@ -5,12 +5,12 @@
 
 mod catalog_work;
 mod changes;
-mod chores;
 mod known;
 mod live_work;
+mod maintenance;
+mod old_documents;
 mod peers_work;
 mod place_turns;
-mod superseded;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use forebay_io::{Clock, Inbox, InboxSender, Random, Received, inbox, start_thread};
+use forebay_io::{Clock, Inbox, InboxSender, Random, Receipt, inbox, start_thread};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tracing::{info, warn};
@@ -39,11 +39,11 @@ use crate::node::{
 };
 use crate::status::Status;
 use crate::time::{Now, Timing};
-use crate::versions::{Bring, VersionSummaries, Versions};
+use crate::versions::{VersionFetch, VersionSummaries, Versions};
 use place_turns::PlaceTurns;
 
-use chores::Chores;
-pub use known::Remembered;
+pub use known::SavedCatalog;
+use maintenance::Maintenance;
 
 /// Between two reports of how much has come.
 const ADVANCE: Duration = Duration::from_millis(200);
@@ -59,7 +59,7 @@ pub struct NodeParts {
     pub versions: Arc<dyn Versions>,
     pub versions_at: Arc<dyn VersionSummaries>,
     pub trusted: Arc<dyn Trusted>,
-    pub remembered: Remembered,
+    pub remembered: SavedCatalog,
     /// None: it runs no replicas of live tables.
     pub replicas: Option<Arc<LocalReplicas>>,
     /// Since when the store is asked, by the monotonic clock.
@@ -90,9 +90,9 @@ pub(crate) struct Shell {
     waiting: Mutex<BTreeMap<u64, oneshot::Sender<BeatReply>>>,
     tokens: AtomicU64,
     known: known::KnownDocuments,
-    superseded: Mutex<superseded::Superseded>,
+    old_documents: Mutex<old_documents::OldDocuments>,
     /// What is being brought.
-    bringing: Mutex<BTreeMap<VersionPlace, Arc<AtomicBool>>>,
+    fetching: Mutex<BTreeMap<VersionPlace, Arc<AtomicBool>>>,
     turns: PlaceTurns,
     replica_orders: live_work::WaitingOrders,
     runtime: tokio::runtime::Runtime,
@@ -134,8 +134,8 @@ impl NodeHandle {
             waiting: Mutex::default(),
             tokens: AtomicU64::new(1),
             known: known::KnownDocuments::default(),
-            superseded: Mutex::default(),
-            bringing: Mutex::default(),
+            old_documents: Mutex::default(),
+            fetching: Mutex::default(),
             turns: PlaceTurns::default(),
             replica_orders: live_work::WaitingOrders::default(),
             runtime,
@@ -170,7 +170,8 @@ impl NodeHandle {
 
     /// Takes the node out of the map, and returns when others know, or the time is over.
     pub fn leave(&self, within: Duration) {
-        self.shell.tell(NodeEvent::Follower(FollowerEvent::Leave));
+        self.shell
+            .deliver(NodeEvent::Follower(FollowerEvent::Leave));
         let end = self.shell.parts.clock.monotonic() + within;
         while !self.shell.has_left.load(Ordering::Relaxed)
             && self.shell.parts.clock.monotonic() < end
@@ -180,8 +181,8 @@ impl NodeHandle {
     }
 
     /// Has the coordinator look for requests, wherever it is.
-    pub fn nudge(&self) {
-        self.shell.nudge();
+    pub fn notify(&self) {
+        self.shell.notify();
     }
 
     /// Whether it has a number and knows the catalog.
@@ -199,14 +200,14 @@ impl NodeHandle {
 impl Drop for NodeHandle {
     fn drop(&mut self) {
         self.shell.stop.store(true, Ordering::Relaxed);
-        self.shell.tell(NodeEvent::Tick);
+        self.shell.deliver(NodeEvent::Tick);
         if let Some(thread) = self.thread.take() {
             // A panic there was reported there.
             let _ = thread.join();
         }
         // Nobody answers them any more.
         self.shell.waiting.lock().clear();
-        for cancelled in self.shell.bringing.lock().values() {
+        for cancelled in self.shell.fetching.lock().values() {
             cancelled.store(true, Ordering::Relaxed);
         }
     }
@@ -230,15 +231,15 @@ impl Shell {
     }
 
     /// Returns whether there is somebody to tell.
-    pub(crate) fn tell(&self, event: NodeEvent) -> bool {
+    pub(crate) fn deliver(&self, event: NodeEvent) -> bool {
         self.events.send(event)
     }
 
     fn drive(self: &Arc<Self>, inbox: &Inbox<NodeEvent>) {
         let mut next_tick = Duration::ZERO;
-        let mut chores = Chores::default();
+        let mut maintenance = Maintenance::default();
         while !self.stop.load(Ordering::Relaxed) {
-            self.do_chores(&mut chores);
+            self.do_maintenance(&mut maintenance);
             let now = self.now();
             if now.monotonic >= next_tick {
                 next_tick = now.monotonic + self.timing().tick();
@@ -246,19 +247,19 @@ impl Shell {
             }
             let until_tick = next_tick.saturating_sub(self.now().monotonic);
             match inbox.receive(&*self.parts.clock, until_tick) {
-                Received::One(event) => self.handle(event),
-                Received::Nothing => {}
-                Received::Ended => return,
+                Receipt::One(event) => self.handle(event),
+                Receipt::Nothing => {}
+                Receipt::Ended => return,
             }
         }
     }
 
     fn handle(self: &Arc<Self>, event: NodeEvent) {
-        let is_of_seat = matches!(event, NodeEvent::Seat(_));
+        let is_of_lease = matches!(event, NodeEvent::Lease(_));
         let actions = {
             let mut node = self.node.lock();
             let actions = node.handle(self.now(), event);
-            if is_of_seat {
+            if is_of_lease {
                 self.log_coordinator(&node);
             }
             actions
@@ -266,7 +267,7 @@ impl Shell {
         for action in actions {
             match action {
                 NodeAction::Follower(action) => self.follow(action),
-                NodeAction::Seat(action) => self.sit(action),
+                NodeAction::Lease(action) => self.sit(action),
                 NodeAction::Coordinator(CoordinatorAction::Reply { token, reply }) => {
                     if let Some(waiting) = self.waiting.lock().remove(&token) {
                         // Who asked may have given up.
@@ -288,7 +289,7 @@ impl Shell {
                 place,
                 ranges,
                 open,
-            } => self.bring(Bring {
+            } => self.fetch_copy(VersionFetch {
                 passed_on: self.map.load().passed_on(&place.0),
                 place,
                 ranges,
@@ -299,7 +300,7 @@ impl Shell {
                 from_memory: self.node.lock().follower().is_from_memory(),
             }),
             FollowerAction::Forget { place } => {
-                if let Some(cancelled) = self.bringing.lock().remove(&place) {
+                if let Some(cancelled) = self.fetching.lock().remove(&place) {
                     cancelled.store(true, Ordering::Relaxed);
                 }
                 let turn = self.turns.line_up(&place);
@@ -311,7 +312,7 @@ impl Shell {
             FollowerAction::Activate(activating) => self.activate(activating),
             FollowerAction::Route => self.route(),
             FollowerAction::Replicas(orders) => self.order_replicas(*orders),
-            FollowerAction::CutOff(cut_off) => {
+            FollowerAction::OnIsolation(cut_off) => {
                 match cut_off {
                     true => {
                         warn!(
@@ -350,7 +351,7 @@ impl Shell {
                 }
             }
             let event = FollowerEvent::Activated { revision, problems };
-            shell.tell(NodeEvent::Follower(event));
+            shell.deliver(NodeEvent::Follower(event));
         });
     }
 
@@ -394,10 +395,10 @@ impl Shell {
         );
     }
 
-    fn bring(self: &Arc<Self>, what: Bring) {
+    fn fetch_copy(self: &Arc<Self>, what: VersionFetch) {
         let place = what.place.clone();
         let before = self
-            .bringing
+            .fetching
             .lock()
             .insert(place, Arc::clone(&what.cancelled));
         if let Some(before) = before {
@@ -405,36 +406,36 @@ impl Shell {
         }
         let turn = self.turns.line_up(&what.place);
         self.background("forebay-bring", move |shell| {
-            shell.turns.in_turn(&turn, || shell.bring_now(&what));
+            shell.turns.in_turn(&turn, || shell.fetch_now(&what));
         });
     }
 
-    fn bring_now(&self, what: &Bring) {
-        let told = Mutex::new(Duration::ZERO);
+    fn fetch_now(&self, what: &VersionFetch) {
+        let reported = Mutex::new(Duration::ZERO);
         let advance = |done_bytes, total_bytes| {
             let now = self.now().monotonic;
-            let mut told = told.lock();
-            if now.saturating_sub(*told) >= ADVANCE {
-                *told = now;
+            let mut reported = reported.lock();
+            if now.saturating_sub(*reported) >= ADVANCE {
+                *reported = now;
                 let place = what.place.clone();
                 let event = FollowerEvent::Advanced {
                     place,
                     done_bytes,
                     total_bytes,
                 };
-                self.tell(NodeEvent::Follower(event));
+                self.deliver(NodeEvent::Follower(event));
             }
         };
-        let brought = self.parts.versions.bring(what, &advance);
+        let fetched = self.parts.versions.fetch_copy(what, &advance);
         if what.cancelled.load(Ordering::Relaxed) {
             // What came meanwhile is in nobody's way, unless it is brought again.
-            if !self.bringing.lock().contains_key(&what.place) {
+            if !self.fetching.lock().contains_key(&what.place) {
                 self.parts.versions.forget(&what.place);
             }
             return;
         }
         let (place, ranges) = (what.place.clone(), what.ranges.clone());
-        self.tell(NodeEvent::Follower(match brought {
+        self.deliver(NodeEvent::Follower(match fetched {
             Ok(proof) => FollowerEvent::Came {
                 place,
                 ranges,
@@ -457,8 +458,8 @@ impl Shell {
         let node = self.node.lock();
         let coordinator = node.coordinator()?;
         let (head, model) = coordinator.standing()?;
-        let told = Some((coordinator, now));
-        let mut status = Status::of(&self.parts.identity, head, model, told);
+        let reported = Some((coordinator, now));
+        let mut status = Status::of(&self.parts.identity, head, model, reported);
         status.coordinator = Some(self.parts.who.name.to_string());
         node.alarm()
             .into_iter()

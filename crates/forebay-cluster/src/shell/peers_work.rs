@@ -15,7 +15,7 @@ use super::Shell;
 use crate::catalog::{CatalogError, Documented};
 use crate::facts::NodeFacts;
 use crate::ids::{HostPort, NodeId};
-use crate::link::Later;
+use crate::link::DeferredAnswer;
 use crate::live_places::LivePlaces;
 use crate::local::LocalReplicas;
 use crate::map::ClusterMap;
@@ -44,22 +44,22 @@ impl Shell {
                     FollowerEvent::Lost { seq }
                 }
             };
-            shell.tell(NodeEvent::Follower(event));
+            shell.deliver(NodeEvent::Follower(event));
         });
     }
 
     /// Tells the coordinator that there are requests.
-    pub(super) fn nudge(self: &Arc<Self>) {
+    pub(super) fn notify(self: &Arc<Self>) {
         match self.coordinator() {
-            None => drop(self.tell(NodeEvent::Nudged)),
+            None => drop(self.deliver(NodeEvent::Notified)),
             Some(peer) => {
-                let asked = self.ask(&peer, &Question::Nudge);
+                let asked = self.ask(&peer, &Question::Notify);
                 self.runtime.spawn(async move { drop(asked.await) });
             }
         }
     }
 
-    fn ask(&self, to: &HostPort, question: &Question) -> Later<io::Result<Reply>> {
+    fn ask(&self, to: &HostPort, question: &Question) -> DeferredAnswer<io::Result<Reply>> {
         let limit = self.timing().heartbeat_lost();
         let asked = to_bytes(question).map(|bytes| self.parts.peers.ask(to, bytes, limit));
         Box::pin(async move { from_bytes(&asked?.await?) })
@@ -78,7 +78,7 @@ impl Shell {
                         shell.log_catalog(Some(&error));
                     } else {
                         let event = FollowerEvent::NoCatalog(error.to_string());
-                        shell.tell(NodeEvent::Follower(event));
+                        shell.deliver(NodeEvent::Follower(event));
                     }
                     let heads = shell.heads_of_others();
                     match heads.into_iter().max_by_key(|head| head.revision) {
@@ -87,7 +87,7 @@ impl Shell {
                     }
                 }
             };
-            shell.tell(NodeEvent::Follower(event));
+            shell.deliver(NodeEvent::Follower(event));
         });
     }
 
@@ -139,7 +139,7 @@ impl Shell {
                     FollowerEvent::NotLoaded
                 }
             };
-            shell.tell(NodeEvent::Follower(event));
+            shell.deliver(NodeEvent::Follower(event));
         });
     }
 
@@ -221,15 +221,15 @@ impl Shell {
                     FollowerEvent::NotLoaded
                 }
             };
-            shell.tell(NodeEvent::Follower(event));
+            shell.deliver(NodeEvent::Follower(event));
         });
     }
 
-    async fn hear(self: Arc<Self>, beat: Box<Beat>) -> io::Result<Reply> {
+    async fn receive(self: Arc<Self>, beat: Box<Beat>) -> io::Result<Reply> {
         let token = self.tokens.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         self.waiting.lock().insert(token, answer);
-        if !self.tell(NodeEvent::Beat { token, beat }) {
+        if !self.deliver(NodeEvent::Beat { token, beat }) {
             self.waiting.lock().clear();
         }
         let reply = answered.await;
@@ -243,34 +243,34 @@ impl Shell {
     async fn whole_status(&self) -> Option<Status> {
         let own = match self.status() {
             None => self.own_status(),
-            told => return told,
+            reported => return reported,
         };
         let is_lost = own.as_ref().is_some_and(|own| own.catalog_lost);
         let Some(peer) = self.coordinator().filter(|_| !is_lost) else {
             return own;
         };
         match self.ask(&peer, &Question::Status).await {
-            Ok(Reply::Status(Some(told))) if told.is_whole() => Some(*told),
+            Ok(Reply::Status(Some(reported))) if reported.is_whole() => Some(*reported),
             _ => own,
         }
     }
 
     /// Where the coordinator is, if it is another node.
     fn coordinator(&self) -> Option<HostPort> {
-        let seat = self
+        let lease = self
             .node
             .lock()
-            .seat()
+            .lease()
             .holder()
             .map(|holder| holder.peer.clone());
-        seat.filter(|peer| *peer != self.parts.who.peer)
+        lease.filter(|peer| *peer != self.parts.who.peer)
     }
 
     async fn reply(self: Arc<Self>, message: Bytes) -> io::Result<Bytes> {
         let reply = match from_bytes(&message)? {
-            Question::Beat(beat) => self.hear(beat).await?,
-            Question::Nudge => {
-                self.nudge();
+            Question::Beat(beat) => self.receive(beat).await?,
+            Question::Notify => {
+                self.notify();
                 Reply::Done
             }
             Question::Head => {
@@ -303,7 +303,7 @@ impl Member for NodeMember {
         NodeFacts::of(&self.0.node.lock(), now)
     }
 
-    fn newer_head(&self, than: u64) -> Later<()> {
+    fn newer_head(&self, than: u64) -> DeferredAnswer<()> {
         let mut revision = self.0.revision.subscribe();
         Box::pin(async move {
             // A node that stops reports no further revision.
@@ -311,11 +311,16 @@ impl Member for NodeMember {
         })
     }
 
-    fn answer(&self, message: Bytes) -> Later<io::Result<Bytes>> {
+    fn answer(&self, message: Bytes) -> DeferredAnswer<io::Result<Bytes>> {
         Box::pin(Arc::clone(&self.0).reply(message))
     }
 
-    fn fetch(&self, table: &TableName, file: &str, range: Range<u64>) -> Later<io::Result<Bytes>> {
+    fn fetch(
+        &self,
+        table: &TableName,
+        file: &str,
+        range: Range<u64>,
+    ) -> DeferredAnswer<io::Result<Bytes>> {
         let versions = Arc::clone(&self.0.parts.versions);
         let (table, file) = (table.clone(), file.to_owned());
         Box::pin(async move {
@@ -326,10 +331,11 @@ impl Member for NodeMember {
 
     fn suspect(&self, node: NodeId) {
         self.0
-            .tell(NodeEvent::Follower(FollowerEvent::Suspect(node)));
+            .deliver(NodeEvent::Follower(FollowerEvent::Suspect(node)));
     }
 
     fn trust(&self, node: NodeId) {
-        self.0.tell(NodeEvent::Follower(FollowerEvent::Trust(node)));
+        self.0
+            .deliver(NodeEvent::Follower(FollowerEvent::Trust(node)));
     }
 }

@@ -50,18 +50,18 @@ impl PlaceTurns {
             self.done.wait(&mut lines);
         }
         drop(lines);
-        let _ends = Ends { turns: self, turn };
+        let _ends = TurnEnd { turns: self, turn };
         work();
     }
 }
 
 /// The turn is over, also by a panic.
-struct Ends<'a> {
+struct TurnEnd<'a> {
     turns: &'a PlaceTurns,
     turn: &'a PlaceTurn,
 }
 
-impl Drop for Ends<'_> {
+impl Drop for TurnEnd<'_> {
     fn drop(&mut self) {
         let mut lines = self.turns.lines.lock();
         if let Some(line) = lines.get_mut(&self.turn.place) {

@@ -3,7 +3,7 @@
 use super::placed::tests::{survey, two_tables, wide};
 use super::world::World;
 use crate::ids::NodeId;
-use crate::model::{LayoutName, ListChange, MoveBatch, MovePlan, MoveStage, Rebalance, Wish};
+use crate::model::{LayoutName, ListChange, MoveBatch, MovePlan, MoveStage, PlanGoal, Rebalance};
 use crate::planning::LoadPeak;
 use crate::request::Request;
 
@@ -28,7 +28,7 @@ fn led_by(world: &World, leader: NodeId) -> MovePlan {
         }
     }
     MovePlan {
-        wish: Wish::Place { table: wide() },
+        goal: PlanGoal::Place { table: wide() },
         batches: vec![batch],
         copies: Default::default(),
     }

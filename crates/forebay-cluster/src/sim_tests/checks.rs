@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_engine::TableName;
 
 use super::engine::expected_proof;
-use super::inserts::check_cuts;
+use super::inserts::check_splits;
 use super::world::{Life, Moment, SECOND, World};
 use crate::ids::{NodeId, NodeName};
 use crate::message::{Beat, Readiness};
 use crate::model::{
-    Aim, Head, Model, NodeState, Outcome, Phase, RequestId, Rollout, RolloutId, TableEntry,
+    Head, Model, NodeState, Outcome, Phase, RequestId, Rollout, RolloutId, RolloutRole, TableEntry,
 };
 use crate::planning::holders;
 use crate::request::Request;
@@ -37,13 +37,13 @@ pub struct Checks {
     /// What served, and from which revision on.
     pub log: BTreeMap<TableName, Vec<(u64, Option<u64>)>>,
     /// What operators were told: from then on that revision, or a newer one; but for these nodes.
-    pub told: BTreeMap<TableName, Vec<(u64, BTreeSet<NodeId>)>>,
+    pub reported: BTreeMap<TableName, Vec<(u64, BTreeSet<NodeId>)>>,
     /// Who wrote with a term.
     terms: BTreeMap<u64, (Life, u64)>,
     answered: BTreeMap<RequestId, Outcome>,
     begun: BTreeMap<RolloutId, (RequestId, u64)>,
     /// The newest that each node said to each process, and when it arrived.
-    said: BTreeMap<(Life, NodeName), SaidThere>,
+    said: BTreeMap<(Life, NodeName), ReportedThere>,
     decided: BTreeSet<u64>,
     /// Peers whose time has come to come of a cut, and those of them that did not.
     pub split_off: BTreeSet<super::live::ReplicaPlace>,
@@ -61,7 +61,7 @@ struct ModelTable {
 }
 
 #[derive(Debug, Clone)]
-pub struct SaidThere {
+pub struct ReportedThere {
     at: u64,
     by: (u64, u64),
     serves: u64,
@@ -83,7 +83,7 @@ impl Checks {
 
     /// REQUIRES: it is taken up: what waits for a process that stands still is not heard yet.
     pub fn beat_arrived(&mut self, now: u64, to: Life, from: u64, beat: &Beat) {
-        let said = SaidThere {
+        let said = ReportedThere {
             at: now,
             by: (from, beat.seq),
             serves: beat.serves,
@@ -206,27 +206,27 @@ impl World {
         }
     }
 
-    pub fn said(&self, by: Life, model: &Model, node: NodeId) -> Option<SaidThere> {
+    pub fn said(&self, by: Life, model: &Model, node: NodeId) -> Option<ReportedThere> {
         let name = model.node(node)?.name.clone();
         let host = &self.hosts[by.host];
         if host.name != name {
             return self.checks.said.get(&(by, name)).cloned();
         }
         // Of itself it hears within the machine.
-        let heard = host
+        let received = host
             .process
             .as_ref()?
             .node
             .coordinator()?
-            .heard()
+            .received()
             .get(&node)?;
-        Some(SaidThere {
+        Some(ReportedThere {
             at: self.now,
             by: (by.life, 0),
-            serves: heard.serves,
-            holds: heard.holds,
-            revision: heard.revision,
-            rollouts: heard.rollouts.clone(),
+            serves: received.serves,
+            holds: received.holds,
+            revision: received.revision,
+            rollouts: received.rollouts.clone(),
         })
     }
 
@@ -252,7 +252,7 @@ impl World {
             .get(&rollout.id)
             .map_or(self.now, |(_, at)| *at);
         let deadline = rollout.options.deadline_ms * 990;
-        for node in &rollout.left_out {
+        for node in &rollout.excluded {
             let silent_since = self.said(by, model, *node).map_or(0, |said| said.at);
             let is_left = matches!(model.node(*node)?.state, NodeState::Left { .. });
             // The node's clock and the coordinator's go apart by up to a hundredth.
@@ -277,7 +277,7 @@ impl World {
         rollout: &Rollout,
         revision: Option<u64>,
     ) -> Option<String> {
-        let waited_for = rollout.participants.difference(&rollout.left_out);
+        let waited_for = rollout.participants.difference(&rollout.excluded);
         for node in waited_for {
             let said = self.said(by, model, *node);
             if said
@@ -343,7 +343,7 @@ impl World {
                 self.moved_on(was, rollout);
             }
         }
-        if let Some(problem) = check_cuts(&old, &new) {
+        if let Some(problem) = check_splits(&old, &new) {
             self.fail(problem);
         }
         self.dropped(&new);
@@ -390,7 +390,7 @@ impl World {
             match rollout.phase {
                 Phase::Committed => {
                     before.insert(table.clone(), known.clone());
-                    known.apply(part.aim, part.to, part.keep);
+                    known.apply(part.role, part.to, part.keep);
                 }
                 Phase::Reverting => {
                     let before = self.checks.before.get(&rollout.id);
@@ -556,13 +556,13 @@ impl ModelTable {
         }
     }
 
-    fn apply(&mut self, aim: Aim, to: u64, keep: usize) {
+    fn apply(&mut self, role: RolloutRole, to: u64, keep: usize) {
         let from = self.serving;
         self.history.retain(|past| *past != to);
-        if aim == Aim::Swap {
+        if role == RolloutRole::Swap {
             self.history.extend(from.filter(|from| *from != to));
         }
-        if aim == Aim::Rollback {
+        if role == RolloutRole::Rollback {
             let is_new = from.filter(|from| !self.bad.contains(from));
             self.bad.extend(is_new);
         }

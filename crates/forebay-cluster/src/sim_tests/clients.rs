@@ -26,7 +26,7 @@ pub struct Op {
 pub enum Report {
     /// Without left-out nodes: exit code 0, else 6.
     Done {
-        left_out: BTreeSet<NodeId>,
+        excluded: BTreeSet<NodeId>,
     },
     /// Aborted or reverted.
     Undone {
@@ -44,16 +44,16 @@ pub fn schedule(world: &mut World, seconds: u64) {
 }
 
 fn next_gather(world: &mut World) {
-    let pause = world.dice.between(200, 600) * MS;
+    let pause = world.rng.between(200, 600) * MS;
     world.after(pause, |world| {
-        let at = world.dice.below(world.hosts.len() as u64) as usize;
+        let at = world.rng.below(world.hosts.len() as u64) as usize;
         world.gather(at);
         next_gather(world);
     });
 }
 
 fn next_request(world: &mut World, end: u64, version: u64) {
-    let pause = world.dice.between(100, 9000) * MS;
+    let pause = world.rng.between(100, 9000) * MS;
     if world.now + pause > end {
         return;
     }
@@ -65,16 +65,16 @@ fn next_request(world: &mut World, end: u64, version: u64) {
 }
 
 fn draw(world: &mut World, version: u64) -> Request {
-    let (one, other) = (table(world.dice.below(3)).0, table(world.dice.below(3)).0);
+    let (one, other) = (table(world.rng.below(3)).0, table(world.rng.below(3)).0);
     let options = RolloutOptions {
-        deadline_ms: [12_000, 30_000, 60_000][world.dice.below(3) as usize],
-        min_replicas: world.dice.chance(300).then_some(1),
-        on_failure: match world.dice.chance(300) {
+        deadline_ms: [12_000, 30_000, 60_000][world.rng.below(3) as usize],
+        min_replicas: world.rng.chance(300).then_some(1),
+        on_failure: match world.rng.chance(300) {
             true => OnFailure::Keep,
             false => OnFailure::Revert,
         },
     };
-    match world.dice.below(100) {
+    match world.rng.below(100) {
         0..15 => Request::Rollback {
             tables: BTreeSet::from([one]),
             options,
@@ -95,20 +95,20 @@ fn draw(world: &mut World, version: u64) -> Request {
             options,
         }),
         drawn => {
-            let known = 1 + world.dice.below(version);
+            let known = 1 + world.rng.below(version);
             let version = match drawn {
                 41..50 => known,
                 50..52 => NO_VERSION,
                 _ => version,
             };
             let mut tables = BTreeMap::from([(one, swap_to(world, version))]);
-            if world.dice.chance(400) {
+            if world.rng.chance(400) {
                 tables.insert(other, swap_to(world, version));
             }
             Request::Swap {
                 tables,
                 options,
-                force: world.dice.chance(200),
+                force: world.rng.chance(200),
             }
         }
     }
@@ -118,7 +118,7 @@ fn swap_to(world: &mut World, version: u64) -> SwapTo {
     SwapTo {
         version,
         replicas: None,
-        keep: world.dice.between(1, 4) as usize,
+        keep: world.rng.between(1, 4) as usize,
         replaces: None,
     }
 }
@@ -128,7 +128,7 @@ impl World {
     pub fn submit(&mut self, request: Request) -> usize {
         self.count("requests");
         let at = self.ops.len();
-        let id = RequestId(format!("{:03}-{:x}", at, self.dice.below(1 << 16)));
+        let id = RequestId(format!("{:03}-{:x}", at, self.rng.below(1 << 16)));
         self.ops.push(Op {
             id,
             request,
@@ -157,21 +157,23 @@ impl World {
 
     /// By the seat's document, and sometimes by a nudge to every node.
     fn ring(&mut self) {
-        if self.dice.chance(300) {
+        if self.rng.chance(300) {
             for host in 0..self.hosts.len() {
                 let life = self.life(host);
-                self.tell(life, NodeEvent::Nudged);
+                self.notify(life, NodeEvent::Notified);
             }
         }
-        let bell = self.dice.draw();
+        let bell = self.rng.draw();
         let reaches = !self.store.is_away && !self.store.is_read_only;
         self.operate(
             reaches,
             None,
             move |world| {
-                if let Some((mut seat, number)) = world.store.seat.clone() {
-                    seat.bell = bell;
-                    world.store.put_seat(seat, Some(&super::store::tag(number)));
+                if let Some((mut lease, number)) = world.store.lease.clone() {
+                    lease.bell = bell;
+                    world
+                        .store
+                        .put_lease(lease, Some(&super::store::tag(number)));
                 }
             },
             |world, done| {
@@ -206,12 +208,12 @@ impl World {
         };
         let report = match &answer.outcome {
             Outcome::Done => Report::Done {
-                left_out: BTreeSet::new(),
+                excluded: BTreeSet::new(),
             },
             Outcome::Survey(_) | Outcome::Reads(_) | Outcome::LiveState(_) => {
                 self.count("surveys");
                 Report::Done {
-                    left_out: BTreeSet::new(),
+                    excluded: BTreeSet::new(),
                 }
             }
             Outcome::Refused(problem) | Outcome::Busy(problem) => {
@@ -226,8 +228,8 @@ impl World {
                 match plan.stage {
                     MoveStage::Done => {
                         self.count("plans done");
-                        let left_out = BTreeSet::new();
-                        Report::Done { left_out }
+                        let excluded = BTreeSet::new();
+                        Report::Done { excluded }
                     }
                     MoveStage::Stopped => {
                         self.count("plans stopped");
@@ -245,8 +247,8 @@ impl World {
                 match load.stage {
                     LoadStage::Done => {
                         self.count("loads done");
-                        let left_out = BTreeSet::new();
-                        Report::Done { left_out }
+                        let excluded = BTreeSet::new();
+                        Report::Done { excluded }
                     }
                     LoadStage::Stopped => {
                         self.count("loads stopped");
@@ -263,12 +265,12 @@ impl World {
                 let reason = rollout.reason.clone().unwrap_or_default();
                 match rollout.phase {
                     Phase::Confirmed => {
-                        self.told(&tables(), rollout.committed, &rollout.left_out);
-                        let left_out = rollout.left_out.clone();
-                        Report::Done { left_out }
+                        self.reported(&tables(), rollout.committed, &rollout.excluded);
+                        let excluded = rollout.excluded.clone();
+                        Report::Done { excluded }
                     }
                     phase @ (Phase::Reverted | Phase::Aborted) => {
-                        self.told(&tables(), rollout.reverted, &rollout.left_out);
+                        self.reported(&tables(), rollout.reverted, &rollout.excluded);
                         Report::Undone { phase, reason }
                     }
                     _ => return,
@@ -278,10 +280,15 @@ impl World {
         self.ops[at].report = Some(report);
     }
 
-    fn told(&mut self, tables: &[TableName], revision: Option<u64>, left_out: &BTreeSet<NodeId>) {
+    fn reported(
+        &mut self,
+        tables: &[TableName],
+        revision: Option<u64>,
+        excluded: &BTreeSet<NodeId>,
+    ) {
         for table in tables {
-            let told = self.checks.told.entry(table.clone()).or_default();
-            told.extend(revision.map(|revision| (revision, left_out.clone())));
+            let reported = self.checks.reported.entry(table.clone()).or_default();
+            reported.extend(revision.map(|revision| (revision, excluded.clone())));
         }
     }
 }

@@ -111,7 +111,7 @@ pub fn order_of(table: &TableName) -> Order {
 
 /// A copy that is being made.
 #[derive(Clone)]
-struct Bringing {
+struct CopyFetch {
     by: Life,
     job: u64,
     place: VersionPlace,
@@ -122,23 +122,23 @@ struct Bringing {
 
 impl World {
     pub fn prepare(&mut self, by: Life, place: VersionPlace, ranges: Vec<Bounds>) {
-        let job = self.dice.draw();
+        let job = self.rng.draw();
         let has = self.hosts[by.host].disk.copies.get(&place) == Some(&ranges);
         if let Some(process) = self.process(by) {
             process.jobs.insert(place.clone(), job);
         }
-        let bringing = Bringing {
+        let fetching = CopyFetch {
             by,
             job,
             place,
             ranges,
             done: if has { 10 } else { 0 },
         };
-        let pause = self.dice.between(5, 50) * MS;
-        self.after(pause, |world| world.bring(bringing));
+        let pause = self.rng.between(5, 50) * MS;
+        self.after(pause, |world| world.fetch_copy(fetching));
     }
 
-    fn bring(&mut self, mut copy: Bringing) {
+    fn fetch_copy(&mut self, mut copy: CopyFetch) {
         let is_current = |process: &SimProcess| process.jobs.get(&copy.place) == Some(&copy.job);
         let id = copy.job;
         let Some(process) = self.process(copy.by) else {
@@ -150,7 +150,7 @@ impl World {
         }
         let host = &self.hosts[copy.by.host];
         if host.trouble.is_stuck || host.paused {
-            return self.after(SECOND, |world| world.bring(copy));
+            return self.after(SECOND, |world| world.fetch_copy(copy));
         }
         if copy.done < 10 {
             if host.trouble.is_full {
@@ -159,25 +159,25 @@ impl World {
             if !self.has_source(copy.by.host, &copy.place) {
                 return self.fail_copy(copy, "nobody who has it is reached");
             }
-            copy.done += self.dice.between(2, 5);
+            copy.done += self.rng.between(2, 5);
             let advanced = FollowerEvent::Advanced {
                 place: copy.place.clone(),
                 done_bytes: copy.done,
                 total_bytes: 10,
             };
-            self.tell(copy.by, NodeEvent::Follower(advanced));
+            self.notify(copy.by, NodeEvent::Follower(advanced));
             let most = if self.hosts[copy.by.host].trouble.is_slow {
                 4000
             } else {
                 400
             };
-            let pause = self.dice.between(20, most) * MS;
-            return self.after(pause, |world| world.bring(copy));
+            let pause = self.rng.between(20, most) * MS;
+            return self.after(pause, |world| world.fetch_copy(copy));
         }
         self.came(copy);
     }
 
-    fn came(&mut self, copy: Bringing) {
+    fn came(&mut self, copy: CopyFetch) {
         self.at_moment(Moment::Verifying);
         let (table, version) = &copy.place;
         let mut proof = summary(table, order_of(table), *version).proof(&copy.ranges);
@@ -195,13 +195,13 @@ impl World {
             process.open.insert(copy.place.clone(), copy.ranges.clone());
         }
         self.check_answered(copy.by, &copy.place, before.as_deref());
-        let Bringing { place, ranges, .. } = copy;
+        let CopyFetch { place, ranges, .. } = copy;
         let came = FollowerEvent::Came {
             place,
             ranges,
             proof,
         };
-        self.tell(copy.by, NodeEvent::Follower(came));
+        self.notify(copy.by, NodeEvent::Follower(came));
     }
 
     /// What others are led to at a node, and was open there, stays open.
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    fn fail_copy(&mut self, copy: Bringing, problem: &str) {
+    fn fail_copy(&mut self, copy: CopyFetch, problem: &str) {
         if let Some(process) = self.process(copy.by) {
             process.jobs.remove(&copy.place);
         }
@@ -239,7 +239,7 @@ impl World {
             ranges: copy.ranges,
             problem: problem.to_owned(),
         };
-        self.tell(copy.by, NodeEvent::Follower(failed));
+        self.notify(copy.by, NodeEvent::Follower(failed));
     }
 
     fn has_source(&self, host: usize, place: &VersionPlace) -> bool {
@@ -284,7 +284,7 @@ impl World {
         {
             host.disk.remembered = Some((head.clone(), model.clone()));
         }
-        let pause = self.dice.between(1, if is_slow { 3000 } else { 60 }) * MS;
+        let pause = self.rng.between(1, if is_slow { 3000 } else { 60 }) * MS;
         self.after(pause, move |world| world.activated(by, activating));
     }
 
@@ -305,7 +305,7 @@ impl World {
         }
         for table in dropped {
             // As while a version of it is copied.
-            match self.dice.chance(300) {
+            match self.rng.chance(300) {
                 true => drop(problems.insert(table, "a push runs".to_owned())),
                 false => drop(host.disk.tables.remove(&table)),
             }
@@ -334,7 +334,7 @@ impl World {
         (process.active, process.is_activating) = (tables, false);
         self.read_at(by.host);
         let activated = FollowerEvent::Activated { revision, problems };
-        self.tell(by, NodeEvent::Follower(activated));
+        self.notify(by, NodeEvent::Follower(activated));
     }
 
     /// What a process begins with.

@@ -10,14 +10,14 @@ pub fn schedule(world: &mut World, setup: &Setup) {
     if !setup.faults {
         return;
     }
-    if world.dice.chance(300) {
-        world.net.loss = world.dice.below(50);
-        world.net.doubles = world.dice.below(50);
-        world.net.late = world.dice.below(50);
+    if world.rng.chance(300) {
+        world.net.loss = world.rng.below(50);
+        world.net.doubles = world.rng.below(50);
+        world.net.late = world.rng.below(50);
     }
-    if world.dice.chance(300) {
-        world.store.fails = world.dice.below(150);
-        world.store.slow = world.dice.below(100);
+    if world.rng.chance(300) {
+        world.store.fails = world.rng.below(150);
+        world.store.slow = world.rng.below(100);
     }
     world.is_stormy = true;
     let end = world.now + setup.stormy_s * SECOND;
@@ -25,14 +25,14 @@ pub fn schedule(world: &mut World, setup: &Setup) {
 }
 
 fn next_fault(world: &mut World, end: u64) {
-    let pause = world.dice.between(200, 9000) * MS;
+    let pause = world.rng.between(200, 9000) * MS;
     if world.now + pause > end {
         return;
     }
     world.after(pause, move |world| {
         world.count("faults");
-        let at = world.dice.below(world.hosts.len() as u64) as usize;
-        let long = world.dice.between(100, 35_000) * MS;
+        let at = world.rng.below(world.hosts.len() as u64) as usize;
+        let long = world.rng.between(100, 35_000) * MS;
         fault(world, at, long);
         next_fault(world, end);
     });
@@ -40,13 +40,13 @@ fn next_fault(world: &mut World, end: u64) {
 
 /// When a rollout goes from one phase to the next, faults matter most.
 pub fn at_phase(world: &mut World) {
-    if !world.is_stormy || !world.dice.chance(250) {
+    if !world.is_stormy || !world.rng.chance(250) {
         return;
     }
-    let pause = world.dice.below(300) * MS;
+    let pause = world.rng.below(300) * MS;
     world.after(pause, |world| {
-        let at = world.dice.below(world.hosts.len() as u64) as usize;
-        let long = world.dice.between(100, 35_000) * MS;
+        let at = world.rng.below(world.hosts.len() as u64) as usize;
+        let long = world.rng.between(100, 35_000) * MS;
         if world.is_stormy {
             fault(world, at, long);
         }
@@ -54,15 +54,15 @@ pub fn at_phase(world: &mut World) {
 }
 
 fn fault(world: &mut World, at: usize, long: u64) {
-    let other = world.dice.below(world.hosts.len() as u64) as usize;
-    match world.dice.below(16) {
+    let other = world.rng.below(world.hosts.len() as u64) as usize;
+    match world.rng.below(16) {
         0..=2 => {
             world.kill(at);
             // Disks are seldom lost, and then nothing is there.
-            if world.dice.chance(200) {
+            if world.rng.chance(200) {
                 world.hosts[at].disk = SimDiskState::default();
             }
-            let quick = world.dice.chance(400);
+            let quick = world.rng.chance(400);
             let pause = if quick { long / 40 } else { long };
             world.after(pause, move |world| world.start(at));
         }
@@ -76,7 +76,7 @@ fn fault(world: &mut World, at: usize, long: u64) {
             world.after(2 * SECOND, move |world| {
                 world.net.late = if world.is_stormy { 10 } else { 0 };
                 world.kill(at);
-                if world.dice.chance(500) {
+                if world.rng.chance(500) {
                     world.hosts[at].disk = SimDiskState::default();
                 }
                 world.after(200 * MS, move |world| world.start(at));
@@ -105,7 +105,7 @@ fn fault(world: &mut World, at: usize, long: u64) {
         }
         8 => {
             let life = world.life(at);
-            world.tell(life, NodeEvent::Follower(FollowerEvent::Leave));
+            world.notify(life, NodeEvent::Follower(FollowerEvent::Leave));
         }
         kind => {
             let trouble = &mut world.hosts[at].trouble;

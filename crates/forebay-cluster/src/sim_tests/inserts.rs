@@ -10,7 +10,7 @@ use super::plans::other_list;
 use super::world::World;
 use crate::ids::NodeId;
 use crate::model::{
-    LayoutName, ListChange, Model, MoveBatch, MovePlan, RangeEntry, SplitChange, Wish,
+    LayoutName, ListChange, Model, MoveBatch, MovePlan, PlanGoal, RangeEntry, SplitChange,
 };
 use crate::planning::holders;
 use crate::request::Request;
@@ -19,9 +19,9 @@ use crate::request::Request;
 pub fn insert_plan(world: &mut World) -> Option<Request> {
     let model = world.store.current().clone();
     let tables: Vec<&TableName> = model.live_tables().map(|(name, _)| name).collect();
-    let table = tables.get(world.dice.below(tables.len().max(1) as u64) as usize)?;
+    let table = tables.get(world.rng.below(tables.len().max(1) as u64) as usize)?;
     let entry = model.table(table)?;
-    let count = world.dice.between(1, 5);
+    let count = world.rng.between(1, 5);
     let splits: Vec<SplitChange> = (0..count)
         .map(|_| SplitChange {
             table: (*table).clone(),
@@ -39,7 +39,7 @@ pub fn insert_plan(world: &mut World) -> Option<Request> {
     }));
     world.count("insert plans");
     let plan = MovePlan {
-        wish: Wish::Insert {
+        goal: PlanGoal::Insert {
             table: (*table).clone(),
             with: [].into(),
         },
@@ -53,10 +53,10 @@ pub fn insert_plan(world: &mut World) -> Option<Request> {
 
 pub fn random_place(world: &mut World, order: Order) -> Bound {
     match order {
-        Order::Hashed => Bound::Slot(world.dice.between(1, u64::from(SLOTS) - 1) as u16),
+        Order::Hashed => Bound::Slot(world.rng.between(1, u64::from(SLOTS) - 1) as u16),
         Order::Ordered => Bound::Key(vec![
-            b'a' + world.dice.below(10) as u8,
-            world.dice.below(256) as u8,
+            b'a' + world.rng.below(10) as u8,
+            world.rng.below(256) as u8,
         ]),
     }
 }
@@ -81,7 +81,7 @@ fn moved(
     let mut changes = Vec::new();
     for (at, lower) in lowers.iter().enumerate() {
         let before = ranges.iter().rev().find(|range| range.lower <= **lower);
-        let Some(range) = before.filter(|_| world.dice.chance(400)) else {
+        let Some(range) = before.filter(|_| world.rng.chance(400)) else {
             continue;
         };
         let new = other_list(world, &range.list, &holding);
@@ -101,7 +101,7 @@ fn moved(
 }
 
 /// A batch that is done has cut its table wherever it was to, unless that was dropped.
-pub fn check_cuts(before: &Model, after: &Model) -> Option<String> {
+pub fn check_splits(before: &Model, after: &Model) -> Option<String> {
     let moving = after.work.rebalances.last()?;
     let known = before.work.rebalances.last();
     let known = known.filter(|known| known.request == moving.request);
@@ -113,8 +113,8 @@ pub fn check_cuts(before: &Model, after: &Model) -> Option<String> {
     let mut splits = splits.flat_map(|batch| &batch.splits);
     splits.find_map(|SplitChange { table, at }| {
         let mut all = after.groups.get(table)?.all();
-        let is_cut = all.any(|group| group.bounds.lower == *at);
-        (!is_cut).then(|| format!("a batch is done, and {table} is not cut at {at}"))
+        let is_split = all.any(|group| group.bounds.lower == *at);
+        (!is_split).then(|| format!("a batch is done, and {table} is not cut at {at}"))
     })
 }
 
@@ -142,13 +142,13 @@ mod tests {
     }
 
     /// Cuts at these slots, then the pieces from these on go to nodes that have none of the table.
-    fn plan(world: &World, cuts: &[u16], moved_from: &[u16]) -> MovePlan {
+    fn plan(world: &World, split_slots: &[u16], moved_from: &[u16]) -> MovePlan {
         let model = world.store.current();
         let layout = LayoutName::Table(carts());
         let ranges: Vec<RangeEntry> = model.layouts[&layout].ranges().cloned().collect();
         let all: BTreeSet<NodeId> = model.all_nodes().map(|node| node.id).collect();
         let mut lowers: Vec<Bound> = ranges.iter().map(|range| range.lower.clone()).collect();
-        lowers.extend(cuts.iter().map(|cut| Bound::Slot(*cut)));
+        lowers.extend(split_slots.iter().map(|cut| Bound::Slot(*cut)));
         lowers.sort();
         lowers.dedup();
         let lists = moved_from.iter().map(|from| {
@@ -171,7 +171,7 @@ mod tests {
         });
         let batches = vec![
             MoveBatch {
-                splits: cuts.iter().map(|cut| split(*cut)).collect(),
+                splits: split_slots.iter().map(|cut| split(*cut)).collect(),
                 ..MoveBatch::default()
             },
             MoveBatch {
@@ -180,7 +180,7 @@ mod tests {
             },
         ];
         MovePlan {
-            wish: Wish::Insert {
+            goal: PlanGoal::Insert {
                 table: carts(),
                 with: [].into(),
             },
@@ -259,7 +259,7 @@ mod tests {
             let Some(status) = plan_status(&world, 0) else {
                 continue;
             };
-            cuts_seen.insert(status.cuts_left);
+            cuts_seen.insert(status.splits_left);
             if status.done == 1 && status.live_partitions > 0 {
                 break;
             }
@@ -311,7 +311,7 @@ mod tests {
         submit(&mut world, plan);
         world.go_on_for_s(20);
         let status = plan_status(&world, 0).unwrap();
-        assert_eq!((status.cuts_left, status.waits_for), (1, names));
+        assert_eq!((status.splits_left, status.waits_for), (1, names));
         hosts.iter().for_each(|host| world.start(*host));
         world.go_on_for_s(120);
         assert_eq!(plan_status(&world, 0), None);
@@ -332,7 +332,7 @@ mod tests {
             let made = submit(
                 &mut world,
                 MovePlan {
-                    wish: Wish::Insert {
+                    goal: PlanGoal::Insert {
                         table: carts(),
                         with: [].into(),
                     },

@@ -17,7 +17,7 @@ use super::placed::traffic_of;
 use super::world::{Life, MS, SECOND, SimHost, World};
 use crate::live::{ReplicaOrder, ReplicaOrders};
 use crate::node::FollowerEvent;
-use crate::reports::{GroupReport, Lead, ReplicaProblem, Stranded};
+use crate::reports::{GroupReport, LeaderReport, LeaderlessReplica, ReplicaProblem};
 
 pub type ReplicaPlace = (GroupId, PeerId);
 
@@ -41,7 +41,7 @@ pub struct SimReplica {
     /// Of one that came of a split: the revision that names it first.
     pub planned_in: u64,
     /// It met damage, and goes on as far as it can.
-    pub ails: bool,
+    pub is_unhealthy: bool,
 }
 
 /// The replicas of a process.
@@ -186,7 +186,7 @@ impl World {
         }
         let reports = self.reports(by, &orders);
         let troubles = Vec::new();
-        self.tell_follower(by, FollowerEvent::Replicas { reports, troubles });
+        self.notify_follower(by, FollowerEvent::Replicas { reports, troubles });
     }
 
     fn make_replica(&mut self, host: usize, order: &ReplicaOrder) {
@@ -277,7 +277,7 @@ impl World {
             && is_voter
             && has_most
             && better.is_none()
-            && self.dice.chance(300)
+            && self.rng.chance(300)
         {
             self.elect(by, order.group, order.peer);
         }
@@ -286,17 +286,19 @@ impl World {
     /// Who ails leads only where nobody else that has all can.
     fn better_leader(&self, order: &ReplicaOrder, answering: &[PeerId]) -> Option<PeerId> {
         let group = self.live.groups.get(&order.group)?;
-        let ails = |peer: PeerId| {
+        let is_unhealthy = |peer: PeerId| {
             let mut hosts = self.hosts.iter();
             let replica = hosts.find_map(|host| host.disk.replicas.get(&(order.group, peer)));
-            replica.is_some_and(|replica| replica.ails)
+            replica.is_some_and(|replica| replica.is_unhealthy)
         };
         let mut others = answering.iter().copied().filter(|peer| *peer != order.peer);
         let is_better = |peer: &PeerId| {
             let has_most = self.matched(order.group, *peer) >= group.entries;
-            group.members.voters.contains(peer) && has_most && !ails(*peer)
+            group.members.voters.contains(peer) && has_most && !is_unhealthy(*peer)
         };
-        ails(order.peer).then(|| others.find(is_better)).flatten()
+        is_unhealthy(order.peer)
+            .then(|| others.find(is_better))
+            .flatten()
     }
 
     fn hand_over(&mut self, group: GroupId, to: PeerId) {
@@ -358,7 +360,7 @@ impl World {
 
     fn lead(&mut self, by: Life, order: &ReplicaOrder, answering: &[PeerId]) {
         let id = order.group;
-        let written = self.dice.below(200);
+        let written = self.rng.below(200);
         let Some(group) = self.live.groups.get_mut(&id) else {
             return;
         };
@@ -386,7 +388,7 @@ impl World {
             .process(by)
             .is_some_and(|process| process.node.follower().may_steer(now));
         let is_changing = self.live.groups[&id].is_changing;
-        if !may_steer || is_changing || !self.dice.chance(300) {
+        if !may_steer || is_changing || !self.rng.chance(300) {
             return;
         }
         if let Some(split) = self.split_due(order, &members) {
@@ -410,7 +412,7 @@ impl World {
         if let Some(group) = self.live.groups.get_mut(&id) {
             group.is_changing = true;
         }
-        let pause = self.dice.between(20, 600) * MS;
+        let pause = self.rng.between(20, 600) * MS;
         self.after(pause, move |world| {
             let Some(group) = world.live.groups.get_mut(&id) else {
                 return;
@@ -445,7 +447,7 @@ impl World {
         for order in orders {
             let place = (order.group, order.peer);
             let on_disk = self.hosts[by.host].disk.replicas.get(&place);
-            let ails = on_disk.is_some_and(|replica| replica.ails);
+            let is_unhealthy = on_disk.is_some_and(|replica| replica.is_unhealthy);
             let problem = match on_disk {
                 None if self.comes_of_a_split(by.host, order, orders) => continue,
                 None => Some(ReplicaProblem::Forgot),
@@ -455,7 +457,7 @@ impl World {
             };
             let load = self.load_said(by, order);
             let group = self.live.groups.get(&order.group);
-            let stranded = group.and_then(|group| self.stranded(group, order));
+            let leaderless = group.and_then(|group| self.leaderless(group, order));
             let leads = group.is_some_and(|group| group.leader == Some((by, order.peer)));
             let term = group.map_or(0, |group| group.term);
             let Some(process) = self.process(by) else {
@@ -473,14 +475,14 @@ impl World {
             let is_over = |lost: u64| now - lost >= BELIEVES;
             let belief = belief.filter(|belief| !belief.lost.is_some_and(is_over));
             let members = belief.as_ref().map(|belief| belief.members.clone());
-            let lead = members.map(|members| self.told_lead(by, order.group, members));
+            let lead = members.map(|members| self.reported_lead(by, order.group, members));
             reports.push(GroupReport {
                 group: order.group,
                 peer: order.peer,
                 term: belief.map_or(term, |belief| belief.term),
                 problem,
-                ails,
-                stranded: stranded.filter(|_| lead.is_none() && problem.is_none()),
+                is_unhealthy,
+                leaderless: leaderless.filter(|_| lead.is_none() && problem.is_none()),
                 leads: lead,
                 load,
                 traffic: traffic_of(order.group, leads),
@@ -490,7 +492,7 @@ impl World {
     }
 
     /// What a replica tells whose group nobody leads.
-    fn stranded(&self, group: &SimGroup, order: &ReplicaOrder) -> Option<Stranded> {
+    fn leaderless(&self, group: &SimGroup, order: &ReplicaOrder) -> Option<LeaderlessReplica> {
         let votes = group.members.voters.contains(&order.peer) && !order.is_new;
         let is_led = group.leader.is_some_and(|(life, peer)| {
             let is_there = self.hosts[life.host].life == life.life;
@@ -500,7 +502,7 @@ impl World {
             true => group.members.clone(),
             false => Membership::default(),
         };
-        (!is_led).then(|| Stranded {
+        (!is_led).then(|| LeaderlessReplica {
             members,
             term: group.term,
             index: self.matched(order.group, order.peer),
@@ -508,7 +510,7 @@ impl World {
         })
     }
 
-    fn told_lead(&self, by: Life, group: GroupId, members: Membership) -> Lead {
+    fn reported_lead(&self, by: Life, group: GroupId, members: Membership) -> LeaderReport {
         let entries = self
             .live
             .groups
@@ -517,7 +519,7 @@ impl World {
         let answering = self.answering(by.host, group, &members);
         let behind = answering.into_iter();
         let behind = behind.map(|peer| (peer, entries.saturating_sub(self.matched(group, peer))));
-        Lead {
+        LeaderReport {
             behind: behind.collect(),
             members,
             size: Some(PartitionSize {

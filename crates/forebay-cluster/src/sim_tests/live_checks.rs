@@ -34,8 +34,8 @@ impl World {
         let has_run = self.live.ran.contains_key(&place);
         // One that met damage goes before: its node has one replica of a partition.
         let on_disk = self.hosts[host].disk.replicas.get(&place);
-        let ails = on_disk.is_some_and(|replica| replica.ails);
-        if is_named && is_voter && has_run && !ails && self.remembers(group, peer) {
+        let is_unhealthy = on_disk.is_some_and(|replica| replica.is_unhealthy);
+        if is_named && is_voter && has_run && !is_unhealthy && self.remembers(group, peer) {
             let name = &self.hosts[host].name;
             self.fail(format!(
                 "{name} removes peer {peer} of group {group}, which votes"

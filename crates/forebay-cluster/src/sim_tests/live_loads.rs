@@ -4,7 +4,7 @@ use super::live::{ReplicaPlace, is_majority};
 use super::world::{Life, World};
 use crate::live::ReplicaOrder;
 use crate::model::{GroupEntry, LoadStage, Model, TableLoad};
-use crate::reports::{LoadSaid, LoadedState};
+use crate::reports::{LoadPosition, LoadedState};
 use forebay_engine::TableName;
 use forebay_replica::GroupId;
 
@@ -15,7 +15,7 @@ impl World {
         if let Some(load) = &order.load {
             let number = load.number;
             let has_it = self.loaded(place) >= number;
-            let comes = !has_it && !self.store.is_away && self.dice.chance(200);
+            let comes = !has_it && !self.store.is_away && self.rng.chance(200);
             if comes && let Some(process) = self.process(by) {
                 process.live.runs.insert((place, number));
             }
@@ -100,7 +100,7 @@ impl World {
         let replica = self.hosts[by.host].disk.replicas.get_mut(&place);
         // Others lead, and it goes once it is not needed.
         let is_new = replica.is_some_and(|replica| {
-            replica.ails = true;
+            replica.is_unhealthy = true;
             !std::mem::replace(&mut replica.has_missed, true)
         });
         if is_new {
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    pub fn load_said(&mut self, by: Life, order: &ReplicaOrder) -> Option<LoadSaid> {
+    pub fn load_said(&mut self, by: Life, order: &ReplicaOrder) -> Option<LoadPosition> {
         let load = order.load.as_ref()?.number;
         let place = (order.group, order.peer);
         let state = match self.loaded(place) >= load {
@@ -116,7 +116,7 @@ impl World {
             false if self.has_run(by, place, load) => LoadedState::Here,
             false => return None,
         };
-        Some(LoadSaid { load, state })
+        Some(LoadPosition { load, state })
     }
 
     /// A load is to be added that can be, and has ended where all partitions have it; one that was
@@ -131,10 +131,10 @@ impl World {
             let groups = old.groups.get(&load.table)?;
             let mut groups = groups.all().filter(|group| load.has(group.partition));
             let wrong = match (before.stage, load.stage) {
-                (LoadStage::Bringing, LoadStage::Stopped) => {
+                (LoadStage::Fetching, LoadStage::Stopped) => {
                     groups.find(|group| self.is_decided(group, load))
                 }
-                (LoadStage::Bringing, LoadStage::Adding) => None,
+                (LoadStage::Fetching, LoadStage::Adding) => None,
                 (LoadStage::Adding, LoadStage::Done) => {
                     groups.find(|group| !self.is_decided(group, load))
                 }

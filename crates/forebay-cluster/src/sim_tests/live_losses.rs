@@ -8,13 +8,13 @@ use super::live_runs::{carts, carts_on, status};
 use super::plans::summaries;
 use super::world::World;
 use crate::ids::NodeId;
-use crate::model::{MoveStage, PeerEntry, Wish};
+use crate::model::{MoveStage, PeerEntry, PlanGoal};
 use crate::planning::propose;
 use crate::request::Request;
 
 /// Asks for the loss of both partitions to be accepted, and returns what was refused.
-fn accept_loss(world: &mut World) -> Option<String> {
-    let asked = world.submit(Request::AcceptLoss {
+fn force_recover(world: &mut World) -> Option<String> {
+    let asked = world.submit(Request::ForceRecover {
         table: TableName::new("carts").unwrap(),
         partitions: vec![PartitionId(0), PartitionId(1)],
     });
@@ -34,11 +34,11 @@ fn a_partition_goes_on_from_what_is_left_once_its_loss_is_accepted() {
             groups.map(|(_, group)| group.group).collect()
         };
         let before = groups(&world);
-        let refused = accept_loss(&mut world).unwrap();
+        let refused = force_recover(&mut world).unwrap();
         assert!(refused.contains("nothing is lost"), "{refused}");
         world.kill(1);
         world.go_on_for_s(15);
-        let refused = accept_loss(&mut world).unwrap();
+        let refused = force_recover(&mut world).unwrap();
         assert!(refused.contains("nothing is lost"), "{refused}");
         world.kill(2);
         // One comes back without what it had, the other with it.
@@ -49,7 +49,7 @@ fn a_partition_goes_on_from_what_is_left_once_its_loss_is_accepted() {
             .iter()
             .map(|lost| (lost.gone.len(), lost.remaining.len()));
         assert_eq!(remaining.collect::<Vec<_>>(), [(2, 1), (2, 1)], "{lost:?}");
-        assert_eq!(accept_loss(&mut world), None);
+        assert_eq!(force_recover(&mut world), None);
         world.go_on_for_s(10);
         let led = status(&world);
         assert_eq!(
@@ -81,26 +81,26 @@ fn after_a_loss_others_come_in_the_place_of_the_dead() {
         named.sort_by_key(|entry| &entry.name);
         let nodes: Vec<NodeId> = named.iter().map(|entry| entry.id).collect();
         assert_eq!(
-            carry_out(&mut world, Wish::Drain([nodes[0]].into())),
+            carry_out(&mut world, PlanGoal::Drain([nodes[0]].into())),
             Ok(())
         );
         world.kill(3);
         world.kill(4);
         world.go_on_for_s(20);
         for lost in [PartitionId(0), PartitionId(1)] {
-            world.submit(Request::AcceptLoss {
+            world.submit(Request::ForceRecover {
                 table: TableName::new("carts").unwrap(),
                 partitions: vec![lost],
             });
         }
         world.go_on_for_s(30);
-        let replace = Wish::Replace {
+        let replace = PlanGoal::Replace {
             gone: nodes[3],
             new: nodes[0],
         };
         assert_eq!(carry_out(&mut world, replace), Ok(()), "seed {seed}");
         replaced += usize::from(status(&world).short.count > 0);
-        let drain = Wish::Drain([nodes[4]].into());
+        let drain = PlanGoal::Drain([nodes[4]].into());
         assert_eq!(carry_out(&mut world, drain), Ok(()), "seed {seed}");
         let model = world.store.current();
         let mut peers = model.all_groups().flat_map(|(_, group)| &group.peers);
@@ -116,10 +116,10 @@ fn after_a_loss_others_come_in_the_place_of_the_dead() {
 }
 
 /// Makes a plan, has it carried out, and returns why it was not.
-fn carry_out(world: &mut World, wish: Wish) -> Result<(), String> {
+fn carry_out(world: &mut World, goal: PlanGoal) -> Result<(), String> {
     let model = world.store.current().clone();
     let plan =
-        propose(&model, &summaries(&model), &wish, 1 << 30).map_err(|error| error.to_string())?;
+        propose(&model, &summaries(&model), &goal, 1 << 30).map_err(|error| error.to_string())?;
     let asked = world.submit(Request::Rebalance {
         plan: Box::new(plan.plan),
     });
@@ -157,8 +157,8 @@ fn no_load_begins_without_majorities_while_a_plan_waits_for_them() {
     }
     // They do not count as down yet.
     world.go_on_for_s(2);
-    let wish = Wish::Drain([dead[0]].into());
-    let plan = propose(&model, &summaries(&model), &wish, 1 << 30).unwrap();
+    let goal = PlanGoal::Drain([dead[0]].into());
+    let plan = propose(&model, &summaries(&model), &goal, 1 << 30).unwrap();
     world.submit(Request::Rebalance {
         plan: Box::new(plan.plan),
     });
@@ -182,13 +182,13 @@ fn no_plan_leaves_a_partition_to_the_dead_alone() {
     world.kill(1);
     world.kill(2);
     world.go_on_for_s(20);
-    let _ = accept_loss(&mut world);
+    let _ = force_recover(&mut world);
     world.go_on_for_s(20);
-    let wish = Wish::Replicas {
+    let goal = PlanGoal::Replicas {
         table: TableName::new("carts").unwrap(),
         count: 1,
     };
-    let refused = carry_out(&mut world, wish).unwrap_err();
+    let refused = carry_out(&mut world, goal).unwrap_err();
     assert!(refused.contains("nodes that are down"), "{refused}");
 }
 
@@ -202,17 +202,20 @@ fn what_would_wait_for_the_dead_is_refused() {
             .map(|entry| entry.id)
     };
     let (first, last) = (named(&world, "n0").unwrap(), named(&world, "n4").unwrap());
-    assert_eq!(carry_out(&mut world, Wish::Drain([last].into())), Ok(()));
+    assert_eq!(
+        carry_out(&mut world, PlanGoal::Drain([last].into())),
+        Ok(())
+    );
     world.kill(4);
     world.go_on_for_s(20);
-    for wish in [
-        Wish::Add([last].into()),
-        Wish::Replace {
+    for goal in [
+        PlanGoal::Add([last].into()),
+        PlanGoal::Replace {
             gone: first,
             new: last,
         },
     ] {
-        let refused = carry_out(&mut world, wish).unwrap_err();
+        let refused = carry_out(&mut world, goal).unwrap_err();
         assert!(
             refused.contains("n4 is to hold more, and is down"),
             "{refused}"
@@ -237,7 +240,7 @@ fn of_a_partition_with_no_replica_left_no_loss_is_accepted() {
     world.hosts[0].disk.replicas.clear();
     world.start(0);
     world.go_on_for_s(30);
-    let refused = accept_loss(&mut world).unwrap();
+    let refused = force_recover(&mut world).unwrap();
     // A node that is up and does not say how far it is may yet have something.
     let words = ["nothing to go on from", "not known yet how far"];
     assert!(

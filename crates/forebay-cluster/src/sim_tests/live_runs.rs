@@ -17,7 +17,7 @@ use super::world::{MS, SECOND, World};
 use super::{Outcome, Setup};
 use crate::bugs::{Bug, plant};
 use crate::live_status::LiveStatus;
-use crate::model::{EndedLoad, LiveEntry, LoadDraft, LoadedPartition, Replication, Wish};
+use crate::model::{EndedLoad, LiveEntry, LoadDraft, LoadedPartition, PlanGoal, Replication};
 use crate::node::{FollowerEvent, NodeEvent};
 use crate::planning::propose;
 use crate::request::Request;
@@ -31,14 +31,14 @@ fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     let mut world = World::new(seed);
     world.draw_timing(seed);
     let setup = Setup {
-        nodes: 3 + world.dice.below(5) as usize,
-        zones: 1 + world.dice.below(3) as usize,
-        stormy_s: 20 + world.dice.below(60),
+        nodes: 3 + world.rng.below(5) as usize,
+        zones: 1 + world.rng.below(3) as usize,
+        stormy_s: 20 + world.rng.below(60),
         faults: true,
     };
-    world.is_faultless = world.dice.chance(100);
-    if world.dice.chance(200) {
-        let seconds = world.dice.between(15, 30);
+    world.is_faultless = world.rng.chance(100);
+    if world.rng.chance(200) {
+        let seconds = world.rng.between(15, 30);
         world.settings.replace_after = Some(Duration::from_secs(seconds));
     }
     world.build(&setup);
@@ -51,7 +51,7 @@ fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     let end = world.now + setup.stormy_s * SECOND;
     if !world.is_faultless {
         world.is_stormy = true;
-        world.net.loss = world.dice.below(30);
+        world.net.loss = world.rng.below(30);
         next_fault(&mut world, end);
     }
     next_request(&mut world, end);
@@ -70,9 +70,9 @@ pub fn live(draft: LiveDraft) -> Box<LiveEntry> {
 }
 
 fn make(world: &mut World) -> Request {
-    let table = format!("live{}", world.dice.below(3));
-    let partitions = world.dice.between(1, 8);
-    let is_hashed = world.dice.chance(600);
+    let table = format!("live{}", world.rng.below(3));
+    let partitions = world.rng.between(1, 8);
+    let is_hashed = world.rng.chance(600);
     let slot = |at: u64| Bound::Slot((at * u64::from(SLOTS) / partitions) as u16);
     let key = |at: u64| match at {
         0 => Bound::Key(Vec::new()),
@@ -89,19 +89,19 @@ fn make(world: &mut World) -> Request {
         table: TableName::new(&table).unwrap(),
         live: live(draft),
         lowers,
-        replicas: [None, Some(1), Some(3), Some(5), Some(2)][world.dice.below(5) as usize],
+        replicas: [None, Some(1), Some(3), Some(5), Some(2)][world.rng.below(5) as usize],
     }
 }
 
 fn next_request(world: &mut World, end: u64) {
-    let pause = world.dice.between(500, 12_000) * MS;
+    let pause = world.rng.between(500, 12_000) * MS;
     if world.now + pause > end {
         return;
     }
     world.after(pause, move |world| {
-        let table = TableName::new(&format!("live{}", world.dice.below(3))).unwrap();
-        let request = match world.dice.below(16) {
-            15 if world.dice.chance(500) => Request::LiveState {},
+        let table = TableName::new(&format!("live{}", world.rng.below(3))).unwrap();
+        let request = match world.rng.below(16) {
+            15 if world.rng.chance(500) => Request::LiveState {},
             15 => Request::Survey {
                 tables: [table].into(),
             },
@@ -140,7 +140,7 @@ pub fn load(world: &mut World, table: TableName) -> Request {
         partitions: partitions.collect(),
         rows: 0,
         bytes: 0,
-        deadline_ms: world.dice.between(5, 120) * 1000,
+        deadline_ms: world.rng.between(5, 120) * 1000,
     };
     let load = Box::new(load);
     Request::Load { table, load }
@@ -149,7 +149,7 @@ pub fn load(world: &mut World, table: TableName) -> Request {
 fn cut(world: &mut World) -> Request {
     let model = world.store.current().clone();
     let tables: Vec<_> = model.live_tables().map(|(name, _)| name.clone()).collect();
-    let Some(table) = tables.get(world.dice.below(tables.len().max(1) as u64) as usize) else {
+    let Some(table) = tables.get(world.rng.below(tables.len().max(1) as u64) as usize) else {
         return make(world);
     };
     let order = model.table(table).map(|entry| entry.order);
@@ -161,10 +161,10 @@ fn cut(world: &mut World) -> Request {
 }
 
 fn replicas(world: &mut World, table: TableName) -> Request {
-    let count = [1, 3, 5][world.dice.below(3) as usize];
+    let count = [1, 3, 5][world.rng.below(3) as usize];
     let model = world.store.current().clone();
-    let wish = Wish::Replicas { table, count };
-    match propose(&model, &summaries(&model), &wish, 1 << 30) {
+    let goal = PlanGoal::Replicas { table, count };
+    match propose(&model, &summaries(&model), &goal, 1 << 30) {
         Ok(proposal) => Request::Rebalance {
             plan: Box::new(proposal.plan),
         },
@@ -173,21 +173,21 @@ fn replicas(world: &mut World, table: TableName) -> Request {
 }
 
 fn next_fault(world: &mut World, end: u64) {
-    let pause = world.dice.between(200, 6000) * MS;
+    let pause = world.rng.between(200, 6000) * MS;
     if world.now + pause > end {
         return;
     }
     world.after(pause, move |world| {
         world.count("faults");
-        let at = world.dice.below(world.hosts.len() as u64) as usize;
-        let long = world.dice.between(100, 35_000) * MS;
+        let at = world.rng.below(world.hosts.len() as u64) as usize;
+        let long = world.rng.between(100, 35_000) * MS;
         fault(world, at, long);
         next_fault(world, end);
     });
 }
 
 fn fault(world: &mut World, at: usize, long: u64) {
-    match world.dice.below(9) {
+    match world.rng.below(9) {
         0..3 => {
             world.kill(at);
             forget(world, at);
@@ -204,7 +204,7 @@ fn fault(world: &mut World, at: usize, long: u64) {
         }
         7 => {
             let life = world.life(at);
-            world.tell(life, NodeEvent::Follower(FollowerEvent::Leave));
+            world.notify(life, NodeEvent::Follower(FollowerEvent::Leave));
         }
         _ => damage(world, at),
     }
@@ -227,7 +227,7 @@ fn spared(world: &World, at: usize) -> Vec<ReplicaPlace> {
 
 /// The machine restarted, and what was not synced is gone.
 fn forget(world: &mut World, at: usize) {
-    if world.dice.chance(400) {
+    if world.rng.chance(400) {
         for place in spared(world, at) {
             world.count("forgot");
             world.hosts[at].disk.replicas.remove(&place);
@@ -351,7 +351,7 @@ pub fn status(world: &World) -> LiveStatus {
     let coordinator = world.hosts[0].process.as_ref().unwrap().node.coordinator();
     let coordinator = coordinator.unwrap();
     let (_, model) = coordinator.standing().unwrap();
-    LiveStatus::of(model, coordinator.heard_so_far(), now).unwrap()
+    LiveStatus::of(model, coordinator.received_reports(), now).unwrap()
 }
 
 #[test]
@@ -359,9 +359,9 @@ fn who_met_damage_is_replaced_once_its_group_has_a_majority_without_it() {
     for seed in 0..10 {
         let mut world = carts(seed);
         let first = world.hosts[0].name.to_string();
-        let ail = |world: &mut World| {
+        let fall_ill = |world: &mut World| {
             let replicas = world.hosts[0].disk.replicas.values_mut();
-            replicas.for_each(|replica| replica.ails = true);
+            replicas.for_each(|replica| replica.is_unhealthy = true);
         };
         let places = |world: &World| -> Vec<ReplicaPlace> {
             world.hosts[0].disk.replicas.keys().copied().collect()
@@ -373,16 +373,20 @@ fn who_met_damage_is_replaced_once_its_group_has_a_majority_without_it() {
         let before = places(&world);
         world.kill(2);
         world.go_on_for_s(15);
-        ail(&mut world);
+        fall_ill(&mut world);
         world.go_on_for_s(20);
         assert_eq!(places(&world), before, "seed {seed}: it is needed");
-        assert_eq!(of_table(&world).ailing, [(first, 2)].into(), "seed {seed}");
+        assert_eq!(
+            of_table(&world).unhealthy,
+            [(first, 2)].into(),
+            "seed {seed}"
+        );
         assert_eq!(of_table(&world).led, 2, "seed {seed}");
         world.start(2);
         world.go_on_for_s(60);
         assert!(places(&world).iter().all(|place| !before.contains(place)));
         assert_eq!(world.unsettled_live(), None, "seed {seed}");
-        assert_eq!(of_table(&world).ailing, [].into(), "seed {seed}");
+        assert_eq!(of_table(&world).unhealthy, [].into(), "seed {seed}");
         assert_eq!(world.checks.violation, None, "seed {seed}");
     }
 }
@@ -400,10 +404,13 @@ fn a_group_whose_voters_are_down_is_told() {
     );
     world.kill(2);
     world.go_on_for_s(15);
-    let silent = status(&world);
+    let unreachable = status(&world);
     let name = world.hosts[2].name.to_string();
-    assert_eq!(of_table(&silent).silent, [(name.clone(), 2)].into());
-    let problems = silent.problems();
+    assert_eq!(
+        of_table(&unreachable).unreachable,
+        [(name.clone(), 2)].into()
+    );
+    let problems = unreachable.problems();
     assert!(
         problems
             .iter()
@@ -421,7 +428,7 @@ fn a_group_whose_voters_are_down_is_told() {
         "{first}"
     );
     assert!(
-        first.contains("accept-loss carts") && first.contains(&name),
+        first.contains("force-recover carts") && first.contains(&name),
         "{first}"
     );
     (1..3).for_each(|host| world.start(host));

@@ -133,22 +133,22 @@ fn expected(
     moment: Moment,
     fault: Fault,
     hit: NodeId,
-    told: &Report,
+    reported: &Report,
     other: Option<&Report>,
 ) -> Result<(), &'static str> {
     use Fault::{CoordinatorDead, Damaged, NodeCutOff, NodeDead, Operator, StoreAway};
     let only_hit = BTreeSet::from([hit]);
-    let done_without = matches!(told, Report::Done { left_out } if left_out.is_empty());
-    let done_but_hit = matches!(told, Report::Done { left_out } if *left_out == only_hit);
+    let done_without = matches!(reported, Report::Done { excluded } if excluded.is_empty());
+    let done_but_hit = matches!(reported, Report::Done { excluded } if *excluded == only_hit);
     let aborted = matches!(
-        told,
+        reported,
         Report::Undone {
             phase: Phase::Aborted,
             ..
         }
     );
     let reverted = matches!(
-        told,
+        reported,
         Report::Undone {
             phase: Phase::Reverted,
             ..
@@ -212,7 +212,7 @@ fn case(moment: Moment, fault: Fault, node: usize) -> Result<(), String> {
     world.submit(push(2));
     world.go_on_for_s(DEAD_S - 5);
     let is_struck = world.hook.is_none();
-    let told = world.ops[pushed].report.clone();
+    let reported = world.ops[pushed].report.clone();
     let other = world.ops.get(pushed + 1).and_then(|op| op.report.clone());
     world.calm_down();
     let name = world.hosts[node].name.clone();
@@ -222,7 +222,7 @@ fn case(moment: Moment, fault: Fault, node: usize) -> Result<(), String> {
     if let Some(problem) = problem {
         return Err(format!("{place}: {problem}"));
     }
-    let (Some(told), Some(id), true) = (told, id, is_struck) else {
+    let (Some(reported), Some(id), true) = (reported, id, is_struck) else {
         return Err(format!(
             "{place}: no report in time, or no fault ({is_struck})"
         ));
@@ -231,8 +231,8 @@ fn case(moment: Moment, fault: Fault, node: usize) -> Result<(), String> {
         Fault::Operator => node as u32,
         _ => id.0,
     });
-    expected(moment, fault, parity, &told, other.as_ref())
-        .map_err(|should| format!("{place}: {told:?}, {other:?}; it should be {should}"))
+    expected(moment, fault, parity, &reported, other.as_ref())
+        .map_err(|should| format!("{place}: {reported:?}, {other:?}; it should be {should}"))
 }
 
 #[test]
@@ -255,11 +255,11 @@ fn three_nodes_go_on_without_one() {
             world.kill(dead);
             let pushed = world.submit(push(2));
             world.go_on_for_s(75);
-            let left_out = match &world.ops[pushed].report {
-                Some(Report::Done { left_out }) => left_out.len(),
+            let excluded = match &world.ops[pushed].report {
+                Some(Report::Done { excluded }) => excluded.len(),
                 other => panic!("{other:?}"),
             };
-            assert_eq!(left_out, 1);
+            assert_eq!(excluded, 1);
             for _ in 0..20 {
                 world.gather((dead + 1) % 3);
                 world.go_on_for_s(1);

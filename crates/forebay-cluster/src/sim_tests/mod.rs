@@ -35,7 +35,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use world::{World, Wrong};
+use world::{PlantedDefects, World};
 
 use crate::bugs::{Bug, plant};
 
@@ -61,20 +61,20 @@ pub struct Outcome {
 }
 
 /// A run of a random cluster under random faults, and a planted defect or none.
-pub fn run(seed: u64, bug: Option<Bug>, wrong: Wrong) -> Outcome {
+pub fn run(seed: u64, bug: Option<Bug>, wrong: PlantedDefects) -> Outcome {
     plant(bug);
     let mut world = World::new(seed);
     world.draw_timing(seed);
     world.wrong = wrong;
     let setup = Setup {
-        nodes: 3 + world.dice.below(5) as usize,
-        zones: 1 + world.dice.below(3) as usize,
-        stormy_s: 20 + world.dice.below(50),
-        faults: !world.dice.chance(50),
+        nodes: 3 + world.rng.below(5) as usize,
+        zones: 1 + world.rng.below(3) as usize,
+        stormy_s: 20 + world.rng.below(50),
+        faults: !world.rng.chance(50),
     };
     world.is_faultless = !setup.faults;
-    if world.dice.chance(200) {
-        let seconds = world.dice.between(15, 30);
+    if world.rng.chance(200) {
+        let seconds = world.rng.between(15, 30);
         world.settings.replace_after = Some(Duration::from_secs(seconds));
     }
     world.build(&setup);

@@ -15,13 +15,13 @@ pub struct SimNet {
     pub loss: u64,
     pub doubles: u64,
     pub late: u64,
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, PendingBeat>,
     tokens: u64,
 }
 
 /// A heartbeat that waits for its answer.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct PendingBeat {
     by: Life,
     seq: u64,
 }
@@ -38,13 +38,13 @@ impl World {
     /// message being under way for longer than the node timeout: after that an earlier process of a
     /// node may be heard again.
     pub fn transit(&mut self, from: usize, to: usize) -> Option<u64> {
-        if self.net.cuts.contains(&(from, to)) || self.dice.chance(self.net.loss) {
+        if self.net.cuts.contains(&(from, to)) || self.rng.chance(self.net.loss) {
             return None;
         }
-        let late = self.dice.chance(self.net.late);
+        let late = self.rng.chance(self.net.late);
         let latest = self.timing.node_timeout().as_micros() as u64 / 10 * 8;
         let most = if late { latest } else { 4 * MS };
-        Some(200 + self.dice.below(most))
+        Some(200 + self.rng.below(most))
     }
 
     pub fn send_beat(&mut self, by: Life, to: &HostPort, beat: Box<Beat>) {
@@ -59,7 +59,7 @@ impl World {
         let Some(target) = self.hosts.iter().position(|host| host.peer == *to) else {
             return self.fail(format!("a heartbeat to {to}, where nobody is"));
         };
-        let copies = 1 + u64::from(self.dice.chance(self.net.doubles));
+        let copies = 1 + u64::from(self.rng.chance(self.net.doubles));
         for _ in 0..copies {
             if let Some(delay) = self.transit(by.host, target) {
                 let beat = beat.clone();
@@ -71,7 +71,7 @@ impl World {
     fn beat_lost(&mut self, by: Life, seq: u64) {
         let process = self.process(by);
         if process.is_some_and(|process| process.unanswered.remove(&seq)) {
-            self.tell(by, NodeEvent::Follower(FollowerEvent::Lost { seq }));
+            self.notify(by, NodeEvent::Follower(FollowerEvent::Lost { seq }));
         }
     }
 
@@ -87,14 +87,14 @@ impl World {
         }
         self.net.tokens += 1;
         let token = self.net.tokens;
-        self.net.asked.insert(token, Asked { by, seq });
+        self.net.asked.insert(token, PendingBeat { by, seq });
         let who = (beat.who.name.clone(), beat.who.incarnation);
-        let before = self.heard_incarnation(target, &who.0);
-        self.tell(life, NodeEvent::Beat { token, beat });
+        let before = self.received_incarnation(target, &who.0);
+        self.notify(life, NodeEvent::Beat { token, beat });
         // Of two processes that have ended the later one may be heard of.
         let before = before.and_then(|incarnation| self.checks.lives.get(&incarnation));
         let is_late = before.is_some_and(|life| *life > by.life);
-        if is_late && self.heard_incarnation(target, &who.0) == Some(who.1) {
+        if is_late && self.received_incarnation(target, &who.0) == Some(who.1) {
             let name = who.0;
             self.fail(format!(
                 "{name} is known by a heartbeat of a process that has ended"
@@ -103,7 +103,7 @@ impl World {
     }
 
     pub fn reply(&mut self, from: Life, token: u64, reply: Box<BeatReply>) {
-        let Some(Asked { by, seq }) = self.net.asked.remove(&token) else {
+        let Some(PendingBeat { by, seq }) = self.net.asked.remove(&token) else {
             return self.fail(format!("heartbeat {token} was answered twice"));
         };
         if let BeatReply::Refused { problem } = &*reply {
@@ -120,25 +120,25 @@ impl World {
             let process = world.process(by);
             if process.is_some_and(|process| process.unanswered.remove(&seq)) {
                 let event = FollowerEvent::Reply { seq, reply };
-                world.tell(by, NodeEvent::Follower(event));
+                world.notify(by, NodeEvent::Follower(event));
             }
         });
     }
 
     /// The process of a node that a coordinator has heard of last.
-    fn heard_incarnation(&self, at: usize, name: &NodeName) -> Option<u64> {
+    fn received_incarnation(&self, at: usize, name: &NodeName) -> Option<u64> {
         let process = self.hosts[at].process.as_ref()?;
         let coordinator = process.node.coordinator()?;
         let (_, model) = coordinator.standing()?;
-        let heard = coordinator.heard().get(&model.node_named(name)?.id)?;
-        Some(heard.incarnation)
+        let received = coordinator.received().get(&model.node_named(name)?.id)?;
+        Some(received.incarnation)
     }
 
     /// Cuts a node off for so long from all others, seldom together with another one, and mostly
     /// from the store.
     pub fn isolate_for(&mut self, at: usize, long: u64) {
-        let with = self.dice.below(self.hosts.len() as u64) as usize;
-        let few = if self.dice.chance(300) {
+        let with = self.rng.below(self.hosts.len() as u64) as usize;
+        let few = if self.rng.chance(300) {
             vec![at, with]
         } else {
             vec![at]
@@ -149,7 +149,7 @@ impl World {
                 self.net.cuts.remove(&(*one, *other));
             });
         }
-        if self.dice.chance(600) {
+        if self.rng.chance(600) {
             self.store.cut.extend(few.iter().copied());
         }
         self.after(long, move |world| {

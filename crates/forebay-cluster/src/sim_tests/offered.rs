@@ -84,13 +84,13 @@ fn it_goes_on_where_most_nodes_are_dead() {
         world.start(1);
         world.go_on_for_s(30);
         assert_eq!(coordinators(&world), [0], "seed {seed}");
-        let seat = world.store.seat.as_ref().map(|(seat, _)| seat.offered);
-        assert_eq!((terms(&world, 0), seat), (1, Some(true)), "seed {seed}");
+        let lease = world.store.lease.as_ref().map(|(lease, _)| lease.offered);
+        assert_eq!((terms(&world, 0), lease), (1, Some(true)), "seed {seed}");
         (2..NODES).for_each(|at| world.start(at));
         world.go_on_for_s(30);
         assert_eq!(coordinators(&world), [0], "seed {seed}");
-        let seat = world.store.seat.as_ref().map(|(seat, _)| seat.offered);
-        assert_eq!((terms(&world, 0), seat), (1, Some(false)), "seed {seed}");
+        let lease = world.store.lease.as_ref().map(|(lease, _)| lease.offered);
+        assert_eq!((terms(&world, 0), lease), (1, Some(false)), "seed {seed}");
         assert_eq!(world.checks.violation, None, "seed {seed}");
     }
 }
@@ -104,8 +104,11 @@ fn a_coordinator_that_was_stopped_for_a_moment_offers_nothing() {
         world.resume(0);
         for _ in 0..50 {
             world.go_on_for_s(1);
-            let seat = world.store.seat.as_ref();
-            assert!(seat.is_some_and(|(seat, _)| !seat.offered), "seed {seed}");
+            let lease = world.store.lease.as_ref();
+            assert!(
+                lease.is_some_and(|(lease, _)| !lease.offered),
+                "seed {seed}"
+            );
         }
         assert_eq!(
             (coordinators(&world), terms(&world, 0)),

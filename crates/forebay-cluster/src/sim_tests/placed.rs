@@ -102,10 +102,10 @@ pub mod tests {
             let groups = model.wanted_groups(&wide());
             let lists: BTreeSet<_> = groups.iter().map(|(_, list)| *list).collect();
             assert_eq!(lists, wanted, "seed {seed}");
-            let told = survey(&mut world);
+            let reported = survey(&mut world);
             for (group, list) in groups {
-                let told = &told[&wide()][&group.partition];
-                assert_eq!(told.leader, list.first().copied(), "seed {seed}");
+                let reported = &reported[&wide()][&group.partition];
+                assert_eq!(reported.leader, list.first().copied(), "seed {seed}");
             }
         }
         assert!(moved > 0);

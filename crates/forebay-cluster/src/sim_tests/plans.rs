@@ -8,7 +8,7 @@ use forebay_plan::placement::load_plan::LoadLimits;
 use super::engine::summary;
 use super::world::{World, table};
 use crate::ids::NodeId;
-use crate::model::{ListChange, Model, MoveBatch, MovePlan, Survey, Wish};
+use crate::model::{ListChange, Model, MoveBatch, MovePlan, PlanGoal, Survey};
 use crate::planning::{KnownLoad, PlaceByLoad, Summaries, holders, propose, propose_place_reads};
 use crate::reads::{BatchReads, NodeReads};
 use crate::request::Request;
@@ -18,54 +18,54 @@ use crate::traffic::{ReplicaTraffic, TrafficWindow};
 pub fn draw_plan(world: &mut World) -> Option<Request> {
     let model = world.store.current().clone();
     let nodes: Vec<NodeId> = model.all_nodes().map(|node| node.id).collect();
-    let one = *nodes.get(world.dice.below(nodes.len().max(1) as u64) as usize)?;
+    let one = *nodes.get(world.rng.below(nodes.len().max(1) as u64) as usize)?;
     let holding = holders(&model);
     let idle = nodes.iter().filter(|node| !holding.contains(node));
     let idle: BTreeSet<NodeId> = idle.copied().collect();
-    if world.dice.chance(150) {
+    if world.rng.chance(150) {
         let plan = Box::new(placed(world, &model)?);
         world.count("plans by reads");
         return Some(Request::Rebalance { plan });
     }
-    let wish = match world.dice.below(10) {
-        0..4 => Wish::Drain(BTreeSet::from([one])),
-        4..7 if !idle.is_empty() => Wish::Add(idle),
-        7 if !idle.is_empty() => Wish::Replace {
+    let goal = match world.rng.below(10) {
+        0..4 => PlanGoal::Drain(BTreeSet::from([one])),
+        4..7 if !idle.is_empty() => PlanGoal::Add(idle),
+        7 if !idle.is_empty() => PlanGoal::Replace {
             gone: one,
             new: *idle.first()?,
         },
-        8 => Wish::Replicas {
-            table: table(world.dice.below(3)).0,
-            count: world.dice.between(1, 6) as usize,
+        8 => PlanGoal::Replicas {
+            table: table(world.rng.below(3)).0,
+            count: world.rng.between(1, 6) as usize,
         },
-        _ => Wish::Even,
+        _ => PlanGoal::Even,
     };
     // The planner takes its time.
-    let is_planned = matches!(wish, Wish::Replicas { .. }) || world.dice.chance(100);
+    let is_planned = matches!(goal, PlanGoal::Replicas { .. }) || world.rng.chance(100);
     let plan = match is_planned {
-        true => planned(world, &model, &wish),
-        false => random(world, &model, wish),
+        true => planned(world, &model, &goal),
+        false => random(world, &model, goal),
     };
     world.count("plans");
     let plan = Box::new(plan?);
     Some(Request::Rebalance { plan })
 }
 
-fn planned(world: &mut World, model: &Model, wish: &Wish) -> Option<MovePlan> {
-    let most = world.dice.between(2, 40) << 20;
-    let proposal = propose(model, &summaries(model), wish, most);
+fn planned(world: &mut World, model: &Model, goal: &PlanGoal) -> Option<MovePlan> {
+    let most = world.rng.between(2, 40) << 20;
+    let proposal = propose(model, &summaries(model), goal, most);
     Some(proposal.ok()?.plan)
 }
 
 /// A batch table comes to be held as it is read.
 fn placed(world: &mut World, model: &Model) -> Option<MovePlan> {
-    let table = table(world.dice.below(3)).0;
+    let table = table(world.rng.below(3)).0;
     let summaries = summaries(model);
     let entry = model.table(&table)?;
     let parts = &summaries.get(&table)?.partitions;
-    let told = parts.iter().map(|partition| {
+    let reported = parts.iter().map(|partition| {
         let mut traffic = ReplicaTraffic::default();
-        traffic.minute.reads = 10 * 4u64.pow(world.dice.below(7) as u32);
+        traffic.minute.reads = 10 * 4u64.pow(world.rng.below(7) as u32);
         NodeReads {
             node: NodeId(0),
             version: 1,
@@ -73,7 +73,7 @@ fn placed(world: &mut World, model: &Model) -> Option<MovePlan> {
             traffic,
         }
     });
-    let reads = BatchReads::from([(table.clone(), told.collect())]);
+    let reads = BatchReads::from([(table.clone(), reported.collect())]);
     let known = KnownLoad {
         summaries: &summaries,
         reads: &reads,
@@ -103,10 +103,10 @@ pub fn summaries(model: &Model) -> Summaries {
 }
 
 /// Lists that keep to what is wished for, and are otherwise any.
-fn random(world: &mut World, model: &Model, wish: Wish) -> Option<MovePlan> {
-    let drained = wish.drained();
+fn random(world: &mut World, model: &Model, goal: PlanGoal) -> Option<MovePlan> {
+    let drained = goal.drained();
     let holding: BTreeSet<NodeId> = holders(model);
-    let added = wish.added();
+    let added = goal.added();
     let allowed: Vec<NodeId> = holding
         .union(&added)
         .filter(|node| !drained.contains(node))
@@ -124,7 +124,7 @@ fn random(world: &mut World, model: &Model, wish: Wish) -> Option<MovePlan> {
             if new == range.list {
                 continue;
             }
-            if world.dice.chance(300) {
+            if world.rng.chance(300) {
                 batches.push(MoveBatch::default());
             }
             let change = ListChange {
@@ -141,7 +141,7 @@ fn random(world: &mut World, model: &Model, wish: Wish) -> Option<MovePlan> {
     }
     batches.retain(|batch| !batch.lists.is_empty());
     Some(MovePlan {
-        wish,
+        goal,
         batches,
         copies: BTreeMap::new(),
     })
@@ -149,11 +149,11 @@ fn random(world: &mut World, model: &Model, wish: Wish) -> Option<MovePlan> {
 
 pub fn other_list(world: &mut World, old: &[NodeId], allowed: &[NodeId]) -> Vec<NodeId> {
     let mut list: Vec<NodeId> = old.to_vec();
-    list.retain(|node| allowed.contains(node) && !world.dice.chance(150));
-    let from = world.dice.below(allowed.len() as u64) as usize;
+    list.retain(|node| allowed.contains(node) && !world.rng.chance(150));
+    let from = world.rng.below(allowed.len() as u64) as usize;
     for node in allowed.iter().cycle().skip(from).take(allowed.len()) {
         if list.len() < old.len() && !list.contains(node) {
-            let at = world.dice.below(list.len() as u64 + 1) as usize;
+            let at = world.rng.below(list.len() as u64 + 1) as usize;
             list.insert(at, *node);
         }
     }

@@ -46,9 +46,9 @@ impl World {
         let id = model
             .node_named(name)
             .map_or(NodeId(u32::MAX), |node| node.id);
-        let told = self.checks.told.get(table).into_iter().flatten();
-        let told = told.filter(|(_, left_out)| !left_out.contains(&id));
-        let least = told.map(|(revision, _)| *revision).max().unwrap_or(0);
+        let reported = self.checks.reported.get(table).into_iter().flatten();
+        let reported = reported.filter(|(_, excluded)| !excluded.contains(&id));
+        let least = reported.map(|(revision, _)| *revision).max().unwrap_or(0);
         let mut log = self.checks.log.get(table).into_iter().flatten();
         let fits = log.any(|(revision, serving)| *revision >= least && *serving == Some(version));
         (!fits).then(|| {
@@ -78,7 +78,7 @@ impl World {
             .collect();
         let mut places = Vec::new();
         for table in versions.keys().take(2) {
-            places.extend((0..2).map(|_| (table.clone(), self.dice.below(16384) as u16)));
+            places.extend((0..2).map(|_| (table.clone(), self.rng.below(16384) as u16)));
         }
         if !places.is_empty() {
             let gather = Gather {

@@ -3,13 +3,13 @@
 use super::engine::{order_of, summary};
 use super::plans::summaries;
 use super::world::{Life, MS, World};
-use crate::catalog::Written;
+use crate::catalog::WriteOutcome;
 use crate::coordinator::{CommitOutcome, CoordinatorAction, CoordinatorEvent};
+use crate::lease::{LeaseAction, LeaseEvent};
 use crate::message::BeatReply;
 use crate::model::{Documents, Head};
 use crate::node::{FollowerAction, FollowerEvent, NodeAction, NodeEvent};
 use crate::planning::{KnownLoad, propose, propose_balance, surveyed};
-use crate::seat::{SeatAction, SeatEvent};
 
 /// A version that the store does not have.
 pub const NO_VERSION: u64 = 999_999;
@@ -18,7 +18,7 @@ impl World {
     pub fn perform(&mut self, by: Life, action: NodeAction) {
         match action {
             NodeAction::Follower(action) => self.perform_follower(by, action),
-            NodeAction::Seat(action) => self.perform_seat(by, action),
+            NodeAction::Lease(action) => self.perform_lease(by, action),
             NodeAction::Coordinator(action) => self.perform_coordinator(by, action),
         }
     }
@@ -30,13 +30,13 @@ impl World {
                 by,
                 |world| world.store.head_and_tag().0,
                 move |world, head| match head {
-                    Some(head) => world.tell_follower(by, FollowerEvent::Head(Box::new(head))),
+                    Some(head) => world.notify_follower(by, FollowerEvent::Head(Box::new(head))),
                     None => world.ask_for_head(by),
                 },
             ),
             FollowerAction::Load { head } => self.load(by, *head),
             FollowerAction::Remember => {
-                let pause = self.dice.between(1, 20) * MS;
+                let pause = self.rng.between(1, 20) * MS;
                 self.after(pause, move |world| world.remember(by));
             }
             FollowerAction::Prepare { place, ranges, .. } => self.prepare(by, place, ranges),
@@ -46,7 +46,7 @@ impl World {
             FollowerAction::Replicas(orders) => self.take_orders(by, *orders),
             // The catalog is never lost here.
             FollowerAction::Alarm(alarm) => assert_eq!(alarm, None),
-            FollowerAction::CutOff(is_cut_off) => {
+            FollowerAction::OnIsolation(is_cut_off) => {
                 self.count("cut offs");
                 if let Some(process) = self.process(by) {
                     process.is_cut_off = is_cut_off;
@@ -54,11 +54,11 @@ impl World {
             }
             FollowerAction::Left => {
                 self.count("leaves");
-                let seat_has_time = 500 * MS;
-                self.after(seat_has_time, move |world| {
+                let lease_has_time = 500 * MS;
+                self.after(lease_has_time, move |world| {
                     if world.process(by).is_some() {
                         world.kill(by.host);
-                        let pause = world.dice.between(100, 30_000) * MS;
+                        let pause = world.rng.between(100, 30_000) * MS;
                         world.after(pause, move |world| world.start(by.host));
                     }
                 });
@@ -69,13 +69,13 @@ impl World {
         }
     }
 
-    pub fn tell_follower(&mut self, by: Life, event: FollowerEvent) {
-        self.tell(by, NodeEvent::Follower(event));
+    pub fn notify_follower(&mut self, by: Life, event: FollowerEvent) {
+        self.notify(by, NodeEvent::Follower(event));
     }
 
     /// Asks any other node for the head that it knows.
     fn ask_for_head(&mut self, by: Life) {
-        let peer = self.dice.below(self.hosts.len() as u64) as usize;
+        let peer = self.rng.below(self.hosts.len() as u64) as usize;
         let known = self.hosts[peer]
             .process
             .as_ref()
@@ -88,12 +88,12 @@ impl World {
             _ => FollowerEvent::NoHead,
         };
         let pause = there.unwrap_or(500 * MS) + back.unwrap_or(500 * MS);
-        self.after(pause, move |world| world.tell_follower(by, event));
+        self.after(pause, move |world| world.notify_follower(by, event));
     }
 
     /// From a node that has it, else from the store.
     fn load(&mut self, by: Life, head: Head) {
-        let peer = self.dice.below(self.hosts.len() as u64) as usize;
+        let peer = self.rng.below(self.hosts.len() as u64) as usize;
         let process = self.hosts[peer]
             .process
             .as_ref()
@@ -104,14 +104,14 @@ impl World {
         if let (true, (Some(there), Some(back))) = (has_it, path) {
             let model = self.store.model(&head).cloned();
             let event = loaded(head, model);
-            return self.after(there + back, move |world| world.tell_follower(by, event));
+            return self.after(there + back, move |world| world.notify_follower(by, event));
         }
         self.with_store(
             by,
             |world| (world.store.model(&head).cloned(), head),
             move |world, found| {
                 let event = found.map(|(model, head)| loaded(head, model));
-                world.tell_follower(by, event.unwrap_or(FollowerEvent::NotLoaded));
+                world.notify_follower(by, event.unwrap_or(FollowerEvent::NotLoaded));
             },
         );
     }
@@ -126,40 +126,40 @@ impl World {
             None => FollowerEvent::NotLoaded,
         };
         self.count("remembered");
-        self.tell_follower(by, event);
+        self.notify_follower(by, event);
     }
 
-    fn perform_seat(&mut self, by: Life, action: SeatAction) {
+    fn perform_lease(&mut self, by: Life, action: LeaseAction) {
         match action {
-            SeatAction::Read => self.with_store(
+            LeaseAction::Read => self.with_store(
                 by,
                 |world| {
-                    let seat = world.store.seat.clone();
-                    seat.map(|(document, number)| (document, super::store::tag(number)))
+                    let lease = world.store.lease.clone();
+                    lease.map(|(document, number)| (document, super::store::tag(number)))
                 },
                 move |world, found| {
-                    let event = found.map_or(SeatEvent::Failed, SeatEvent::Read);
-                    world.tell(by, NodeEvent::Seat(event));
+                    let event = found.map_or(LeaseEvent::Failed, LeaseEvent::Read);
+                    world.notify(by, NodeEvent::Lease(event));
                 },
             ),
-            SeatAction::Put(document, seen) => self.write_store(
+            LeaseAction::Put(document, seen) => self.write_store(
                 by,
-                move |world| world.store.put_seat(document, seen.as_ref()),
+                move |world| world.store.put_lease(document, seen.as_ref()),
                 move |world, written| {
                     let event = match written {
-                        Some(Written::Done(tag)) => SeatEvent::Put(tag),
-                        Some(Written::Changed) => SeatEvent::Changed,
-                        None => SeatEvent::Failed,
+                        Some(WriteOutcome::Done(tag)) => LeaseEvent::Put(tag),
+                        Some(WriteOutcome::Changed) => LeaseEvent::Changed,
+                        None => LeaseEvent::Failed,
                     };
-                    world.tell(by, NodeEvent::Seat(event));
+                    world.notify(by, NodeEvent::Lease(event));
                 },
             ),
-            SeatAction::Won | SeatAction::Lost | SeatAction::Rung => {}
+            LeaseAction::Won | LeaseAction::Lost | LeaseAction::Rung => {}
         }
     }
 
-    pub fn tell_coordinator(&mut self, by: Life, event: CoordinatorEvent) {
-        self.tell(by, NodeEvent::Coordinator(event));
+    pub fn notify_coordinator(&mut self, by: Life, event: CoordinatorEvent) {
+        self.notify(by, NodeEvent::Coordinator(event));
     }
 
     fn perform_coordinator(&mut self, by: Life, action: CoordinatorAction) {
@@ -176,7 +176,7 @@ impl World {
                         seen,
                         model: Box::new(model),
                     });
-                    world.tell_coordinator(by, event.unwrap_or(CoordinatorEvent::NotLoaded));
+                    world.notify_coordinator(by, event.unwrap_or(CoordinatorEvent::NotLoaded));
                 },
             ),
             CoordinatorAction::Commit {
@@ -201,23 +201,23 @@ impl World {
                         version,
                         summary,
                     };
-                    world.tell_coordinator(by, event);
+                    world.notify_coordinator(by, event);
                 },
             ),
             CoordinatorAction::Plan {
-                wish,
+                goal,
                 model,
                 survey,
             } => {
                 let mut known = surveyed(&model, &survey, &[]);
                 known.extend(summaries(&model));
-                let plan = propose(&model, &known, &wish, 1 << 30);
+                let plan = propose(&model, &known, &goal, 1 << 30);
                 let plan = plan.map(|proposal| Box::new(proposal.plan));
                 let plan = plan.map_err(|error| error.to_string());
                 self.count("replaced");
-                let pause = self.dice.between(1, 500) * MS;
+                let pause = self.rng.between(1, 500) * MS;
                 self.after(pause, move |world| {
-                    world.tell_coordinator(by, CoordinatorEvent::Planned { wish, plan });
+                    world.notify_coordinator(by, CoordinatorEvent::Planned { goal, plan });
                 });
             }
             CoordinatorAction::Balance {
@@ -234,9 +234,9 @@ impl World {
                 };
                 let made = propose_balance(&model, known, &table, bounds).map(Box::new);
                 self.count("balanced");
-                let pause = self.dice.between(1, 500) * MS;
+                let pause = self.rng.between(1, 500) * MS;
                 self.after(pause, move |world| {
-                    world.tell_coordinator(by, CoordinatorEvent::Balanced { table, made });
+                    world.notify_coordinator(by, CoordinatorEvent::Balanced { table, made });
                 });
             }
             CoordinatorAction::ListRequests => self.with_store(
@@ -244,7 +244,7 @@ impl World {
                 |world| world.store.requests.clone(),
                 move |world, found| {
                     let event = found.map(CoordinatorEvent::Requests);
-                    world.tell_coordinator(by, event.unwrap_or(CoordinatorEvent::NotListed));
+                    world.notify_coordinator(by, event.unwrap_or(CoordinatorEvent::NotListed));
                 },
             ),
             CoordinatorAction::ForgetRequests(ids) => self.write_store(
@@ -285,11 +285,11 @@ impl World {
             },
             move |world, written| {
                 let outcome = match written {
-                    Some(Written::Done(tag)) => CommitOutcome::Done(tag),
-                    Some(Written::Changed) => CommitOutcome::Conflict,
+                    Some(WriteOutcome::Done(tag)) => CommitOutcome::Done(tag),
+                    Some(WriteOutcome::Changed) => CommitOutcome::Conflict,
                     None => CommitOutcome::Unknown,
                 };
-                world.tell_coordinator(by, CoordinatorEvent::Wrote { stamp, outcome });
+                world.notify_coordinator(by, CoordinatorEvent::Wrote { stamp, outcome });
             },
         );
     }

@@ -30,7 +30,7 @@ impl World {
         if let Some(group) = self.live.groups.get_mut(&id) {
             group.is_changing = true;
         }
-        let pause = self.dice.between(20, 600) * MS;
+        let pause = self.rng.between(20, 600) * MS;
         self.after(pause, move |world| {
             let Some(group) = world.live.groups.get_mut(&id) else {
                 return;
@@ -109,7 +109,7 @@ impl World {
             return self.fail(format!("peer {place:?} has run, and is made again"));
         }
         // By a copy it gets what the partition keeps alone: the children come as other peers then.
-        let is_by_copy = self.dice.chance(by_copy);
+        let is_by_copy = self.rng.chance(by_copy);
         for place in places {
             self.checks.split_off.insert(place);
             let replica = SimReplica {

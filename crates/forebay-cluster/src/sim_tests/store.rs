@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::world::{Life, MS, SECOND, World};
-use crate::catalog::{SeenTag, Written};
+use crate::catalog::{SeenTag, WriteOutcome};
 use crate::ids::ClusterId;
+use crate::lease::LeaseDocument;
 use crate::model::{Documents, Head, Model, RequestId};
 use crate::request::Request;
-use crate::seat::SeatDocument;
 use crate::time::Timing;
 
 #[derive(Debug)]
 pub struct SimStore {
     pub head: Head,
     head_tag: u64,
-    pub seat: Option<(SeatDocument, u64)>,
+    pub lease: Option<(LeaseDocument, u64)>,
     pub requests: BTreeMap<RequestId, Request>,
     documents: Documents,
     /// What heads say whose documents were written, by their stamps.
@@ -59,7 +59,7 @@ impl SimStore {
             committed: BTreeMap::from([(head.revision, head.stamp)]),
             head,
             head_tag: 0,
-            seat: None,
+            lease: None,
             requests: BTreeMap::new(),
             documents,
             tags: 0,
@@ -85,18 +85,18 @@ impl SimStore {
     }
 
     /// As [`crate::catalog::Catalog::put_if`].
-    pub fn put_seat(&mut self, document: SeatDocument, seen: Option<&SeenTag>) -> Written {
-        if let Some((known, number)) = &self.seat
+    pub fn put_lease(&mut self, document: LeaseDocument, seen: Option<&SeenTag>) -> WriteOutcome {
+        if let Some((known, number)) = &self.lease
             && *known == document
         {
-            return Written::Done(tag(*number));
+            return WriteOutcome::Done(tag(*number));
         }
-        if self.seat.as_ref().map(|(_, number)| tag(*number)).as_ref() != seen {
-            return Written::Changed;
+        if self.lease.as_ref().map(|(_, number)| tag(*number)).as_ref() != seen {
+            return WriteOutcome::Changed;
         }
         self.tags += 1;
-        self.seat = Some((document, self.tags));
-        Written::Done(tag(self.tags))
+        self.lease = Some((document, self.tags));
+        WriteOutcome::Done(tag(self.tags))
     }
 
     /// Documents of a head that is to be written.
@@ -108,17 +108,17 @@ impl SimStore {
         }
     }
 
-    pub fn put_head(&mut self, head: &Head, seen: &SeenTag) -> Written {
+    pub fn put_head(&mut self, head: &Head, seen: &SeenTag) -> WriteOutcome {
         if self.head == *head {
-            return Written::Done(tag(self.head_tag));
+            return WriteOutcome::Done(tag(self.head_tag));
         }
         if tag(self.head_tag) != *seen {
-            return Written::Changed;
+            return WriteOutcome::Changed;
         }
         self.tags += 1;
         (self.head, self.head_tag) = (head.clone(), self.tags);
         self.committed.insert(head.revision, head.stamp);
-        Written::Done(tag(self.tags))
+        WriteOutcome::Done(tag(self.tags))
     }
 }
 
@@ -160,18 +160,18 @@ impl World {
         operation: impl FnOnce(&mut World) -> T + 'static,
         then: impl FnOnce(&mut World, Option<T>) + 'static,
     ) {
-        let fate = match self.dice.chance(self.store.fails) {
+        let fate = match self.rng.chance(self.store.fails) {
             _ if !reaches => Fate::NotDone,
             false => Fate::Fine,
-            true => match self.dice.below(3) {
+            true => match self.rng.below(3) {
                 0 => Fate::NotDone,
                 1 => Fate::Unheard,
                 _ => Fate::Late,
             },
         };
-        let is_slow = self.dice.chance(self.store.slow);
+        let is_slow = self.rng.chance(self.store.slow);
         let most = if is_slow { 6 * SECOND } else { 30 * MS };
-        let (there, back) = (MS + self.dice.below(most), MS + self.dice.below(most));
+        let (there, back) = (MS + self.rng.below(most), MS + self.rng.below(most));
         match fate {
             Fate::Fine => self.after(there, move |world| {
                 // It may have been cut off meanwhile.

@@ -13,10 +13,10 @@ use super::net::SimNet;
 use super::store::SimStore;
 use super::{Outcome, Setup};
 use crate::coordinator::CoordinatorSettings;
-use crate::dice::Dice;
 use crate::ids::{ClusterId, HostPort, NodeName, Zone};
 use crate::message::{BeatReply, Introduction};
 use crate::node::{Node, NodeEvent};
+use crate::rng::Rng;
 use crate::time::{Now, Timing};
 
 pub const MS: u64 = 1000;
@@ -31,7 +31,7 @@ const NODE_TIMEOUTS_S: [u64; 4] = [3, 10, 10, 20];
 
 /// Defects that a test plants outside of the machines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Wrong {
+pub struct PlantedDefects {
     /// A restarted process serves what served there, before it knows the catalog.
     pub serves_at_once: bool,
     /// Heads are written whatever is there.
@@ -52,9 +52,9 @@ pub enum Moment {
 
 /// Random numbers, as the simulation asks for them.
 #[derive(Debug)]
-pub struct SimDice(Dice);
+pub struct SimRng(Rng);
 
-impl SimDice {
+impl SimRng {
     pub fn draw(&mut self) -> u64 {
         self.0.draw()
     }
@@ -104,7 +104,7 @@ pub struct World {
     pub now: u64,
     queue: BTreeMap<(u64, u64), Job>,
     queued: u64,
-    pub dice: SimDice,
+    pub rng: SimRng,
     trace: u64,
     pub cluster: ClusterId,
     pub hosts: Vec<SimHost>,
@@ -124,18 +124,18 @@ pub struct World {
     /// As the catalog says from the first head on.
     pub timing: Timing,
     /// What a test has planted outside of the machines.
-    pub wrong: Wrong,
+    pub wrong: PlantedDefects,
 }
 
 impl World {
     pub fn new(seed: u64) -> Self {
-        let mut dice = SimDice(Dice::new(seed));
-        let cluster = ClusterId(dice.draw());
+        let mut rng = SimRng(Rng::new(seed));
+        let cluster = ClusterId(rng.draw());
         Self {
             now: SECOND,
             queue: BTreeMap::new(),
             queued: 0,
-            dice,
+            rng,
             trace: seed,
             cluster,
             hosts: Vec::new(),
@@ -150,14 +150,14 @@ impl World {
             is_faultless: false,
             settings: CoordinatorSettings::default(),
             timing: Timing::default(),
-            wrong: Wrong::default(),
+            wrong: PlantedDefects::default(),
         }
     }
 
     /// Draws how long the protocols wait. REQUIRES: nothing was built yet.
     pub fn draw_timing(&mut self, seed: u64) {
         // By numbers of its own, so that all else stays what the seed makes it.
-        let drawn = Dice::new(!seed).draw() as usize % NODE_TIMEOUTS_S.len();
+        let drawn = Rng::new(!seed).draw() as usize % NODE_TIMEOUTS_S.len();
         self.timing = Timing::new(Duration::from_secs(NODE_TIMEOUTS_S[drawn])).unwrap();
         self.store = SimStore::new(self.cluster, self.timing);
     }
@@ -184,16 +184,16 @@ impl World {
                 trouble: Trouble::default(),
                 paused: false,
                 backlog: Vec::new(),
-                drift: self.dice.below(10_001) as i64 - 5000,
-                unix_offset_ms: [0, 0, hour_ms, -hour_ms][self.dice.below(4) as usize],
+                drift: self.rng.below(10_001) as i64 - 5000,
+                unix_offset_ms: [0, 0, hour_ms, -hour_ms][self.rng.below(4) as usize],
                 cut_off_ms: self
-                    .dice
+                    .rng
                     .chance(200)
                     .then_some(self.timing.node_timeout().as_millis() as u64),
             };
             self.hosts.push(host);
             self.checks.add_host();
-            let delay = SECOND + self.dice.below(500) * MS;
+            let delay = SECOND + self.rng.below(500) * MS;
             self.after(delay, move |world| world.start(at));
         }
     }
@@ -238,7 +238,7 @@ impl World {
         if let Some((_, job)) = self.hook.take_if(|(awaited, _)| *awaited == moment) {
             let pause = match moment {
                 Moment::Committing => 0,
-                _ => self.dice.below(40) * MS,
+                _ => self.rng.below(40) * MS,
             };
             self.after(pause, job);
         }
@@ -270,8 +270,8 @@ impl World {
             return;
         }
         self.count("starts");
-        let incarnation = self.dice.draw();
-        let seed = self.dice.draw();
+        let incarnation = self.rng.draw();
+        let seed = self.rng.draw();
         let now = self.clock(at);
         let host = &mut self.hosts[at];
         host.life += 1;
@@ -304,10 +304,10 @@ impl World {
         if self.process(life).is_none() {
             return;
         }
-        self.tell(life, NodeEvent::Tick);
+        self.notify(life, NodeEvent::Tick);
         self.read_at(life.host);
         self.run_replicas(life);
-        let pause = self.dice.between(150, 250) * MS;
+        let pause = self.rng.between(150, 250) * MS;
         self.after(pause, move |world| world.tick(life));
     }
 
@@ -336,12 +336,12 @@ impl World {
         self.read_at(at);
         let life = self.life(at);
         for event in std::mem::take(&mut self.hosts[at].backlog) {
-            self.tell(life, event);
+            self.notify(life, event);
         }
     }
 
     /// Gives an event to a node's machine, and does what it says.
-    pub fn tell(&mut self, life: Life, event: NodeEvent) {
+    pub fn notify(&mut self, life: Life, event: NodeEvent) {
         let now = self.clock(life.host);
         if self.process(life).is_none() {
             return;
@@ -420,10 +420,10 @@ fn event_code(event: &NodeEvent) -> u64 {
             _ => 3,
         },
         NodeEvent::Follower(_) => 4,
-        NodeEvent::Seat(_) => 5,
+        NodeEvent::Lease(_) => 5,
         NodeEvent::Coordinator(_) => 6,
         NodeEvent::Beat { .. } => 7,
-        NodeEvent::Nudged => 8,
+        NodeEvent::Notified => 8,
     }
 }
 

@@ -7,14 +7,16 @@ use std::collections::BTreeSet;
 use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::{Coordinator, LiveLeft, serving_reads, splits_left, splits_wait_for};
+use crate::coordinator::{
+    Coordinator, MovesLeft, serving_reads, splits_wait_for, unfinished_splits,
+};
 use crate::ids::{HostPort, NodeId};
 use crate::live_status::{LiveStatus, LiveTableStatus};
 use crate::load_status::LoadStatus;
 use crate::message::Readiness;
 use crate::model::{
-    Head, Identity, Model, MoveStage, NodeEntry, NodeState, Phase, Rebalance, Rollout, TableEntry,
-    Wish,
+    Head, Identity, Model, MoveStage, NodeEntry, NodeState, Phase, PlanGoal, Rebalance, Rollout,
+    TableEntry,
 };
 use crate::planning::holders;
 use crate::reads_status::ReadsStatus;
@@ -103,7 +105,7 @@ pub struct NodeStatus {
     pub free_bytes: Option<u64>,
     /// Bytes that came in a second lately, while something was brought there.
     #[serde(default)]
-    pub brought_per_s: Option<u64>,
+    pub fetched_bytes_per_s: Option<u64>,
     pub problems: Vec<String>,
 }
 
@@ -115,7 +117,7 @@ pub struct TableStatus {
     pub previous: Option<u64>,
     /// How many nodes hold each part; wanted may be more than there are nodes.
     pub replicas: usize,
-    pub replicas_wanted: usize,
+    pub replicas_desired: usize,
     pub rollout: Option<RolloutStatus>,
     /// Whether it is written to.
     #[serde(default)]
@@ -152,7 +154,7 @@ pub struct RolloutStatus {
     /// What it waits for, where that is no node that brings something.
     #[serde(default)]
     pub reason: Option<String>,
-    pub left_out: BTreeSet<String>,
+    pub excluded: BTreeSet<String>,
 }
 
 /// A plan that is carried out.
@@ -160,7 +162,7 @@ pub struct RolloutStatus {
 pub struct PlanStatus {
     pub request: String,
     /// What it is for.
-    pub wish: String,
+    pub goal: String,
     pub stage: MoveStage,
     /// Batches that are done, and all.
     pub done: usize,
@@ -177,9 +179,9 @@ pub struct PlanStatus {
     pub live_without_majority: usize,
     /// Partitions that this batch has still to split.
     #[serde(default)]
-    pub cuts_left: usize,
+    pub splits_left: usize,
     /// By the pace so far; none where nothing is known of that.
-    pub left_s: Option<u64>,
+    pub remaining_s: Option<u64>,
     /// An operator ended it: what was begun is undone.
     #[serde(default)]
     pub cancelled: bool,
@@ -210,12 +212,13 @@ impl Status {
             .extend(why_not.map(|why| format!("what lost nodes held stays on a node less: {why}")));
         let down = unserved(model, &nodes);
         problems.extend(down.iter().cloned());
-        let live = coordinator
-            .and_then(|(coordinator, now)| LiveStatus::of(model, coordinator.heard_so_far(), now));
+        let live = coordinator.and_then(|(coordinator, now)| {
+            LiveStatus::of(model, coordinator.received_reports(), now)
+        });
         let mut notes = notes(head, model, &nodes);
         let balance = coordinator.into_iter();
-        let balance = balance.flat_map(|(coordinator, _)| coordinator.balance_told());
-        notes.extend(balance.map(|told| format!("load is kept balanced: {told}")));
+        let balance = balance.flat_map(|(coordinator, _)| coordinator.balance_reported());
+        notes.extend(balance.map(|reported| format!("load is kept balanced: {reported}")));
         let plan = model.work.moving();
         let plan = plan.map(|plan| PlanStatus::of(plan, model, coordinator));
         let mut status = Self {
@@ -239,19 +242,19 @@ impl Status {
             tables,
             plan,
             reads: coordinator.and_then(|(coordinator, now)| {
-                let heard = coordinator.heard_so_far().reads;
-                ReadsStatus::of(model, &serving_reads(heard, model, now))
+                let received = coordinator.received_reports().reads;
+                ReadsStatus::of(model, &serving_reads(received, model, now))
             }),
             loads: LoadStatus::all(model, coordinator.map(|(coordinator, _)| coordinator)),
         };
-        live.into_iter().for_each(|live| status.tell_live(live));
+        live.into_iter().for_each(|live| status.notify_live(live));
         status
     }
 }
 
 impl Status {
     /// How live tables stand, as a coordinator has heard.
-    pub fn tell_live(&mut self, live: LiveStatus) {
+    pub fn notify_live(&mut self, live: LiveStatus) {
         self.problems.extend(live.problems());
         self.down.extend(live.down());
         self.healthy = self.problems.is_empty();
@@ -290,9 +293,9 @@ impl Status {
     }
 
     /// What is not known of nodes that were not heard of.
-    fn unheard(&mut self, is_heard: impl Fn(&str) -> bool) {
+    fn unheard(&mut self, is_received: impl Fn(&str) -> bool) {
         let up = self.nodes.iter_mut().filter(|node| node.state == "up");
-        for node in up.filter(|node| !is_heard(&node.name)) {
+        for node in up.filter(|node| !is_received(&node.name)) {
             "not known".clone_into(&mut node.state);
         }
     }
@@ -373,14 +376,15 @@ impl Status {
 
 impl NodeStatus {
     fn of(node: &NodeEntry, holds: bool, coordinator: Option<(&Coordinator, Now)>) -> Self {
-        let heard = coordinator.and_then(|(coordinator, _)| coordinator.heard().get(&node.id));
+        let received =
+            coordinator.and_then(|(coordinator, _)| coordinator.received().get(&node.id));
         let is_silent =
             coordinator.is_some_and(|(coordinator, _)| coordinator.suspects().contains(&node.id));
-        let is_starting = heard.is_some_and(|heard| heard.serves == 0);
+        let is_starting = received.is_some_and(|received| received.serves == 0);
         let state = match node.state {
-            NodeState::Up if coordinator.is_some() && heard.is_none() => "not known",
+            NodeState::Up if coordinator.is_some() && received.is_none() => "not known",
             NodeState::Up if is_starting => "starting",
-            NodeState::Up if is_silent => "silent",
+            NodeState::Up if is_silent => "unreachable",
             NodeState::Up => "up",
             _ if node.paused_until_unix_ms.is_some() => "paused",
             NodeState::Down { .. } => "down",
@@ -391,11 +395,11 @@ impl NodeStatus {
             zone: node.zone.to_string(),
             state: state.to_owned(),
             listen: node.listen.clone(),
-            serves: heard.map(|heard| heard.serves),
+            serves: received.map(|received| received.serves),
             holds,
-            free_bytes: heard.and_then(|heard| heard.room.free_bytes),
-            brought_per_s: heard.and_then(|heard| heard.room.brought_per_s),
-            problems: heard.map_or_else(Vec::new, |heard| heard.problems.clone()),
+            free_bytes: received.and_then(|received| received.room.free_bytes),
+            fetched_bytes_per_s: received.and_then(|received| received.room.fetched_bytes_per_s),
+            problems: received.map_or_else(Vec::new, |received| received.problems.clone()),
         }
     }
 }
@@ -413,7 +417,7 @@ impl TableStatus {
             version: entry.serving,
             previous: entry.history.last().copied(),
             replicas: replicas(model, entry),
-            replicas_wanted: entry.replicas,
+            replicas_desired: entry.replicas,
             rollout: rollout.map(|rollout| RolloutStatus::of(name, rollout, model, coordinator)),
             mode: match entry.live() {
                 Some(_) => TableMode::Live,
@@ -433,11 +437,11 @@ impl RolloutStatus {
         coordinator: Option<(&Coordinator, Now)>,
     ) -> Self {
         let (mut done, mut total, mut ready) = (0, 0, 0);
-        let heard = coordinator.map(|(coordinator, _)| coordinator.heard());
+        let received = coordinator.map(|(coordinator, _)| coordinator.received());
         for node in &rollout.participants {
-            let heard = heard.and_then(|heard| heard.get(node));
-            match heard.and_then(|heard| heard.rollouts.get(&rollout.id)) {
-                Some(Readiness::Bringing {
+            let received = received.and_then(|received| received.get(node));
+            match received.and_then(|received| received.rollouts.get(&rollout.id)) {
+                Some(Readiness::Fetching {
                     done_bytes,
                     total_bytes,
                 }) => {
@@ -457,7 +461,7 @@ impl RolloutStatus {
             ready,
             participants: rollout.participants.len(),
             reason: rollout.reason.clone(),
-            left_out: names(model, &rollout.left_out),
+            excluded: names(model, &rollout.excluded),
         }
     }
 }
@@ -469,26 +473,26 @@ impl PlanStatus {
         let of_batch = || model.batch_of(plan).map_or(0, |batch| batch.copied_bytes);
         let mut done_bytes = plan.done_bytes + if is_copied { of_batch() } else { 0 };
         let mut waits_for = BTreeSet::new();
-        let mut live = LiveLeft::default();
-        let mut cuts_left = 0;
-        let heard = coordinator.map(|(coordinator, _)| coordinator.heard());
+        let mut live = MovesLeft::default();
+        let mut splits_left = 0;
+        let received = coordinator.map(|(coordinator, _)| coordinator.received());
         if matches!(plan.stage, MoveStage::Copying { .. }) {
-            for (node, heard) in heard.into_iter().flatten() {
-                if let Some(Readiness::Bringing {
+            for (node, received) in received.into_iter().flatten() {
+                if let Some(Readiness::Fetching {
                     done_bytes: here, ..
-                }) = &heard.moving
+                }) = &received.moving
                 {
                     done_bytes += here;
                     waits_for.insert(*node);
                 }
             }
             let batch = model.batch_of(plan);
-            let cuts = batch.as_ref().map(|batch| splits_left(model, batch));
-            let cuts = cuts.unwrap_or_default();
-            cuts_left = cuts.len();
-            waits_for.extend(splits_wait_for(model, &cuts));
+            let waiting = batch.as_ref().map(|batch| unfinished_splits(model, batch));
+            let waiting = waiting.unwrap_or_default();
+            splits_left = waiting.len();
+            waits_for.extend(splits_wait_for(model, &waiting));
             if let Some(((coordinator, _), batch)) = coordinator.zip(batch) {
-                live = LiveLeft::of(model, coordinator.groups(), &batch);
+                live = MovesLeft::of(model, coordinator.groups(), &batch);
                 waits_for.extend(&live.nodes);
                 // Of live tables nobody tells bytes: they go by partitions.
                 if done_bytes == plan.done_bytes {
@@ -498,13 +502,13 @@ impl PlanStatus {
         }
         let done_bytes = done_bytes.min(plan.copied_bytes);
         let now_ms = coordinator.map(|(_, now)| now.unix_ms);
-        let left_s = now_ms.and_then(|now_ms| {
+        let remaining_s = now_ms.and_then(|now_ms| {
             let passed_ms = now_ms.checked_sub(plan.begun_unix_ms)?;
             plan.left(passed_ms, done_bytes).map(|left| left.as_secs())
         });
         Self {
             request: plan.request.to_string(),
-            wish: shown_wish(&plan.wish, model),
+            goal: shown_goal(&plan.goal, model),
             stage: plan.stage,
             done: plan.done,
             batches: plan.batches,
@@ -513,35 +517,35 @@ impl PlanStatus {
             waits_for: names(model, &waits_for),
             live_partitions: live.partitions,
             live_without_majority: live.without_majority,
-            cuts_left,
-            left_s: left_s.filter(|_| !plan.cancelled),
+            splits_left,
+            remaining_s: remaining_s.filter(|_| !plan.cancelled),
             cancelled: plan.cancelled,
         }
     }
 }
 
 /// What a plan is for, in a few words.
-pub fn shown_wish(wish: &Wish, model: &Model) -> String {
+pub fn shown_goal(goal: &PlanGoal, model: &Model) -> String {
     let all = |nodes: &BTreeSet<NodeId>| {
         let names: Vec<String> = names(model, nodes).into_iter().collect();
         names.join(", ")
     };
     let one = |node: &NodeId| all(&BTreeSet::from([*node]));
-    match wish {
-        Wish::Drain(nodes) => format!("drain {}", all(nodes)),
-        Wish::Add(nodes) => format!("add {}", all(nodes)),
-        Wish::Replace { gone, new } => format!("{} in the place of {}", one(new), one(gone)),
-        Wish::Even => "even out what nodes hold".to_owned(),
-        Wish::Insert { table, with } => {
+    match goal {
+        PlanGoal::Drain(nodes) => format!("drain {}", all(nodes)),
+        PlanGoal::Add(nodes) => format!("add {}", all(nodes)),
+        PlanGoal::Replace { gone, new } => format!("{} in the place of {}", one(new), one(gone)),
+        PlanGoal::Even => "even out what nodes hold".to_owned(),
+        PlanGoal::Insert { table, with } => {
             let with = with.iter().map(|index| format!(", {index}"));
             format!(
                 "make {table}{} ready for a bulk insert",
                 with.collect::<String>()
             )
         }
-        Wish::Place { table } => format!("place {table} by the load on it"),
-        Wish::Replicas { table, count: 1 } => format!("1 replica of {table}"),
-        Wish::Replicas { table, count } => format!("{count} replicas of {table}"),
+        PlanGoal::Place { table } => format!("place {table} by the load on it"),
+        PlanGoal::Replicas { table, count: 1 } => format!("1 replica of {table}"),
+        PlanGoal::Replicas { table, count } => format!("{count} replicas of {table}"),
     }
 }
 

@@ -20,8 +20,8 @@ pub fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> 
     }
     for node in nodes {
         match node.state.as_str() {
-            "silent" => problems.push(format!(
-                "node {} is silent: look at its log, and at the network",
+            "unreachable" => problems.push(format!(
+                "node {} is unreachable: look at its log, and at the network",
                 node.name
             )),
             // What it should do, a note says.
@@ -54,9 +54,9 @@ pub fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> 
     let mut few: BTreeMap<usize, Vec<&TableName>> = BTreeMap::new();
     for table in tables
         .iter()
-        .filter(|table| table.replicas < table.replicas_wanted)
+        .filter(|table| table.replicas < table.replicas_desired)
     {
-        few.entry(table.replicas_wanted)
+        few.entry(table.replicas_desired)
             .or_default()
             .push(&table.table);
     }
@@ -80,7 +80,7 @@ pub fn unserved(model: &Model, nodes: &[NodeStatus]) -> Vec<String> {
     let runs = |node: &NodeStatus| {
         matches!(
             node.state.as_str(),
-            "up" | "starting" | "silent" | "not known"
+            "up" | "starting" | "unreachable" | "not known"
         )
     };
     if !nodes.is_empty() && !nodes.iter().any(runs) {

@@ -27,7 +27,7 @@ use serde_json::Value;
 
 pub use error::BackupError;
 pub use last::LastBackup;
-pub use new::{BackedUp, BackupReport, NewBackup};
+pub use new::{BackupProgress, BackupReport, NewBackup};
 pub use place::{BackupPlace, Documents};
 pub use restore::Backup;
 

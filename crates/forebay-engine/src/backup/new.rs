@@ -41,7 +41,7 @@ pub struct NewBackup {
 
 /// Bytes of files that are in the backup now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BackedUp {
+pub enum BackupProgress {
     Copied(u64),
     /// An earlier backup has them.
     There(u64),
@@ -49,12 +49,12 @@ pub enum BackedUp {
 
 /// What was removed of a place, and what could not be.
 #[derive(Debug, Default)]
-struct Pruned {
+struct PruneReport {
     removed: Vec<String>,
     problems: Vec<BackupError>,
 }
 
-impl Pruned {
+impl PruneReport {
     /// The result, or none, and its problem noted.
     fn known<T>(&mut self, result: Result<T, BackupError>) -> Option<T> {
         result.map_err(|problem| self.problems.push(problem)).ok()
@@ -121,7 +121,7 @@ impl NewBackup {
         &mut self,
         table: &Table,
         version: u64,
-        advance: &mut dyn FnMut(BackedUp),
+        advance: &mut dyn FnMut(BackupProgress),
     ) -> Result<(), BackupError> {
         let path = table.files.manifest(version);
         let bytes = table.disk().read(&path).at("read", &path)?;
@@ -144,7 +144,7 @@ impl NewBackup {
     pub fn add_live(
         &mut self,
         checkpoint: &TableCheckpoint,
-        advance: &mut dyn FnMut(BackedUp),
+        advance: &mut dyn FnMut(BackupProgress),
     ) -> Result<(), BackupError> {
         let bytes = checkpoint.manifest.to_bytes();
         let bytes = bytes.map_err(|problem| StoreError::Damaged {
@@ -168,7 +168,7 @@ impl NewBackup {
         (document, named): (TableDocument, BTreeMap<String, u64>),
         (version, records): (Option<u64>, u64),
         source: &dyn RunFiles,
-        advance: &mut dyn FnMut(BackedUp),
+        advance: &mut dyn FnMut(BackupProgress),
     ) -> Result<(), BackupError> {
         let (place, table) = (self.place.clone(), document.table.clone());
         let disk = &*place.disk;
@@ -187,13 +187,13 @@ impl NewBackup {
             let path = runs.join(name);
             if known.contains(name) && is_there(disk, &path, len_bytes) {
                 self.reused_bytes += len_bytes;
-                advance(BackedUp::There(len_bytes));
+                advance(BackupProgress::There(len_bytes));
                 continue;
             }
             remove_if_there(disk, &path)?;
             let file = source.open(name).at("open", name.as_ref())?;
             copy_file(disk, &*file, &path, &mut |bytes| {
-                advance(BackedUp::Copied(bytes));
+                advance(BackupProgress::Copied(bytes));
             })?;
             self.copied_bytes += len_bytes;
             copied.push(path);
@@ -229,7 +229,7 @@ impl NewBackup {
         self.earlier.push(self.document.clone());
         let pruned = match self.damaged.is_empty() {
             true => place.prune(&self.earlier, keep),
-            false => Pruned::default(),
+            false => PruneReport::default(),
         };
         Ok(BackupReport {
             document: self.document,
@@ -362,9 +362,9 @@ impl BackupPlace {
     /// Removes those of these backups that no table needs to have `keep` of them, and what no
     /// backup names. What cannot be removed keeps nothing else. REQUIRES: the lock, and that there
     /// are no others.
-    fn prune(&self, backups: &[BackupDocument], keep: Option<usize>) -> Pruned {
+    fn prune(&self, backups: &[BackupDocument], keep: Option<usize>) -> PruneReport {
         let (mut kept, past) = kept_of(backups, keep.unwrap_or(usize::MAX));
-        let mut pruned = Pruned::default();
+        let mut pruned = PruneReport::default();
         for backup in past {
             match remove_if_there(&*self.disk, &self.document_path(&backup.name)) {
                 Ok(()) => pruned.removed.push(backup.name.clone()),
@@ -391,7 +391,7 @@ impl BackupPlace {
         pruned
     }
 
-    fn prune_table(&self, table: &TableName, kept: &[&BackupDocument], pruned: &mut Pruned) {
+    fn prune_table(&self, table: &TableName, kept: &[&BackupDocument], pruned: &mut PruneReport) {
         let files = TableFiles::new(&self.root, table);
         let names = kept.iter().map(|backup| format!("{}{ENDING}", backup.name));
         let names: BTreeSet<String> = names.collect();

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::{Followed, serve};
+use super::{FollowerMemory, serve};
 use crate::error::StoreError;
 use crate::followed_table::OpenAhead;
 use crate::name::TableName;
-use crate::partition::Held;
+use crate::partition::OpenPartitions;
 use crate::pointer::Pointer;
 use crate::serving_set::Change;
 use crate::version::Version;
 
-impl Followed {
+impl FollowerMemory {
     /// Lets a version serve that is open; returns what changes by that.
     pub fn serve(
         &mut self,
@@ -91,7 +91,7 @@ impl Followed {
     }
 
     /// What is open of some tables with other partitions than the store holds now, and those.
-    pub fn held_otherwise(&self, tables: &[TableName]) -> Vec<(Arc<Version>, Held)> {
+    pub fn held_otherwise(&self, tables: &[TableName]) -> Vec<(Arc<Version>, OpenPartitions)> {
         let follows = tables.iter().filter_map(|name| self.tables.get(name));
         let open = follows.flat_map(|follow| follow.open().cloned());
         let held = |version: Arc<Version>| {
@@ -110,7 +110,7 @@ impl Followed {
     ) -> bool {
         let new_of = |old: &Arc<Version>| anew.iter().find(|(known, _)| Arc::ptr_eq(known, old));
         let left = self.held_otherwise(tables);
-        let known = |old: &Arc<Version>, held: &Held| {
+        let known = |old: &Arc<Version>, held: &OpenPartitions| {
             new_of(old).is_some_and(|(_, new)| new.has_just(held))
         };
         if !left.iter().all(|(old, held)| known(old, held)) {

@@ -48,7 +48,7 @@ impl Threads {
             }
         };
         shared.memory.on_asked(with(|shared| {
-            shared.tell(|progress| progress.freeze_asked = true);
+            shared.notify(|progress| progress.freeze_asked = true);
         }));
         if !is_by_hand {
             shared.memory.on_second(with(LiveShared::look_around));
@@ -67,7 +67,7 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.shared.memory.leave_alone();
         self.shared.gate.close(GATE_ENDED);
-        self.shared.tell(|progress| progress.closing = true);
+        self.shared.notify(|progress| progress.closing = true);
         let handles = std::mem::take(&mut *self.shared.workers.handles.lock());
         for handle in handles {
             // A panic there was reported there; there is nothing to add here.
@@ -142,7 +142,7 @@ impl LiveShared {
             self.freeze();
         }
         if let Some(number) = self.flush_oldest()? {
-            self.tell(|progress| {
+            self.notify(|progress| {
                 debug_assert!(
                     progress.flushed < number,
                     "generation {number} was written behind generation {}",
@@ -168,7 +168,7 @@ impl LiveShared {
     /// Merges go on that a damaged run had stopped, if it is no run of the table any more.
     pub fn resume_merges(&self, manifest: &LiveManifest) {
         let is_sound = self.damaged_of(manifest).is_empty();
-        self.tell(|progress| {
+        self.notify(|progress| {
             if is_sound && std::mem::take(&mut progress.merges.has_stopped) {
                 progress.merges.problem = None;
                 progress.running[MERGER.place] = false;
@@ -307,7 +307,7 @@ impl LiveShared {
             if !worker.reads_runs {
                 self.memory.set_stuck(None);
             }
-            let was = self.tell(|progress| (worker.trouble)(progress).problem.take());
+            let was = self.notify(|progress| (worker.trouble)(progress).problem.take());
             if was.is_some() {
                 info!(table = %self.shape.table, "flushes, or merges, go on");
             }
@@ -330,7 +330,7 @@ impl LiveShared {
         if let Consequence::Fail = consequence {
             self.fail(&text);
         }
-        self.tell(|progress| {
+        self.notify(|progress| {
             let trouble = (worker.trouble)(progress);
             trouble.failures += 1;
             trouble.problem = Some(text);

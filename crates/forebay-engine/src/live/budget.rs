@@ -49,7 +49,7 @@ struct Ticking {
 
 /// What a table does when it is told to. Held while it is done, so that a table that takes it back
 /// knows that nobody is about to do it.
-type Act = Box<dyn Fn() + Send>;
+type TableTask = Box<dyn Fn() + Send>;
 
 /// How often tables look around.
 const SECOND: Duration = Duration::from_secs(1);
@@ -65,9 +65,9 @@ struct Usage {
     /// Whether its generation is to be frozen soon.
     is_asked: AtomicBool,
     /// Has the table freeze its generation soon, from a thread of its own.
-    ask: Mutex<Option<Act>>,
+    ask: Mutex<Option<TableTask>>,
     /// What the table does every second.
-    second: Mutex<Option<Act>>,
+    second: Mutex<Option<TableTask>>,
 }
 
 impl std::fmt::Debug for Usage {
@@ -290,7 +290,7 @@ impl Drop for Budget {
 }
 
 /// Does it, if there is something to do; returns whether.
-fn do_it(act: &Mutex<Option<Act>>) -> bool {
+fn do_it(act: &Mutex<Option<TableTask>>) -> bool {
     let act = act.lock();
     act.as_ref().map(|act| act()).is_some()
 }

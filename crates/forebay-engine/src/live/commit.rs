@@ -76,8 +76,8 @@ impl<'a> Commit<'a> {
     pub fn on_durable(self, done: impl FnOnce(Result<(), LiveError>) + Send + 'static) {
         match (&self.table.log, self.lsn) {
             (Some(log), Some(lsn)) => {
-                let told = move |result: Result<(), _>| done(result.map_err(LiveError::Log));
-                log.on_durable(lsn, Box::new(told));
+                let reported = move |result: Result<(), _>| done(result.map_err(LiveError::Log));
+                log.on_durable(lsn, Box::new(reported));
             }
             _ => done(Ok(())),
         }

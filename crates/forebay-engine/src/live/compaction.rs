@@ -13,10 +13,10 @@ use crate::live::cursor::Purpose;
 use crate::live::error::LiveError;
 use crate::live::expiry::earliest;
 use crate::live::flush::Output;
-use crate::live::levels::{Due, due};
+use crate::live::levels::{MergeTask, due};
 use crate::live::manifest::{LiveManifest, LivePartition};
 use crate::live::part::{PartView, run_cursors};
-use crate::live::removed::Removed;
+use crate::live::removed::RemovedRanges;
 use crate::live::room::MERGE_LOOK_BYTES;
 use crate::live::run::LiveRun;
 use crate::live::shape::PartTime;
@@ -43,14 +43,14 @@ impl LiveShared {
     }
 
     /// The cheapest merge that is due, and in which partition.
-    fn next_merge(&self, manifest: &LiveManifest) -> Option<(PartitionId, Due)> {
+    fn next_merge(&self, manifest: &LiveManifest) -> Option<(PartitionId, MergeTask)> {
         let factor = self.options.factor as usize;
         let dues = manifest.partitions.iter().filter_map(|partition| {
             let levels: Vec<u32> = partition.runs.iter().map(|run| run.level).collect();
             let is_wasteful =
                 self.is_half_removed(partition) || self.is_half_of_others(manifest, partition);
             let due = match is_wasteful {
-                true => levels.iter().max().map(|&level| Due {
+                true => levels.iter().max().map(|&level| MergeTask {
                     runs: 0..levels.len(),
                     level,
                 }),
@@ -113,7 +113,7 @@ impl LiveShared {
             Some(level) if seen * 2 <= pages => {
                 let runs = 0..view.runs.len();
                 drop(view);
-                self.merge_runs(&compacting, id, Due { runs, level })
+                self.merge_runs(&compacting, id, MergeTask { runs, level })
             }
             _ => Ok(()),
         }
@@ -145,7 +145,7 @@ impl LiveShared {
             // added as it came.
             // So may one of which it sees a part.
             if runs.len() > 1 || runs.iter().any(|run| run.range.is_some()) {
-                let due = Due {
+                let due = MergeTask {
                     runs: 0..runs.len(),
                     level,
                 };
@@ -162,7 +162,7 @@ impl LiveShared {
         &self,
         _compacting: &MutexGuard<'_, ()>,
         id: PartitionId,
-        due: Due,
+        due: MergeTask,
     ) -> Result<(), LiveError> {
         let now_ms = self.shape.now_ms(self.time_of_runs(id));
         let partition = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
@@ -187,7 +187,7 @@ impl LiveShared {
         let newer_minis = view.all_minis().map(|mini| mini.deltas_since_ms);
         let newer = newer_runs.chain(newer_minis).chain([buffered]);
         let settled_ms = self.droppable_ms(now_ms, newer);
-        let mut removed = Removed::default();
+        let mut removed = RemovedRanges::default();
         for run in &view.runs[due.runs.end..] {
             removed.join(&run.reference.removed);
         }

@@ -2,7 +2,7 @@
 
 use crate::live::applied::AppliedPlace;
 use crate::live::manifest::{LivePartition, LiveRunRef};
-use crate::live::removed::Removed;
+use crate::live::removed::RemovedRanges;
 use crate::name::RunId;
 use crate::partition::{Bounds, FIRST_EPOCH, PartitionRange};
 
@@ -80,7 +80,7 @@ impl From<&LiveRunRef> for PartitionRun {
     }
 }
 
-impl TryFrom<&PartitionRun> for Removed {
+impl TryFrom<&PartitionRun> for RemovedRanges {
     type Error = String;
 
     fn try_from(run: &PartitionRun) -> Result<Self, String> {

@@ -199,7 +199,7 @@ impl LiveShared {
         let id = copy.range.id;
         let refused = |problem: String| Err(self.not_taken_in(id, &problem));
         let applied = self.parts.at(place).lock().applied.clone();
-        let (Some(applied), Some(brought)) = (applied, &copy.applied) else {
+        let (Some(applied), Some(fetched)) = (applied, &copy.applied) else {
             return refused("it is not replicated".to_owned());
         };
         let is_cut = copy.epoch > here.epoch && here.range.bounds.covers(&copy.range.bounds);
@@ -213,8 +213,8 @@ impl LiveShared {
                 "it is of epoch {copy}, what is here of epoch {here}"
             ));
         }
-        if brought.position() < applied.place.position() {
-            let (here, copy) = (applied.place.index, brought.index);
+        if fetched.position() < applied.place.position() {
+            let (here, copy) = (applied.place.index, fetched.index);
             return refused(format!(
                 "it is at entry {copy}, what is here at entry {here}"
             ));

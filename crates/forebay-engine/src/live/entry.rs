@@ -13,7 +13,7 @@ use crate::live::LiveTable;
 use crate::live::applied::{AppliedPlace, DecidedEntry, EntryError};
 use crate::live::error::LiveError;
 use crate::live::expiry::Stored;
-use crate::live::part::{Applied, LivePart};
+use crate::live::part::{AppliedPosition, LivePart};
 use crate::live::shared::LiveShared;
 use crate::partition::{Bounds, PartitionId};
 
@@ -236,7 +236,7 @@ impl LiveShared {
         let is_due = applied.unwritten == MOVED_PROPOSALS;
         drop(part);
         if is_due {
-            self.tell(|progress| progress.freeze_asked = true);
+            self.notify(|progress| progress.freeze_asked = true);
         }
         Ok(())
     }
@@ -292,7 +292,11 @@ impl LiveShared {
     }
 }
 
-fn admitted(applied: Option<&Applied>, slot: usize, bound: &BoundEntry) -> Result<(), EntryError> {
+fn admitted(
+    applied: Option<&AppliedPosition>,
+    slot: usize,
+    bound: &BoundEntry,
+) -> Result<(), EntryError> {
     let applied = applied.ok_or(EntryError::NotReplicated)?;
     if bound.slot != slot {
         return Err(EntryError::Elsewhere);

@@ -117,7 +117,7 @@ impl LiveShared {
         self.check_views(&manifest);
         self.count_runs(&manifest);
         drop(manifest);
-        self.tell(|_| ());
+        self.notify(|_| ());
         Ok(())
     }
 }

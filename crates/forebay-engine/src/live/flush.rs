@@ -25,7 +25,7 @@ use forebay_run::RunWriter;
 use forebay_run::format::{RunOptions, RunSummary};
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
-use forebay_run::settle::Settled;
+use forebay_run::settle::SettledCursor;
 use parking_lot::MutexGuard;
 use tracing::warn;
 
@@ -39,7 +39,7 @@ use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::mini::MiniRun;
 use crate::live::part::{Minis, PartView, mini_cursors};
 use crate::live::promised_files::FilePromise;
-use crate::live::removed::Removed;
+use crate::live::removed::RemovedRanges;
 use crate::live::run::LiveRun;
 use crate::live::shape::PartTime;
 use crate::live::shared::{Frozen, LiveShared};
@@ -74,7 +74,7 @@ impl LiveShared {
             return self.flush_by_hand(number);
         }
         // After a failure the next try would come later.
-        self.tell(|progress| progress.asked += 1);
+        self.notify(|progress| progress.asked += 1);
         let mut progress = self.progress.lock();
         while progress.flushed < number {
             if progress.failed.is_some() || progress.closing {
@@ -160,7 +160,7 @@ impl LiveShared {
                 written.push(None);
                 continue;
             }
-            let mut removed = Removed::default();
+            let mut removed = RemovedRanges::default();
             let way = (&ScanRange::all(), Direction::Forward);
             let cursors = mini_cursors(&self.shape, minis.iter().rev(), &mut removed, way);
             let cursors = cursors.into_iter().map(SourceCursor::Mini).collect();
@@ -272,7 +272,7 @@ impl LiveShared {
         let needed = output.settled_ms.is_none() && !output.removed.is_empty();
         let written = match output.settled_ms {
             Some(expired_ms) => {
-                self.write_records(writer, Settled::new(merge, expired_ms), needed, pace)
+                self.write_records(writer, SettledCursor::new(merge, expired_ms), needed, pace)
             }
             None => self.write_records(writer, merge, needed, pace),
         };
@@ -290,7 +290,7 @@ impl LiveShared {
             summary.records
         );
         let (deltas_since_ms, removed) = match output.settled_ms {
-            Some(_) => (None, Removed::default()),
+            Some(_) => (None, RemovedRanges::default()),
             None => (output.deltas_since_ms, output.removed),
         };
         let reference = LiveRunRef {
@@ -316,15 +316,15 @@ impl LiveShared {
     ) -> Result<Option<RunSummary>, LiveError> {
         const PACE_BYTES: u64 = 64 << 10;
         let failed = |source| self.shape.run_error(source);
-        let mut told_bytes = 0;
+        let mut reported_bytes = 0;
         while cursor.advance().map_err(failed)? {
             let (tag, payload) = cursor.encoded();
             writer
                 .push_encoded(cursor.hash(), cursor.key(), tag, &payload)
                 .map_err(failed)?;
-            if writer.len_bytes() - told_bytes >= PACE_BYTES {
-                told_bytes = writer.len_bytes();
-                pace(told_bytes)?;
+            if writer.len_bytes() - reported_bytes >= PACE_BYTES {
+                reported_bytes = writer.len_bytes();
+                pace(reported_bytes)?;
             }
         }
         if writer.records() == 0 && !needed {
@@ -471,5 +471,5 @@ pub(crate) struct Output {
     /// See [`LiveRunRef`]; of the records before they are settled.
     pub deltas_since_ms: Option<u64>,
     /// See [`LiveRunRef`]: nothing where there is nothing older.
-    pub removed: Removed,
+    pub removed: RemovedRanges,
 }

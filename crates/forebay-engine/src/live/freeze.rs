@@ -84,7 +84,7 @@ impl LiveShared {
             memory_bytes,
             applied,
         });
-        self.tell(|progress| progress.frozen = number);
+        self.notify(|progress| progress.frozen = number);
         number
     }
 

@@ -20,7 +20,7 @@ use crate::live::levels::level_of;
 use crate::live::manifest::LiveRunRef;
 use crate::live::part::PartView;
 use crate::live::pause::Pause;
-use crate::live::removed::Removed;
+use crate::live::removed::RemovedRanges;
 use crate::live::run::LiveRun;
 use crate::live::shared::LiveShared;
 use crate::name::RunId;
@@ -62,7 +62,7 @@ impl LiveShared {
             longest_key: 0,
             settled_ms: None,
             deltas_since_ms: None,
-            removed: Removed::default(),
+            removed: RemovedRanges::default(),
         })
     }
 
@@ -142,7 +142,7 @@ impl LiveShared {
         let bytes = summary.file_bytes + summary.ext_bytes;
         let level_0_bytes = self.budget().memtable_share() / self.parts.places().max(1);
         let level = level_of(bytes, level_0_bytes as u64, u64::from(self.options.factor));
-        let removed = Removed::try_from(new).map_err(|problem| self.refused(problem))?;
+        let removed = RemovedRanges::try_from(new).map_err(|problem| self.refused(problem))?;
         self.open_run(LiveRunRef {
             id: new.id.clone(),
             level,
@@ -229,7 +229,7 @@ impl LiveShared {
         self.check_views(&manifest);
         self.count_runs(&manifest);
         drop(manifest);
-        self.tell(|_| ());
+        self.notify(|_| ());
         Ok(())
     }
 

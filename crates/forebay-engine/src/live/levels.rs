@@ -10,19 +10,19 @@ use std::ops::Range;
 
 /// Runs to merge, and the level of what they make.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(crate) struct MergeTask {
     pub runs: Range<usize>,
     pub level: u32,
 }
 
 /// The merge to do next: of those that are due the one of the lowest level, which is the cheapest.
-pub(crate) fn due(levels: &[u32], factor: usize) -> Option<Due> {
+pub(crate) fn due(levels: &[u32], factor: usize) -> Option<MergeTask> {
     let greatest = *levels.iter().max()?;
     (0..=greatest).find_map(|level| due_at(levels, level, factor))
 }
 
 /// The first merge that is due at that level.
-pub(crate) fn due_at(levels: &[u32], level: u32, factor: usize) -> Option<Due> {
+pub(crate) fn due_at(levels: &[u32], level: u32, factor: usize) -> Option<MergeTask> {
     let mut first = 0;
     let mut count = 0;
     for (place, &found) in levels.iter().enumerate() {
@@ -40,7 +40,7 @@ pub(crate) fn due_at(levels: &[u32], level: u32, factor: usize) -> Option<Due> {
                         .all(|between| *between <= level),
                     "a run above level {level} lies between those of {levels:?} that are due"
                 );
-                return Some(Due {
+                return Some(MergeTask {
                     runs: first..place + 1,
                     level: level + 1,
                 });
@@ -81,21 +81,21 @@ mod tests {
         assert_eq!(due(&[0, 0, 3, 0, 0], 4), None);
         assert_eq!(
             due(&[0, 0, 3, 0, 0], 2),
-            Some(Due {
+            Some(MergeTask {
                 runs: 0..2,
                 level: 1
             })
         );
         assert_eq!(
             due(&[1, 0, 1], 2),
-            Some(Due {
+            Some(MergeTask {
                 runs: 0..3,
                 level: 2
             })
         );
         assert_eq!(
             due(&[2, 2, 0, 1], 2),
-            Some(Due {
+            Some(MergeTask {
                 runs: 0..2,
                 level: 3
             })

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::live::applied::AppliedPlace;
 use crate::live::options::{LiveDraft, LiveOptions};
-use crate::live::removed::Removed;
+use crate::live::removed::RemovedRanges;
 use crate::name::{RunId, TableName};
 use crate::partition::{Bounds, FIRST_EPOCH, PartitionId, PartitionRange, check_apart};
 use crate::seal::{DocumentError, Unsealed, Upgrade, seal, unseal_upgrading};
@@ -83,8 +83,8 @@ pub(crate) struct LiveRunRef {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Bounds>,
     /// What of older runs of the partition is deleted.
-    #[serde(default, skip_serializing_if = "Removed::is_empty")]
-    pub removed: Removed,
+    #[serde(default, skip_serializing_if = "RemovedRanges::is_empty")]
+    pub removed: RemovedRanges,
     pub summary: RunSummary,
 }
 
@@ -322,7 +322,7 @@ mod tests {
             level: 2,
             deltas_since_ms: Some(4),
             range: Some(bounds),
-            removed: Removed::of(KeyRange::all()),
+            removed: RemovedRanges::of(KeyRange::all()),
             summary: RunSummary::default(),
         });
         let bytes = manifest.to_bytes().unwrap();
@@ -350,7 +350,7 @@ mod tests {
             level: 0,
             deltas_since_ms: None,
             range: None,
-            removed: Removed::default(),
+            removed: RemovedRanges::default(),
             summary: RunSummary::default(),
         };
         let mut twice = manifest.clone();

@@ -73,7 +73,7 @@ impl LiveShared {
             self.memory.regrow(old, bytes);
             if part.view.due_large_minis().is_some() {
                 drop(part);
-                self.tell(|progress| progress.tidy_asked = true);
+                self.notify(|progress| progress.tidy_asked = true);
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use forebay_run::filter::{Filter, FilterBuilder};
 use forebay_run::operation::Operation;
 
 use crate::live::record::{Record, append_raw};
-use crate::live::removed::Removed;
+use crate::live::removed::RemovedRanges;
 use crate::live::shape::{KeyPlace, Shape};
 
 /// Records between two entries of the list.
@@ -31,7 +31,7 @@ pub(crate) struct MiniRun {
     /// [`LiveShared::droppable_ms`](crate::live::shared::LiveShared::droppable_ms).
     pub deltas_since_ms: Option<u64>,
     /// What of older sources is deleted.
-    pub removed: Removed,
+    pub removed: RemovedRanges,
     bytes: Vec<u8>,
     blocks: Vec<Block>,
     records: u64,
@@ -45,7 +45,7 @@ impl MiniRun {
             bytes: Vec::with_capacity(bytes),
             level: 0,
             deltas_since_ms: None,
-            removed: Removed::default(),
+            removed: RemovedRanges::default(),
             blocks: Vec::with_capacity((records / BLOCK_RECORDS) as usize + 1),
             records: 0,
             longest_key: 0,
@@ -54,7 +54,7 @@ impl MiniRun {
     }
 
     /// One without records.
-    pub fn removing(removed: Removed) -> Self {
+    pub fn removing(removed: RemovedRanges) -> Self {
         Self {
             removed,
             ..Self::default()

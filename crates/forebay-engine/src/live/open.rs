@@ -163,7 +163,7 @@ impl Store {
         let others = disk.list(&files.dir).at("list", &files.dir)?;
         let kept = kept_for_load(disk, &**self.clock(), &files)?;
         sweep_asks(disk, &**self.clock(), &files)?;
-        remove_debris(disk, &files, &manifest, (runs, others), kept)?;
+        remove_leftovers(disk, &files, &manifest, (runs, others), kept)?;
         let shape = Shape::new(
             manifest.table.clone(),
             &manifest.options,
@@ -306,7 +306,7 @@ fn open_parts(
 
 /// Removes what a process that died left half-done. `needed` are files that stay besides those that
 /// the manifest names.
-fn remove_debris(
+fn remove_leftovers(
     disk: &dyn Disk,
     files: &TableFiles,
     manifest: &LiveManifest,

@@ -10,7 +10,7 @@ use crate::bound::Bound;
 use crate::live::expiry::Expiry;
 use crate::live::log::Durability;
 use crate::manifest::ValueKind;
-use crate::partition::{Held, PartitionRange, check_apart, numbered};
+use crate::partition::{OpenPartitions, PartitionRange, check_apart, numbered};
 
 /// What a live table is, from when it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,7 +105,7 @@ impl LiveDraft {
 
     /// Without the partitions that are not `held`.
     #[must_use]
-    pub fn holding(mut self, held: &Held) -> Self {
+    pub fn holding(mut self, held: &OpenPartitions) -> Self {
         self.partitions.retain(|range| held.holds(range.id));
         self
     }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn partitions_that_do_not_rise_are_refused() {
-        let second = Held::Only([PartitionId(1)].into());
+        let second = OpenPartitions::Only([PartitionId(1)].into());
         for good in [
             LiveDraft::hashed(),
             LiveDraft::hashed().partitions(1),

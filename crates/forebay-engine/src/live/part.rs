@@ -22,10 +22,10 @@ use crate::live::budget::{Budget, Member};
 use crate::live::cursor::{MiniCursor, Purpose, RunCursor, SourceCursor};
 use crate::live::error::LiveError;
 use crate::live::expiry::{Stored, earliest};
-use crate::live::levels::{Due, due_at};
+use crate::live::levels::{MergeTask, due_at};
 use crate::live::memtable::Memtable;
 use crate::live::mini::MiniRun;
-use crate::live::removed::{KeyRange, Removed, cursors_of};
+use crate::live::removed::{KeyRange, RemovedRanges, cursors_of};
 use crate::live::run::LiveRun;
 use crate::live::shape::{KeyPlace, PartTime, Shape};
 use crate::live::traffic::PartitionTraffic;
@@ -71,12 +71,12 @@ pub(crate) struct LivePart {
     pub access: Access,
     pub traffic: PartitionTraffic,
     /// Of a replicated partition: boxed, as others have none.
-    pub applied: Option<Box<Applied>>,
+    pub applied: Option<Box<AppliedPosition>>,
 }
 
 /// How far a replicated partition has come.
 #[derive(Debug, Clone)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedPosition {
     /// What the state has, that in memory included.
     pub place: AppliedPlace,
     /// By how many proposals, or entries without any, the place has moved since the last freeze
@@ -119,7 +119,7 @@ impl LivePart {
     /// The same with the place that its runs are at, where it is replicated.
     pub fn at_place(mut self, place: Option<AppliedPlace>) -> Self {
         self.applied = place.map(|place| {
-            Box::new(Applied {
+            Box::new(AppliedPosition {
                 place,
                 unwritten: 0,
             })
@@ -232,7 +232,7 @@ impl LivePart {
             "{} records of the buffer would come behind the deletion of {range:?}",
             self.memtable.records()
         );
-        let mut mini = MiniRun::removing(Removed::of(range));
+        let mut mini = MiniRun::removing(RemovedRanges::of(range));
         let mut minis = self.view.minis.to_vec();
         // What nothing was written to since is one with the range before.
         if let Some(last) = minis.pop_if(|last| last.records() == 0) {
@@ -333,7 +333,10 @@ impl PartView {
         })
     }
 
-    fn due_minis(&self, due: impl Fn(&[u32]) -> Option<Due>) -> Option<(&[Arc<MiniRun>], u32)> {
+    fn due_minis(
+        &self,
+        due: impl Fn(&[u32]) -> Option<MergeTask>,
+    ) -> Option<(&[Arc<MiniRun>], u32)> {
         let levels: Vec<u32> = self.minis.iter().map(|mini| mini.level).collect();
         due(&levels).map(|due| (&self.minis[due.runs], due.level))
     }
@@ -391,7 +394,7 @@ impl PartView {
         newest: Option<CowOperation<'a>>,
         wait: bool,
     ) -> Result<Option<Option<CowOperation<'a>>>, LiveError> {
-        let mut settled = Settling {
+        let mut settled = KeyComposer {
             shape,
             key,
             composed: newest,
@@ -438,7 +441,7 @@ impl PartView {
         range: &ScanRange,
         direction: Direction,
     ) -> Vec<SourceCursor> {
-        let mut removed = Removed::default();
+        let mut removed = RemovedRanges::default();
         let (minis, way) = (self.all_minis().rev(), (range, direction));
         let minis = mini_cursors(shape, minis, &mut removed, way);
         let runs = self.runs.iter().rev();
@@ -450,7 +453,7 @@ impl PartView {
     /// Whether half of what lies on the disk was deleted by ranges, and is there for no reader; by
     /// those on the disk, or by those in memory as well.
     pub fn is_half_removed(&self, with_memory: bool) -> bool {
-        let mut removed = Removed::default();
+        let mut removed = RemovedRanges::default();
         for mini in self.all_minis().filter(|_| with_memory) {
             removed.join(&mini.removed);
         }
@@ -476,7 +479,7 @@ impl PartView {
 pub(crate) fn mini_cursors<'a>(
     shape: &Arc<Shape>,
     newest_first: impl Iterator<Item = &'a Arc<MiniRun>>,
-    removed: &mut Removed,
+    removed: &mut RemovedRanges,
     way: (&ScanRange, Direction),
 ) -> Vec<MiniCursor> {
     let sources = newest_first.map(|mini| (mini, &mini.removed));
@@ -488,7 +491,7 @@ pub(crate) fn mini_cursors<'a>(
 /// See [`cursors_of`].
 pub(crate) fn run_cursors<'a>(
     newest_first: impl Iterator<Item = &'a Arc<LiveRun>>,
-    removed: &mut Removed,
+    removed: &mut RemovedRanges,
     way: (&ScanRange, Direction),
     purpose: Purpose,
 ) -> Vec<SourceCursor> {
@@ -499,13 +502,13 @@ pub(crate) fn run_cursors<'a>(
 }
 
 /// Operations on one key, added newest first.
-struct Settling<'a> {
+struct KeyComposer<'a> {
     shape: &'a Shape,
     key: &'a [u8],
     composed: Option<CowOperation<'a>>,
 }
 
-impl Settling<'_> {
+impl KeyComposer<'_> {
     fn is_final(&self) -> bool {
         self.composed
             .as_ref()
@@ -529,7 +532,7 @@ pub(crate) fn merge_minis(
 ) -> Result<MiniRun, RunError> {
     let bytes = minis.iter().map(|mini| mini.end()).sum();
     let records = minis.iter().map(|mini| mini.records()).sum();
-    let mut removed = Removed::default();
+    let mut removed = RemovedRanges::default();
     let way = (&ScanRange::all(), Direction::Forward);
     let cursors = mini_cursors(shape, minis.iter().rev(), &mut removed, way);
     let resolve = Resolve::Compose(shape.kind());

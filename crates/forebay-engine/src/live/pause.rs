@@ -64,7 +64,7 @@ impl Drop for Pause<'_> {
                 part.access = Access::Open;
             }
         }
-        self.shared.tell(|_| ());
+        self.shared.notify(|_| ());
     }
 }
 

@@ -4,7 +4,7 @@
 //! record = tag (1 byte), key length (LEB128), payload length (LEB128), key, payload
 //! ```
 //!
-//! Tag and payload are those of a run's record (`docs/format.md`, section 3.2).
+//! Tag and payload are those of a run's record (`docs/reference/run-format.md`, section 3.2).
 
 use forebay_run::bytes::append_bytes;
 use forebay_run::operation::Operation;

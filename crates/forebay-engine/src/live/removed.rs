@@ -30,7 +30,7 @@ pub(crate) struct KeyRange {
 /// See the module's text. Rising, and apart: between two of them there are keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Bounds>", into = "Vec<Bounds>")]
-pub(crate) struct Removed {
+pub(crate) struct RemovedRanges {
     ranges: Vec<KeyRange>,
 }
 
@@ -138,7 +138,7 @@ fn ends_at_most(a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
     }
 }
 
-impl Removed {
+impl RemovedRanges {
     /// REQUIRES: it is not empty.
     pub fn of(range: KeyRange) -> Self {
         debug_assert!(!range.is_empty(), "{range:?} has no keys to delete");
@@ -258,8 +258,8 @@ impl Removed {
 /// opens it. `removed` is what newer sources than these have removed, and what these have, then.
 /// The cursors come oldest first; a source of which nothing counts has none.
 pub(crate) fn cursors_of<'a, S, C>(
-    newest_first: impl Iterator<Item = (S, &'a Removed)>,
-    removed: &mut Removed,
+    newest_first: impl Iterator<Item = (S, &'a RemovedRanges)>,
+    removed: &mut RemovedRanges,
     (range, direction): (&ScanRange, Direction),
     open: impl Fn(S, Vec<ScanRange>) -> Option<C>,
 ) -> Vec<C> {
@@ -307,8 +307,8 @@ pub(crate) fn is_void(range: &ScanRange) -> bool {
     }
 }
 
-impl From<Removed> for Vec<Bounds> {
-    fn from(removed: Removed) -> Self {
+impl From<RemovedRanges> for Vec<Bounds> {
+    fn from(removed: RemovedRanges) -> Self {
         let bounds = removed.ranges.into_iter().map(|range| Bounds {
             lower: Bound::Key(range.from),
             upper: range.to.map(Bound::Key),
@@ -317,7 +317,7 @@ impl From<Removed> for Vec<Bounds> {
     }
 }
 
-impl TryFrom<Vec<Bounds>> for Removed {
+impl TryFrom<Vec<Bounds>> for RemovedRanges {
     type Error = String;
 
     fn try_from(bounds: Vec<Bounds>) -> Result<Self, String> {
@@ -359,7 +359,7 @@ mod tests {
         !range.is_below(0, key) && !range.is_above(0, key)
     }
 
-    type Ends = (u8, u8, u8, u8);
+    type RangeEnds = (u8, u8, u8, u8);
 
     fn slices(from: &RangeBound<Vec<u8>>) -> RangeBound<&[u8]> {
         from.as_ref().map(Vec::as_slice)
@@ -368,10 +368,10 @@ mod tests {
     proptest! {
         #[test]
         fn ranges_cover_what_was_added_and_leave_the_rest(
-            added in proptest::collection::vec(any::<Ends>(), 0..8),
-            walked in any::<Ends>(),
+            added in proptest::collection::vec(any::<RangeEnds>(), 0..8),
+            walked in any::<RangeEnds>(),
         ) {
-            let mut removed = Removed::default();
+            let mut removed = RemovedRanges::default();
             let mut covered = [false; 256];
             for (from_kind, from, to_kind, to) in added {
                 let (from, to) = (bound(from_kind, from), bound(to_kind, to));
@@ -383,7 +383,7 @@ mod tests {
                     removed.add(range);
                 }
             }
-            let again: Removed = serde_json::from_str(&serde_json::to_string(&removed).unwrap()).unwrap();
+            let again: RemovedRanges = serde_json::from_str(&serde_json::to_string(&removed).unwrap()).unwrap();
             prop_assert_eq!(&again, &removed);
             let (from, to) = (bound(walked.0, walked.1), bound(walked.2, walked.3));
             let walked = ScanRange::keys(slices(&from), slices(&to));
@@ -450,6 +450,6 @@ mod tests {
     #[test]
     fn ranges_of_a_manifest_that_overlap_are_refused() {
         let text = r#"[{"lower":{"key":"a"},"upper":{"key":"c"}},{"lower":{"key":"b"}}]"#;
-        assert!(serde_json::from_str::<Removed>(text).is_err());
+        assert!(serde_json::from_str::<RemovedRanges>(text).is_err());
     }
 }

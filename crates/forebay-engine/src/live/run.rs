@@ -15,7 +15,7 @@ use forebay_run::scan::{Cursor, Direction, Position, ScanRange};
 use forebay_run::{Run, RunError, RunScan};
 
 use crate::bound::Bound;
-use crate::described::Described;
+use crate::described::RunDescription;
 use crate::layout::TableFiles;
 use crate::live::error::LiveError;
 use crate::live::manifest::LiveRunRef;
@@ -118,7 +118,7 @@ pub(crate) fn open_file(
 }
 
 fn differs(shape: &Shape, reference: &LiveRunRef, run: &Run) -> Option<String> {
-    let described = Described {
+    let described = RunDescription {
         summary: &reference.summary,
         order: shape.order,
         hasher: &shape.hasher,

@@ -190,7 +190,7 @@ impl LiveShared {
     /// Takes no more writes; reads go on. The first reason stays.
     pub fn fail(&self, why: &str) {
         self.is_stuck(why);
-        self.tell(|progress| {
+        self.notify(|progress| {
             if progress.failed.is_none() {
                 error!(table = %self.shape.table, why, "no more writes are taken");
                 progress.failed = Some(why.to_owned());
@@ -201,7 +201,7 @@ impl LiveShared {
     }
 
     /// Changes the progress and wakes all who wait for it.
-    pub fn tell<R>(&self, change: impl FnOnce(&mut Progress) -> R) -> R {
+    pub fn notify<R>(&self, change: impl FnOnce(&mut Progress) -> R) -> R {
         let mut progress = self.progress.lock();
         progress.events += 1;
         let result = change(&mut progress);

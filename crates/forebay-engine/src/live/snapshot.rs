@@ -41,10 +41,10 @@ pub struct Snapshot {
     pub(crate) parts: Arc<[SnapshotPart]>,
 }
 
-type Newest = (Option<CowOperation<'static>>, Arc<PartView>, PartTime);
+type NewestRecord = (Option<CowOperation<'static>>, Arc<PartView>, PartTime);
 
 /// The same, and whether the read's length is to be told.
-type CountedNewest = (Newest, Option<SampledRead>);
+type CountedNewest = (NewestRecord, Option<SampledRead>);
 
 impl LiveShared {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
@@ -138,7 +138,12 @@ impl LiveShared {
     }
 
     #[inline]
-    fn newest_in(&self, part: MutexGuard<'_, LivePart>, place: KeyPlace, key: &[u8]) -> Newest {
+    fn newest_in(
+        &self,
+        part: MutexGuard<'_, LivePart>,
+        place: KeyPlace,
+        key: &[u8],
+    ) -> NewestRecord {
         let newest = part.memtable.get(place, key).map(|found| found.to_owned());
         let (view, time) = (Arc::clone(&part.view), part.time());
         drop(part);
@@ -164,7 +169,7 @@ impl LiveShared {
     pub fn memory_is_read(&self, view: &PartView) {
         self.counts.memory_is_read.store(true, Ordering::Relaxed);
         if view.due_buffers().is_some() {
-            self.tell(|progress| progress.tidy_asked = true);
+            self.notify(|progress| progress.tidy_asked = true);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::live::LiveTable;
 use crate::live::log::Log;
 use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::part::LivePart;
-use crate::live::removed::Removed;
+use crate::live::removed::RemovedRanges;
 use crate::live::shared::LiveShared;
 use crate::live::traffic::PartitionTraffic;
 use crate::partition::PartitionId;
@@ -187,7 +187,7 @@ fn memory_records_of(part: &Mutex<LivePart>) -> u64 {
 
 /// The records of sources, newest first, down to the one that has deleted all that is older; and
 /// whether there is one.
-fn records_above<'a>(newest_first: impl Iterator<Item = (u64, &'a Removed)>) -> (u64, bool) {
+fn records_above<'a>(newest_first: impl Iterator<Item = (u64, &'a RemovedRanges)>) -> (u64, bool) {
     let mut all = 0;
     for (records, removed) in newest_first {
         all += records;

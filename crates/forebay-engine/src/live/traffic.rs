@@ -84,10 +84,10 @@ mod tests {
     #[test]
     fn of_64_reads_one_tells_the_length_of_its_value() {
         let mut traffic = PartitionTraffic::default();
-        let told = (0..640).filter(|_| traffic.read(0).is_some()).count();
-        assert_eq!((told, traffic.reads), (10, 640));
+        let reported = (0..640).filter(|_| traffic.read(0).is_some()).count();
+        assert_eq!((reported, traffic.reads), (10, 640));
         let mut traffic = PartitionTraffic::default();
-        let told = (0..64).filter(|_| traffic.read_many(10, 0).is_some());
-        assert_eq!((told.count(), traffic.reads), (10, 640));
+        let reported = (0..64).filter(|_| traffic.read_many(10, 0).is_some());
+        assert_eq!((reported.count(), traffic.reads), (10, 640));
     }
 }

@@ -56,7 +56,7 @@ impl Watchers {
         if !self.by_key.is_empty()
             && let Some(watchers) = self.by_key.remove(key)
         {
-            tell(watchers);
+            notify(watchers);
         }
     }
 
@@ -65,7 +65,7 @@ impl Watchers {
         let of_range = self
             .by_key
             .extract_if(|key, _| range.covers(key) && is_there(key));
-        of_range.for_each(|(_, watchers)| tell(watchers));
+        of_range.for_each(|(_, watchers)| notify(watchers));
     }
 
     /// Takes those of some keys out, for the partition in which these lie from now on.
@@ -80,7 +80,7 @@ impl Watchers {
     pub fn all_written(&mut self) {
         std::mem::take(&mut self.by_key)
             .into_values()
-            .for_each(tell);
+            .for_each(notify);
     }
 }
 
@@ -91,7 +91,7 @@ impl Drop for Watchers {
     }
 }
 
-fn tell(watchers: Vec<Weak<AtomicBool>>) {
+fn notify(watchers: Vec<Weak<AtomicBool>>) {
     for watcher in watchers.iter().filter_map(Weak::upgrade) {
         watcher.store(true, Ordering::Release);
     }

@@ -539,7 +539,7 @@ impl LiveShared {
         }
         if let LogError::Full { .. } = &source {
             warn!(table = %self.shape.table, problem = %source, "writes are refused: the log has no room");
-            self.tell(|progress| progress.no_room = Some(source.to_string()));
+            self.notify(|progress| progress.no_room = Some(source.to_string()));
         }
         LiveError::Log(source)
     }

@@ -1,9 +1,9 @@
 //! The log of the replicas of one live table on a node: one log for all of its groups.
 //!
 //! It is a log of segments and frames like that of a table ([`crate::live::log`]), whose frames
-//! hold records of groups (`docs/log-format.md`): entries, a promise, where a group's log begins
-//! anew, that a group is gone. What is written in one call survives whole or not at all, and one
-//! sync serves all groups.
+//! hold records of groups (`docs/reference/log-format.md`): entries, a promise, where a group's log
+//! begins anew, that a group is gone. What is written in one call survives whole or not at all, and
+//! one sync serves all groups.
 //!
 //! Memory holds where each entry lies (24 bytes an entry that the log keeps) and each group's
 //! promise. Entries are read from the disk when they are asked for. Segments are removed from the
@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 
 use self::index::{GroupIndex, LogIndex};
 use self::record::RecordReader;
-use self::spare::{Spare, remove_spare};
+use self::spare::{SpareFile, remove_spare};
 use self::state::{FoundState, LogState, StateFile, read_state, state_path};
 use crate::live::log::{
     Callback, Durability, FramePlace, Log, LogError, LogKind, LogOptions, Lsn, note_path,
@@ -104,7 +104,7 @@ pub struct ReplicaLog {
     options: ReplicaLogOptions,
     log: Log,
     /// One removal at a time.
-    removing: Mutex<Spare>,
+    removing: Mutex<SpareFile>,
     ends: Mutex<LogEnds>,
     state: Mutex<StateFile>,
     /// See [`ReplicaLog::set_segment_bytes`].

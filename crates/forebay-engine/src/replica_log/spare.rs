@@ -18,7 +18,7 @@ const SPARE_BYTES: usize = 128 << 10;
 
 /// What is known of the file.
 #[derive(Debug, Default)]
-pub(super) struct Spare {
+pub(super) struct SpareFile {
     is_there: bool,
 }
 
@@ -47,7 +47,7 @@ impl ReplicaLog {
     }
 
     /// Gives the room up; returns whether there was any.
-    pub(super) fn give_spare(&self, spare: &mut Spare) -> bool {
+    pub(super) fn give_spare(&self, spare: &mut SpareFile) -> bool {
         spare.is_there = false;
         let path = spare_path(&self.dir);
         let is_given = self.disk.remove(&path).is_ok();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use forebay_engine::{Held, Holding, Manifest, PartitionId, Store, Table};
+use forebay_engine::{Holding, Manifest, OpenPartitions, PartitionId, Store, Table};
 use forebay_io::Disk;
 use forebay_io::sim::SimDisk;
 use forebay_run::Order;
@@ -28,8 +28,8 @@ impl Ids {
 }
 
 impl Holding for Ids {
-    fn held(&self, _: &Manifest) -> Held {
-        Held::Only(self.get().into_iter().map(PartitionId).collect())
+    fn held(&self, _: &Manifest) -> OpenPartitions {
+        OpenPartitions::Only(self.get().into_iter().map(PartitionId).collect())
     }
 }
 

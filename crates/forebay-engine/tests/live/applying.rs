@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_engine::PartitionId;
 use forebay_engine::live::{Durability, Expiry, LiveTable, Replication};
-use forebay_io::sim::{Dice, SimDisk};
+use forebay_io::sim::{Rng, SimDisk};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
@@ -20,18 +20,18 @@ const ENTRIES: u64 = 600;
 const FIRST: PartitionId = PartitionId(0);
 
 /// Counters of the first partition, and a proposal that writes nothing now and then.
-fn log(dice: &mut Dice) -> Vec<LogEntry> {
-    let add = |dice: &mut Dice| {
-        let key = format!("k1{}", dice.below(9)).into_bytes();
+fn log(rng: &mut Rng) -> Vec<LogEntry> {
+    let add = |rng: &mut Rng| {
+        let key = format!("k1{}", rng.below(9)).into_bytes();
         (Op::Delta(key, 1i64.to_le_bytes().to_vec()), u64::MAX)
     };
-    let command = |dice: &mut Dice| match dice.below(6) {
+    let command = |rng: &mut Rng| match rng.below(6) {
         0 => Command::Nothing,
-        _ => Command::Batch((0..1 + dice.below(4)).map(|_| add(dice)).collect()),
+        _ => Command::Batch((0..1 + rng.below(4)).map(|_| add(rng)).collect()),
     };
     let entry = |index| LogEntry {
         stamp_ms: 1_000 + index,
-        commands: (0..dice.below(4)).map(|_| command(dice)).collect(),
+        commands: (0..rng.below(4)).map(|_| command(rng)).collect(),
     };
     (0..ENTRIES).map(entry).collect()
 }
@@ -44,8 +44,8 @@ fn check(disk: &SimDisk, logs: &Logs, words: &str) {
     assert!(collect(table.entries()) == wanted, "{words}");
 }
 
-fn disturb(table: &LiveTable, dice: &mut Dice) {
-    match dice.below(3) {
+fn disturb(table: &LiveTable, rng: &mut Rng) {
+    match rng.below(3) {
         0 => table.flush().unwrap(),
         1 => drop(table.copy_of(FIRST).unwrap()),
         _ => table.compact().unwrap(),
@@ -53,7 +53,7 @@ fn disturb(table: &LiveTable, dice: &mut Dice) {
 }
 
 fn apply_among_others(seed: u64) {
-    let dice = &mut Dice(seed);
+    let rng = &mut Rng(seed);
     let draft = options(
         Order::Ordered,
         Some(DeltaKind::AddI64),
@@ -65,7 +65,7 @@ fn apply_among_others(seed: u64) {
     let disk = SimDisk::new();
     let table = store_on(&disk, 7).create_live(&name("t"), draft, &budget());
     let table = table.unwrap();
-    let logs: Logs = BTreeMap::from([(FIRST, log(dice))]);
+    let logs: Logs = BTreeMap::from([(FIRST, log(rng))]);
     let applied = AtomicBool::new(false);
     let found = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -75,7 +75,7 @@ fn apply_among_others(seed: u64) {
         let mut found = Vec::new();
         // Once, too, where all is applied before the first look.
         loop {
-            disturb(&table, dice);
+            disturb(&table, rng);
             found.push(disk.after_kill());
             if applied.load(Ordering::Acquire) {
                 return found;

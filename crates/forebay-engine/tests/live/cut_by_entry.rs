@@ -9,14 +9,14 @@ use forebay_engine::live::{
     AppliedPlace, Budget, DecidedEntry, LiveDraft, LiveError, LiveTable, Replication, SplitChild,
 };
 use forebay_engine::{Bound, PartitionId, Store};
-use forebay_io::sim::{Dice, HandClock, SimDisk};
+use forebay_io::sim::{HandClock, Rng, SimDisk};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
 use crate::common::{name, random, root, store_on};
 use crate::live::faults::at_every_call;
 use crate::live::life::{budget, collect, open_on};
-use crate::live::replicas::bring;
+use crate::live::replicas::fetch;
 use crate::live::{for_seeds, one_of};
 
 const LEFT: PartitionId = PartitionId(0);
@@ -318,8 +318,8 @@ fn a_copy_of_the_left_half_takes_the_place_of_the_whole() {
     let of_whole = whole.copy_of(LEFT).unwrap();
     apply_cut(&whole, Order::Ordered).unwrap();
     let of_half = whole.copy_of(LEFT).unwrap();
-    let bring = |copy| bring(copy, &from, &behind, &to).unwrap();
-    behind.install(bring(&of_half)).unwrap();
+    let fetch = |copy| fetch(copy, &from, &behind, &to).unwrap();
+    behind.install(fetch(&of_half)).unwrap();
     assert_eq!(behind.partitions()[0].bounds, whole.partitions()[0].bounds);
     assert_eq!(behind.partition_of(b"k7"), None);
     assert!(behind.get(b"k7").is_err());
@@ -329,7 +329,7 @@ fn a_copy_of_the_left_half_takes_the_place_of_the_whole() {
     append(&behind, LEFT, CUT + 1, b"k1").unwrap();
     behind.flush().unwrap();
     // What was copied before the cut takes nothing back.
-    let refused = behind.install(bring(&of_whole)).unwrap_err().to_string();
+    let refused = behind.install(fetch(&of_whole)).unwrap_err().to_string();
     assert!(refused.contains("it goes"), "{refused}");
     drop(behind);
     let again = open_on(&to.after_kill()).unwrap();
@@ -352,7 +352,7 @@ fn a_half_is_put_in_the_place_of_the_whole_or_it_is_not() {
         let install = |store: &Store| {
             let table = store.live_table(&name("t"), &budget());
             let table = table.map_err(|error| error.to_string())?;
-            let content = bring(&half, &from, &table, &**store.disk());
+            let content = fetch(&half, &from, &table, &**store.disk());
             let content = content.map_err(|error| error.to_string())?;
             let installed = table.install(content);
             installed.map_err(|error| error.to_string())
@@ -389,21 +389,21 @@ struct Logs {
 }
 
 impl Logs {
-    fn new(dice: &mut Dice, order: Order, is_left: impl Fn(&[u8]) -> bool) -> Self {
+    fn new(rng: &mut Rng, order: Order, is_left: impl Fn(&[u8]) -> bool) -> Self {
         let keys: Vec<Vec<u8>> = (0..10).map(key).collect();
         let (left, right): (Vec<_>, Vec<_>) = keys.iter().cloned().partition(|key| is_left(key));
-        let cut = 2 + dice.below(30);
-        let some = |count: u64, of: &[Vec<u8>], dice: &mut Dice| {
-            let keys = (0..count).map(|_| of[dice.below(of.len() as u64) as usize].clone());
+        let cut = 2 + rng.below(30);
+        let some = |count: u64, of: &[Vec<u8>], rng: &mut Rng| {
+            let keys = (0..count).map(|_| of[rng.below(of.len() as u64) as usize].clone());
             keys.collect::<Vec<_>>()
         };
-        let mut entries = some(cut, &keys, dice);
-        entries.extend(some(20, &left, dice));
+        let mut entries = some(cut, &keys, rng);
+        entries.extend(some(20, &left, rng));
         Self {
             order,
             cut,
             left: entries,
-            right: some(20, &right, dice),
+            right: some(20, &right, rng),
         }
     }
 
@@ -450,25 +450,25 @@ impl Logs {
 type Node = (SimDisk, LiveTable);
 
 /// Brings a half to the other node, where that has no more of it.
-fn copy_over(dice: &mut Dice, nodes: &[Node; 2], half: PartitionId) {
-    let [from, to] = one_of(dice, &[[0, 1], [1, 0]]).map(|place| &nodes[place]);
+fn copy_over(rng: &mut Rng, nodes: &[Node; 2], half: PartitionId) {
+    let [from, to] = one_of(rng, &[[0, 1], [1, 0]]).map(|place| &nodes[place]);
     // As long as all is one partition there, the right half has no place.
     let is_cut = to.1.partitions()[0].bounds.upper.is_some();
     let is_ready = half == LEFT || is_cut;
     if let Ok(copy) = from.1.copy_of(half)
         && is_ready
     {
-        let content = bring(&copy, &from.0, &to.1, &to.0).unwrap();
-        let brought = content.applied.as_ref().map(AppliedPlace::position);
+        let content = fetch(&copy, &from.0, &to.1, &to.0).unwrap();
+        let fetched = content.applied.as_ref().map(AppliedPlace::position);
         let here = to.1.applied(half).ok().map(|here| here.position());
         let installed = to.1.install(content);
-        assert_eq!(installed.is_ok(), brought >= here, "{installed:?}");
+        assert_eq!(installed.is_ok(), fetched >= here, "{installed:?}");
     }
 }
 
 fn cut_among_others(seed: u64) {
-    let dice = &mut Dice(seed);
-    let order = one_of(dice, &[Order::Ordered, Order::Hashed]);
+    let rng = &mut Rng(seed);
+    let order = one_of(rng, &[Order::Ordered, Order::Hashed]);
     let mut nodes = [1, 2].map(|node| {
         let disk = SimDisk::new();
         let made = store_on(&disk, node).create_live(&name("t"), draft(order), &budget());
@@ -480,18 +480,18 @@ fn cut_among_others(seed: u64) {
         Bound::Slot(slot) => hasher.slot(key) < *slot,
         Bound::Key(at) => key < &at[..],
     };
-    let logs = Logs::new(dice, order, is_left);
+    let logs = Logs::new(rng, order, is_left);
     for _ in 0..150 {
-        let half = one_of(dice, &[LEFT, RIGHT]);
-        let (disk, table) = &mut nodes[dice.below(2) as usize];
-        match dice.below(16) {
+        let half = one_of(rng, &[LEFT, RIGHT]);
+        let (disk, table) = &mut nodes[rng.below(2) as usize];
+        match rng.below(16) {
             0 => table.flush().unwrap(),
             1 => table.compact().unwrap(),
             2 => {
                 *disk = disk.after_kill();
                 *table = open_on(disk).unwrap();
             }
-            3 => copy_over(dice, &nodes, half),
+            3 => copy_over(rng, &nodes, half),
             _ => drop(logs.apply_next(table, half)),
         }
     }
@@ -499,7 +499,7 @@ fn cut_among_others(seed: u64) {
         while logs.apply_next(table, LEFT) || logs.apply_next(table, RIGHT) {}
     }
     for _ in 0..8 {
-        copy_over(dice, &nodes, RIGHT);
+        copy_over(rng, &nodes, RIGHT);
     }
     let wanted = logs.expected();
     for (disk, table) in nodes {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use forebay_engine::live::Durability;
 use forebay_io::Disk;
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_run::Order;
 
 use crate::live::history::{History, Map};
@@ -14,13 +14,13 @@ use crate::live::{for_seeds, one_of};
 /// A table with runs, and a log of some writes behind them.
 fn base(durability: Durability) -> Life {
     let mut life = Life::new(options(Order::Ordered, None, Some(durability)));
-    let mut dice = Dice(3);
+    let mut rng = Rng(3);
     for _ in 0..30 {
-        life.write(op(&mut dice, None), false).unwrap();
+        life.write(op(&mut rng, None), false).unwrap();
     }
     life.flush().unwrap();
     for _ in 0..12 {
-        life.write(op(&mut dice, None), true).unwrap();
+        life.write(op(&mut rng, None), true).unwrap();
     }
     life
 }
@@ -128,13 +128,13 @@ fn flipped_bits_of_runs_never_give_a_wrong_value() {
     assert!(runs.len() >= 3);
     assert!(read_all(&life.history, &life.disk.after_kill(), "before"));
     for_seeds(150, |seed| {
-        let mut dice = Dice(seed);
-        let file = &runs[dice.below(runs.len() as u64) as usize];
+        let mut rng = Rng(seed);
+        let file = &runs[rng.below(runs.len() as u64) as usize];
         let disk = life.disk.after_kill();
         let length = disk.read(file).unwrap().len() as u64;
         let (at, bit) = (
-            dice.below(length) as usize,
-            one_of(&mut dice, &[1, 2, 4, 8, 16, 32, 64, 128]),
+            rng.below(length) as usize,
+            one_of(&mut rng, &[1, 2, 4, 8, 16, 32, 64, 128]),
         );
         disk.tamper(file, |bytes| bytes[at] ^= bit);
         let words = format!("{}, byte {at}, bits {bit}", file.display());

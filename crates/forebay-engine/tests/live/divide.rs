@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use forebay_engine::live::LiveError;
 use forebay_engine::{Bound, PartitionId, PartitionRange};
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_io::{Disk, replace_file};
 use forebay_run::Order;
 
@@ -13,9 +13,9 @@ use crate::live::life::{Life, keys};
 
 impl Life {
     /// A place within some partition; `None` where the dice name one at which a partition begins.
-    fn cut(&self, dice: &mut Dice) -> Option<(PartitionId, Bound)> {
+    fn cut(&self, rng: &mut Rng) -> Option<(PartitionId, Bound)> {
         let keys = keys();
-        let key = &keys[dice.below(keys.len() as u64) as usize];
+        let key = &keys[rng.below(keys.len() as u64) as usize];
         let at = match self.options.order {
             Order::Hashed => Bound::Slot(self.table.hasher().slot(key)),
             Order::Ordered => Bound::Key(key.clone()),
@@ -27,8 +27,8 @@ impl Life {
     }
 
     /// Cuts a partition in two at some key.
-    pub fn split(&mut self, dice: &mut Dice) -> Result<(), LiveError> {
-        let Some((id, at)) = self.cut(dice) else {
+    pub fn split(&mut self, rng: &mut Rng) -> Result<(), LiveError> {
+        let Some((id, at)) = self.cut(rng) else {
             return Ok(());
         };
         let before = self.table.partitions();
@@ -40,9 +40,9 @@ impl Life {
     }
 
     /// Gives a partition up and takes it in again, as it was, under other names of its files.
-    pub fn move_away_and_back(&mut self, dice: &mut Dice) {
+    pub fn move_away_and_back(&mut self, rng: &mut Rng) {
         let partitions = self.table.partitions();
-        let range = &partitions[dice.below(partitions.len() as u64) as usize];
+        let range = &partitions[rng.below(partitions.len() as u64) as usize];
         self.table.flush().unwrap();
         self.history.acknowledged();
         let runs = root().join("tables/t/runs");

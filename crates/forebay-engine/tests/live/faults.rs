@@ -6,7 +6,7 @@ use std::ops::Bound as RangeBound;
 
 use forebay_engine::live::{Durability, LiveError, PartitionContent};
 use forebay_engine::{Bound, PartitionId, Store, StoreError};
-use forebay_io::sim::{Dice, Fault, SimDisk};
+use forebay_io::sim::{Fault, Rng, SimDisk};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
@@ -18,26 +18,26 @@ use crate::live::{for_seeds, one_of};
 pub const FAULTS: [Fault; 4] = [Fault::Error, Fault::Full, Fault::NoFiles, Fault::Dead];
 
 /// A bit of everything. What fails is noted and passed over.
-fn do_everything(life: &mut Life, dice: &mut Dice) {
+fn do_everything(life: &mut Life, rng: &mut Rng) {
     let kind = life.options.delta;
     let keys = keys();
     for _ in 0..3 {
         for number in 0..5 {
-            let _ = life.write(op(dice, kind), number % 2 == 0);
+            let _ = life.write(op(rng, kind), number % 2 == 0);
         }
-        let key = &keys[dice.below(40) as usize];
-        let absent = value(dice, kind);
+        let key = &keys[rng.below(40) as usize];
+        let absent = value(rng, kind);
         let _ = life.modify(key, &absent);
         let partition = life.table.partition_of(key);
         let mut unit = vec![Op::Delete(key.clone())];
-        unit.extend((0..12).map(|_| op(dice, kind)));
+        unit.extend((0..12).map(|_| op(rng, kind)));
         unit.retain(|op| life.table.partition_of(op.key()) == partition);
         let _ = life.write_batch(unit, true);
         let _ = life.flush();
     }
-    let ops = (0..20).map(|_| op(dice, kind)).collect();
+    let ops = (0..20).map(|_| op(rng, kind)).collect();
     let _ = life.ingest(ops);
-    let _ = life.split(dice);
+    let _ = life.split(rng);
     if life.options.order == Order::Ordered {
         let (from, to) = (
             RangeBound::Included(&b"k3"[..]),
@@ -45,12 +45,12 @@ fn do_everything(life: &mut Life, dice: &mut Dice) {
         );
         let _ = life.delete_range((from, to), false);
     }
-    let _ = life.write(op(dice, kind), true);
+    let _ = life.write(op(rng, kind), true);
     let _ = life.flush();
     let _ = life.delete_all();
-    let _ = life.write(op(dice, kind), true);
+    let _ = life.write(op(rng, kind), true);
     let _ = life.compact();
-    let _ = life.write(op(dice, kind), true);
+    let _ = life.write(op(rng, kind), true);
 }
 
 /// What may be found on `disk` by whoever opens it.
@@ -80,7 +80,7 @@ fn fail_at(
     let mut life = Life::new(options(order, kind, durability));
     let before = life.disk.calls();
     life.disk.plan(nth, fault);
-    do_everything(&mut life, &mut Dice(seed));
+    do_everything(&mut life, &mut Rng(seed));
     let reached = life.disk.calls() - before > nth;
     // Later calls are to work, if they can.
     life.disk.plan(u64::MAX / 2, fault);
@@ -129,18 +129,18 @@ fn fail_at(
 }
 
 fn fail_everywhere(seed: u64) {
-    let dice = &mut Dice(seed);
+    let rng = &mut Rng(seed);
     let durabilities = [
         Some(Durability::Sync),
         Some(Durability::Os),
         Some(Durability::EveryMs(5)),
         None,
     ];
-    let durability = one_of(dice, &durabilities);
-    let order = one_of(dice, &[Order::Hashed, Order::Ordered]);
-    let fault = one_of(dice, &FAULTS);
+    let durability = one_of(rng, &durabilities);
+    let order = one_of(rng, &[Order::Hashed, Order::Ordered]);
+    let fault = one_of(rng, &FAULTS);
     const STRIDE: u64 = 9;
-    let mut nth = dice.below(STRIDE);
+    let mut nth = rng.below(STRIDE);
     while fail_at(nth, fault, seed, durability, order) {
         nth += STRIDE;
     }
@@ -161,15 +161,15 @@ fn words_of<T>(result: Result<T, LiveError>) -> String {
 fn opening_may_fail_at_every_call_and_is_done_by_the_next() {
     for durability in [Durability::Sync, Durability::Os] {
         let mut life = Life::new(options(Order::Ordered, None, Some(durability)));
-        let mut dice = Dice(11);
-        do_everything(&mut life, &mut dice);
+        let mut rng = Rng(11);
+        do_everything(&mut life, &mut rng);
         for _ in 0..5 {
-            life.write(op(&mut dice, None), true).unwrap();
+            life.write(op(&mut rng, None), true).unwrap();
         }
         // With a run that no manifest names, as a flush that died leaves it.
-        let debris = life.table.new_run().path;
+        let leftovers = life.table.new_run().path;
         use forebay_io::Disk;
-        life.disk.create(&debris).unwrap();
+        life.disk.create(&leftovers).unwrap();
         let base = life.disk.after_kill();
         let whole = base.after_kill();
         drop(open_on(&whole).unwrap());
@@ -249,7 +249,7 @@ fn a_table_is_dropped_or_it_is_not() {
 /// `again`: another drop is tried before the table is made anew.
 fn a_table_is_dropped(again: bool) {
     let mut life = Life::new(options(Order::Ordered, None, Some(Durability::Sync)));
-    do_everything(&mut life, &mut Dice(5));
+    do_everything(&mut life, &mut Rng(5));
     life.write(Op::Delete(b"k1".to_vec()), true).unwrap();
     let base = life.disk.after_kill();
     let drop_it = |store: &Store| {
@@ -281,11 +281,11 @@ fn a_table_is_dropped(again: bool) {
 #[test]
 fn a_drop_that_fails_and_took_effect_says_so() {
     let mut life = Life::new(options(Order::Hashed, None, Some(Durability::Sync)));
-    do_everything(&mut life, &mut Dice(7));
+    do_everything(&mut life, &mut Rng(7));
     let base = life.disk.after_kill();
     let whole = base.after_kill();
     store_on(&whole, 2).drop_table(&name("t")).unwrap();
-    let (mut told, calls) = (0, whole.calls());
+    let (mut reported, calls) = (0, whole.calls());
     for nth in 0..calls {
         let disk = base.after_kill();
         let store = store_on(&disk, 2);
@@ -294,10 +294,10 @@ fn a_drop_that_fails_and_took_effect_says_so() {
             continue;
         };
         let (words, gone) = (error.to_string(), !store.is_live(&name("t")).unwrap());
-        let tells = words.contains("table t is dropped, but") && words.contains("drop it again");
-        assert_eq!(tells, gone, "call {nth}: {words}");
+        let notifies = words.contains("table t is dropped, but") && words.contains("drop it again");
+        assert_eq!(notifies, gone, "call {nth}: {words}");
         if gone {
-            told += 1;
+            reported += 1;
             store
                 .drop_table(&name("t"))
                 .unwrap_or_else(|error| panic!("call {nth}: {error}"));
@@ -310,7 +310,7 @@ fn a_drop_that_fails_and_took_effect_says_so() {
             );
         }
     }
-    assert!(told > 3, "{told} of {calls} calls");
+    assert!(reported > 3, "{reported} of {calls} calls");
 }
 
 #[test]
@@ -354,10 +354,10 @@ fn a_table_synced_every_so_often_is_so_by_itself() {
 #[test]
 fn a_partition_is_given_up_and_taken_in_or_it_is_not() {
     let mut life = Life::new(options(Order::Ordered, None, Some(Durability::Sync)));
-    let mut dice = Dice(11);
-    do_everything(&mut life, &mut dice);
+    let mut rng = Rng(11);
+    do_everything(&mut life, &mut rng);
     for _ in 0..30 {
-        life.write(op(&mut dice, None), true).unwrap();
+        life.write(op(&mut rng, None), true).unwrap();
     }
     let all = collect(life.table.entries());
     let last = life.table.partition_of(all.keys().next_back().unwrap());
@@ -430,10 +430,10 @@ fn a_partition_is_cut_in_two_or_it_is_not() {
             Some(DeltaKind::Append),
             Some(Durability::Sync),
         ));
-        let mut dice = Dice(11);
-        do_everything(&mut life, &mut dice);
+        let mut rng = Rng(11);
+        do_everything(&mut life, &mut rng);
         for _ in 0..30 {
-            life.write(op(&mut dice, Some(DeltaKind::Append)), true)
+            life.write(op(&mut rng, Some(DeltaKind::Append)), true)
                 .unwrap();
         }
         let all = life.history.now().clone();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_engine::StoreError;
 use forebay_engine::live::{Budget, Durability, LiveDraft, LiveError, LiveTable};
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_io::{Clock, SystemClock};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
@@ -88,7 +88,7 @@ fn killed_again_and_again(test: &str, options: LiveDraft, rounds: u64, numbers: 
             .create_live(&name("t"), options, &Budget::new(0))
             .unwrap(),
     );
-    let mut dice = Dice(rounds);
+    let mut rng = Rng(rounds);
     let mut acknowledged = 0;
     for round in 0..rounds {
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -97,7 +97,7 @@ fn killed_again_and_again(test: &str, options: LiveDraft, rounds: u64, numbers: 
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let until = acknowledged + 1 + dice.below(numbers);
+        let until = acknowledged + 1 + rng.below(numbers);
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         for line in lines.map_while(Result::ok) {
             if let Ok(number) = line.parse::<u64>() {

@@ -10,7 +10,7 @@ use forebay_engine::live::{
     LiveTable, LogError, Snapshot,
 };
 use forebay_io::Disk;
-use forebay_io::sim::{Dice, SimDisk};
+use forebay_io::sim::{Rng, SimDisk};
 use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::operation::{CowOperation, DeltaKind};
 use forebay_run::scan::Direction;
@@ -435,34 +435,34 @@ pub fn check_snapshot(snapshot: &Snapshot, expected: &Map, words: &str) {
 }
 
 /// A value, or a delta, that the kind takes.
-pub fn value(dice: &mut Dice, kind: Option<DeltaKind>) -> Vec<u8> {
+pub fn value(rng: &mut Rng, kind: Option<DeltaKind>) -> Vec<u8> {
     match kind {
         None => {
-            let length = one_of(dice, &[0, 1, 8, 30, 200]);
-            let length = if dice.below(40) == 0 { 40_000 } else { length };
-            vec![b'a' + dice.below(26) as u8; length]
+            let length = one_of(rng, &[0, 1, 8, 30, 200]);
+            let length = if rng.below(40) == 0 { 40_000 } else { length };
+            vec![b'a' + rng.below(26) as u8; length]
         }
         Some(DeltaKind::Append) => {
-            let letter = b'a' + dice.below(26) as u8;
-            vec![letter; dice.below(12) as usize]
+            let letter = b'a' + rng.below(26) as u8;
+            vec![letter; rng.below(12) as usize]
         }
         // Whole numbers, so that no order of adding rounds.
-        Some(DeltaKind::AddF64) => (dice.below(1000) as f64 - 500.0).to_le_bytes().to_vec(),
-        Some(_) => match dice.below(6) {
+        Some(DeltaKind::AddF64) => (rng.below(1000) as f64 - 500.0).to_le_bytes().to_vec(),
+        Some(_) => match rng.below(6) {
             0 => i64::MAX.to_le_bytes().to_vec(),
             1 => i64::MIN.to_le_bytes().to_vec(),
-            _ => (dice.below(1000) as i64 - 500).to_le_bytes().to_vec(),
+            _ => (rng.below(1000) as i64 - 500).to_le_bytes().to_vec(),
         },
     }
 }
 
-pub fn op(dice: &mut Dice, kind: Option<DeltaKind>) -> Op {
+pub fn op(rng: &mut Rng, kind: Option<DeltaKind>) -> Op {
     let keys = keys();
-    let key = keys[dice.below(keys.len() as u64) as usize].clone();
-    match dice.below(if kind.is_some() { 8 } else { 5 }) {
-        0 | 1 => Op::Insert(key, value(dice, kind)),
+    let key = keys[rng.below(keys.len() as u64) as usize].clone();
+    match rng.below(if kind.is_some() { 8 } else { 5 }) {
+        0 | 1 => Op::Insert(key, value(rng, kind)),
         2 => Op::Delete(key),
-        3 | 4 => Op::Update(key, value(dice, kind)),
-        _ => Op::Delta(key, value(dice, kind)),
+        3 | 4 => Op::Update(key, value(rng, kind)),
+        _ => Op::Delta(key, value(rng, kind)),
     }
 }

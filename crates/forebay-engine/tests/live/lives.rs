@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use forebay_engine::live::{LiveError, Snapshot};
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_run::Order;
 use forebay_run::format::MAX_KEY_BYTES;
 
@@ -17,9 +17,9 @@ use crate::live::one_of;
 const STEPS: u64 = 120;
 
 /// A bound at some key.
-fn bound<'a>(dice: &mut Dice, keys: &'a [Vec<u8>]) -> Bound<&'a [u8]> {
-    let key = &keys[dice.below(keys.len() as u64) as usize];
-    match dice.below(3) {
+fn bound<'a>(rng: &mut Rng, keys: &'a [Vec<u8>]) -> Bound<&'a [u8]> {
+    let key = &keys[rng.below(keys.len() as u64) as usize];
+    match rng.below(3) {
         0 => Bound::Unbounded,
         1 => Bound::Included(key),
         _ => Bound::Excluded(key),
@@ -27,10 +27,10 @@ fn bound<'a>(dice: &mut Dice, keys: &'a [Vec<u8>]) -> Bound<&'a [u8]> {
 }
 
 /// What no table takes: nothing is changed by it.
-fn refused(life: &mut Life, dice: &mut Dice) {
+fn refused(life: &mut Life, rng: &mut Rng) {
     let kind = life.options.delta;
     let table = &life.table;
-    match dice.below(5) {
+    match rng.below(5) {
         0 => assert!(matches!(
             table.update(b"", b"12345678"),
             Err(LiveError::Key { .. })
@@ -72,13 +72,13 @@ fn refused(life: &mut Life, dice: &mut Dice) {
     }
 }
 
-fn some_batch(life: &Life, dice: &mut Dice) -> Vec<Op> {
+fn some_batch(life: &Life, rng: &mut Rng) -> Vec<Op> {
     let kind = life.options.delta;
-    let first = op(dice, kind);
+    let first = op(rng, kind);
     let partition = life.table.partition_of(first.key());
     let mut unit = vec![first];
-    for _ in 0..dice.below(8) {
-        let next = op(dice, kind);
+    for _ in 0..rng.below(8) {
+        let next = op(rng, kind);
         if life.table.partition_of(next.key()) == partition {
             unit.push(next);
         }
@@ -87,9 +87,9 @@ fn some_batch(life: &Life, dice: &mut Dice) -> Vec<Op> {
 }
 
 /// Lets the process end, one way or another.
-fn end(life: &mut Life, dice: &mut Dice, words: &str) {
+fn end(life: &mut Life, rng: &mut Rng, words: &str) {
     let logged = life.options.durability.is_some();
-    match dice.below(4) {
+    match rng.below(4) {
         0 => {
             let disk = life.disk.clone();
             // The old table has to be gone before the new one is opened.
@@ -102,91 +102,91 @@ fn end(life: &mut Life, dice: &mut Dice, words: &str) {
             life.reopen_on(disk, !logged, &format!("{words}, killed"));
         }
         _ => {
-            let disk = life.disk.after_power_cut(dice.next_u64());
+            let disk = life.disk.after_power_cut(rng.next_u64());
             life.reopen_on(disk, true, &format!("{words}, power cut"));
         }
     }
 }
 
-fn step(life: &mut Life, dice: &mut Dice, held: &mut Vec<(Snapshot, Map)>, words: &str) {
+fn step(life: &mut Life, rng: &mut Rng, held: &mut Vec<(Snapshot, Map)>, words: &str) {
     let kind = life.options.delta;
     let keys = keys();
-    let any = |dice: &mut Dice| keys[dice.below(keys.len() as u64) as usize].clone();
-    match dice.below(104) {
-        100..103 => life.split(dice).unwrap(),
-        103 => life.move_away_and_back(dice),
+    let any = |rng: &mut Rng| keys[rng.below(keys.len() as u64) as usize].clone();
+    match rng.below(104) {
+        100..103 => life.split(rng).unwrap(),
+        103 => life.move_away_and_back(rng),
         0..50 => {
-            let op = op(dice, kind);
-            life.write(op, dice.below(3) > 0).unwrap();
+            let op = op(rng, kind);
+            life.write(op, rng.below(3) > 0).unwrap();
         }
         50..60 => {
-            let unit = some_batch(life, dice);
-            life.write_batch(unit, dice.below(3) > 0).unwrap();
+            let unit = some_batch(life, rng);
+            life.write_batch(unit, rng.below(3) > 0).unwrap();
         }
         60..64 => {
-            let absent = value(dice, kind);
-            life.modify(&any(dice), &absent).unwrap();
+            let absent = value(rng, kind);
+            life.modify(&any(rng), &absent).unwrap();
         }
         64..68 => {
-            let (a, b) = (any(dice), any(dice));
+            let (a, b) = (any(rng), any(rng));
             if a != b {
                 life.swap(&a, &b).unwrap();
             }
         }
-        68 if dice.below(5) == 0 => life.delete_all().unwrap(),
+        68 if rng.below(5) == 0 => life.delete_all().unwrap(),
         68..70 => {
-            let range = (bound(dice, &keys), bound(dice, &keys));
-            let deleted = life.delete_range(range, dice.below(2) == 0);
+            let range = (bound(rng, &keys), bound(rng, &keys));
+            let deleted = life.delete_range(range, rng.below(2) == 0);
             match life.options.order {
                 Order::Ordered => deleted.unwrap(),
                 Order::Hashed => assert!(matches!(deleted, Err(LiveError::NoKeyOrder { .. }))),
             }
         }
-        70..72 => refused(life, dice),
+        70..72 => refused(life, rng),
         72..77 => life.flush().unwrap(),
         77..78 => life.compact().unwrap(),
         78..81 => {
-            let ops = (0..1 + dice.below(30)).map(|_| op(dice, kind)).collect();
+            let ops = (0..1 + rng.below(30)).map(|_| op(rng, kind)).collect();
             life.ingest(ops).unwrap();
         }
         81..85 => {
             if held.len() == 3 {
-                let (snapshot, then) = held.remove(dice.below(3) as usize);
+                let (snapshot, then) = held.remove(rng.below(3) as usize);
                 check_snapshot(&snapshot, &then, &format!("{words}, a snapshot of before"));
             }
             held.push((life.table.snapshot(), life.history.now().clone()));
         }
         85..90 => {
-            let (from, to) = (bound(dice, &keys), bound(dice, &keys));
-            let limit = one_of(dice, &[0, 1, 5, 1000]);
+            let (from, to) = (bound(rng, &keys), bound(rng, &keys));
+            let limit = one_of(rng, &[0, 1, 5, 1000]);
             life.scan(from, to, limit, words);
         }
         90..97 => {
-            let key = any(dice);
+            let key = any(rng);
             let expected = life.history.now().get(&key).cloned();
             assert_eq!(life.table.get(&key).unwrap(), expected, "{words}: {key:?}");
         }
-        _ => end(life, dice, words),
+        _ => end(life, rng, words),
     }
 }
 
 fn live(seed: u64) {
-    let mut dice = Dice(seed);
-    let order = one_of(&mut dice, &[Order::Hashed, Order::Ordered]);
-    let kind = one_of(&mut dice, &KINDS);
-    let durability = one_of(&mut dice, &DURABILITIES);
+    let mut rng = Rng(seed);
+    let order = one_of(&mut rng, &[Order::Hashed, Order::Ordered]);
+    let kind = one_of(&mut rng, &KINDS);
+    let durability = one_of(&mut rng, &DURABILITIES);
     let mut life = Life::new(options(order, kind, durability));
     let mut held = Vec::new();
     for at in 0..STEPS {
         let words = format!("seed {seed}, {order:?}, {kind:?}, {durability:?}, step {at}");
-        step(&mut life, &mut dice, &mut held, &words);
+        step(&mut life, &mut rng, &mut held, &words);
     }
     let words = format!("seed {seed}, {order:?}, {kind:?}, {durability:?}, at the end");
     life.check(&words);
     for (snapshot, then) in held {
         check_snapshot(&snapshot, &then, &words);
     }
-    end(&mut life, &mut dice, &words);
+    end(&mut life, &mut rng, &words);
 }
 
 #[test]

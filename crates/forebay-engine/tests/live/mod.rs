@@ -18,7 +18,7 @@ mod replicas;
 mod threads;
 mod timed;
 
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_io::{Random, SystemRandom};
 
 /// Runs a test on many seeds, or on the one that the environment names.
@@ -40,13 +40,13 @@ fn for_seeds(rounds: u64, test: impl Fn(u64)) {
         }
     };
     for seed in first..first + rounds {
-        let tell = Tell(seed);
+        let notify = Tell(seed);
         test(seed);
-        drop(tell);
+        drop(notify);
     }
 }
 
 /// One of some things.
-fn one_of<T: Copy>(dice: &mut Dice, things: &[T]) -> T {
-    things[dice.below(things.len() as u64) as usize]
+fn one_of<T: Copy>(rng: &mut Rng, things: &[T]) -> T {
+    things[rng.below(things.len() as u64) as usize]
 }

@@ -12,7 +12,7 @@ use forebay_engine::live::{
     PartitionContent, PartitionCopy, Replication, Stored,
 };
 use forebay_engine::{PartitionId, Store};
-use forebay_io::sim::{Dice, Fault, HandClock, SimDisk};
+use forebay_io::sim::{Fault, HandClock, Rng, SimDisk};
 use forebay_io::{Disk, replace_file};
 use forebay_run::Order;
 use forebay_run::operation::{DeltaKind, Operation};
@@ -49,7 +49,7 @@ pub struct LogEntry {
 pub type Logs = BTreeMap<PartitionId, Vec<LogEntry>>;
 
 /// Values, and the moments at which they expire.
-type Timed = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
+type TimedValues = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
 pub fn decided(log: &[LogEntry], index: u64) -> DecidedEntry {
     let entry = &log[index as usize - 1];
@@ -132,9 +132,9 @@ pub fn apply_all(table: &LiveTable, logs: &Logs) {
 /// What is there once all entries are applied, by the partitions' times.
 pub fn expected(table: &LiveTable, logs: &Logs) -> BTreeMap<Vec<u8>, (Vec<u8>, u64)> {
     let options = table.options();
-    let mut all = Timed::new();
+    let mut all = TimedValues::new();
     for log in logs.values() {
-        let mut state = Timed::new();
+        let mut state = TimedValues::new();
         for entry in log {
             for command in &entry.commands {
                 command.apply(&mut state, entry.stamp_ms, options.delta, options.expiry);
@@ -151,7 +151,7 @@ pub fn expected(table: &LiveTable, logs: &Logs) -> BTreeMap<Vec<u8>, (Vec<u8>, u
 }
 
 impl Command {
-    fn apply(&self, state: &mut Timed, now_ms: u64, kind: Option<DeltaKind>, expiry: Expiry) {
+    fn apply(&self, state: &mut TimedValues, now_ms: u64, kind: Option<DeltaKind>, expiry: Expiry) {
         match self {
             Command::Nothing => {}
             Command::DeleteAll => state.clear(),
@@ -180,7 +180,12 @@ fn lasts(until_ms: u64, now_ms: u64, expiry: Expiry) -> u64 {
     }
 }
 
-fn apply_op(state: &mut Timed, op: &Op, (now_ms, until_ms): (u64, u64), kind: Option<DeltaKind>) {
+fn apply_op(
+    state: &mut TimedValues,
+    op: &Op,
+    (now_ms, until_ms): (u64, u64),
+    kind: Option<DeltaKind>,
+) {
     let alive = state.get(op.key()).filter(|(_, until)| now_ms < *until);
     let value = match (op.clone(), alive) {
         (Op::Insert(..), Some(_)) => return,
@@ -228,15 +233,15 @@ impl Node {
     }
 
     /// Ends and is opened again: what the runs did not hold is to be applied again.
-    fn restart(&mut self, dice: &mut Dice) {
-        let disk = match dice.below(2) {
+    fn restart(&mut self, rng: &mut Rng) {
+        let disk = match rng.below(2) {
             0 => self.disk.after_kill(),
-            _ => self.disk.after_power_cut(dice.next_u64()),
+            _ => self.disk.after_power_cut(rng.next_u64()),
         };
-        *self = Self::open(disk, dice.next_u64());
+        *self = Self::open(disk, rng.next_u64());
     }
 
-    fn check(&self, expected: &Timed, words: &str) {
+    fn check(&self, expected: &TimedValues, words: &str) {
         let found = collect(self.table.entries());
         let wanted = expected
             .iter()
@@ -260,51 +265,51 @@ impl Node {
     }
 }
 
-fn command(dice: &mut Dice, table: &LiveTable, id: PartitionId, now_ms: u64) -> Command {
+fn command(rng: &mut Rng, table: &LiveTable, id: PartitionId, now_ms: u64) -> Command {
     let kind = table.options().delta;
-    let until_ms = |dice: &mut Dice| match dice.below(3) {
-        0 => (now_ms + dice.below(60)).saturating_sub(5),
+    let until_ms = |rng: &mut Rng| match rng.below(3) {
+        0 => (now_ms + rng.below(60)).saturating_sub(5),
         _ => u64::MAX,
     };
     let is_here = |key: &[u8]| table.partition_of(key) == Some(id);
-    match dice.below(12) {
+    match rng.below(12) {
         0 => Command::Nothing,
-        1 if dice.below(4) == 0 => Command::DeleteAll,
+        1 if rng.below(4) == 0 => Command::DeleteAll,
         1..=3 => {
             let keys = keys();
             let key = one_of(
-                dice,
+                rng,
                 &keys.iter().filter(|key| is_here(key)).collect::<Vec<_>>(),
             );
-            let absent = crate::live::life::value(dice, kind);
+            let absent = crate::live::life::value(rng, kind);
             Command::Reverse(key.clone(), absent)
         }
         _ => {
-            let ops = (0..1 + dice.below(5)).map(|_| (op(dice, kind), until_ms(dice)));
+            let ops = (0..1 + rng.below(5)).map(|_| (op(rng, kind), until_ms(rng)));
             let ops = ops.collect::<Vec<_>>().into_iter();
             Command::Batch(ops.filter(|(op, _)| is_here(op.key())).collect())
         }
     }
 }
 
-fn entry(dice: &mut Dice, table: &LiveTable, id: PartitionId, log: &[LogEntry]) -> LogEntry {
+fn entry(rng: &mut Rng, table: &LiveTable, id: PartitionId, log: &[LogEntry]) -> LogEntry {
     let before_ms = log.last().map_or(1_000, |entry| entry.stamp_ms);
-    let stamp_ms = before_ms + one_of(dice, &[0, 0, 1, 3, 20, 70]);
-    let commands = (0..dice.below(5))
-        .map(|_| command(dice, table, id, stamp_ms))
+    let stamp_ms = before_ms + one_of(rng, &[0, 0, 1, 3, 20, 70]);
+    let commands = (0..rng.below(5))
+        .map(|_| command(rng, table, id, stamp_ms))
         .collect();
     LogEntry { stamp_ms, commands }
 }
 
-fn draft(dice: &mut Dice) -> LiveDraft {
-    let order = one_of(dice, &[Order::Hashed, Order::Ordered]);
-    let draft = options(order, one_of(dice, &KINDS), Some(Durability::Sync));
-    let expiry = one_of(dice, &[Expiry::PerRecord, Expiry::AfterMs(LIFETIME_MS)]);
+fn draft(rng: &mut Rng) -> LiveDraft {
+    let order = one_of(rng, &[Order::Hashed, Order::Ordered]);
+    let draft = options(order, one_of(rng, &KINDS), Some(Durability::Sync));
+    let expiry = one_of(rng, &[Expiry::PerRecord, Expiry::AfterMs(LIFETIME_MS)]);
     draft.expiry(expiry).replicated(Replication::Leader)
 }
 
 /// Writes a copy's files for another table.
-pub fn bring(
+pub fn fetch(
     copy: &PartitionCopy,
     from: &SimDisk,
     to: &LiveTable,
@@ -324,17 +329,17 @@ pub fn bring(
 }
 
 /// Brings a partition to the other node, which keeps what it has if that is further.
-fn copy_over(dice: &mut Dice, nodes: &[Node; 2], id: PartitionId) {
-    let way = one_of(dice, &[[0, 1], [1, 0]]);
+fn copy_over(rng: &mut Rng, nodes: &[Node; 2], id: PartitionId) {
+    let way = one_of(rng, &[[0, 1], [1, 0]]);
     let [from, to] = way.map(|place| &nodes[place]);
     let copy = from.table.copy_of(id).unwrap();
-    if dice.below(2) == 0 {
+    if rng.below(2) == 0 {
         from.table.compact().unwrap();
     }
-    let content = bring(&copy, &from.disk, &to.table, &to.disk).unwrap();
+    let content = fetch(&copy, &from.disk, &to.table, &to.disk).unwrap();
     let position = content.applied.as_ref().unwrap().position();
     let is_back = position < to.table.applied(id).unwrap().position();
-    if dice.below(4) == 0 {
+    if rng.below(4) == 0 {
         to.table.release(id).unwrap();
         to.table.install(content).unwrap();
         return;
@@ -344,28 +349,28 @@ fn copy_over(dice: &mut Dice, nodes: &[Node; 2], id: PartitionId) {
 }
 
 fn live_alike(seed: u64) {
-    let dice = &mut Dice(seed);
-    let draft = draft(dice);
+    let rng = &mut Rng(seed);
+    let draft = draft(rng);
     let mut nodes = [1, 2].map(|number| Node::new(&draft, seed + number));
     let ids: Vec<PartitionId> = draft.partitions.iter().map(|range| range.id).collect();
     let mut logs: Logs = ids.iter().map(|id| (*id, Vec::new())).collect();
     for step in 0..STEPS {
         let words = format!("seed {seed}, step {step}");
-        let id = one_of(dice, &ids);
+        let id = one_of(rng, &ids);
         let log = logs.get_mut(&id).unwrap();
-        log.push(entry(dice, &nodes[0].table, id, log));
-        let node = &mut nodes[dice.below(2) as usize];
-        node.clock.set(dice.below(1 << 40));
-        for _ in 0..dice.below(20) {
-            let id = one_of(dice, &ids);
+        log.push(entry(rng, &nodes[0].table, id, log));
+        let node = &mut nodes[rng.below(2) as usize];
+        node.clock.set(rng.below(1 << 40));
+        for _ in 0..rng.below(20) {
+            let id = one_of(rng, &ids);
             apply_next(&node.table, id, &logs[&id]).unwrap();
         }
-        match dice.below(8) {
+        match rng.below(8) {
             0 => node.table.flush().unwrap(),
             1 => node.table.compact().unwrap(),
-            2 => node.restart(dice),
-            3 => node.clock.advance(Duration::from_secs(dice.below(1000))),
-            5 => copy_over(dice, &nodes, id),
+            2 => node.restart(rng),
+            3 => node.clock.advance(Duration::from_secs(rng.below(1000))),
+            5 => copy_over(rng, &nodes, id),
             6 => drop(node.table.step().unwrap()),
             4 => {
                 let expected = expected(&node.table, &logs);
@@ -415,7 +420,7 @@ fn a_copy_is_put_in_place_or_it_is_not() {
         apply_next(&table, id, &logs[&id]).map_err(|error| error.to_string())?;
         let disk = &**store.disk();
         let content =
-            bring(&copy, &leader.disk, &table, disk).map_err(|error| error.to_string())?;
+            fetch(&copy, &leader.disk, &table, disk).map_err(|error| error.to_string())?;
         table.install(content).map_err(|error| error.to_string())
     };
     at_every_call(&base, install, |store, done, words| {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use forebay_engine::live::{Batch, Budget, Durability, IngestRun, LiveDraft, LiveTable, Snapshot};
 use forebay_engine::{Store, StoreError};
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_io::{Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::scan::Direction;
@@ -35,9 +35,9 @@ fn counter(writer: u64, number: u64) -> Vec<u8> {
 
 /// Adds one to counters, and keeps the two keys of a pair the same.
 fn write(table: &LiveTable, writer: u64, written: &AtomicU64) {
-    let mut dice = Dice(writer);
+    let mut rng = Rng(writer);
     for at in 0..WRITES {
-        let key = counter(writer, dice.below(COUNTERS));
+        let key = counter(writer, rng.below(COUNTERS));
         table
             .delta(&key, &1i64.to_le_bytes())
             .unwrap()
@@ -157,9 +157,9 @@ impl Shared {
 
     fn watch_counters(&self) {
         let mut seen = vec![0; COUNTERS as usize];
-        let mut dice = Dice(9);
+        let mut rng = Rng(9);
         while !self.is_over() {
-            let at = dice.below(COUNTERS);
+            let at = rng.below(COUNTERS);
             let value = self.table.get(&counter(0, at)).unwrap();
             let value = value.map_or(0, |value| number(&value));
             assert!(value >= seen[at as usize], "a counter went back");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_engine::Store;
 use forebay_engine::live::{Batch, Expiry, IngestRun, LiveDraft, LiveOptions, LiveTable, Snapshot};
-use forebay_io::sim::{Dice, HandClock, SimDisk};
+use forebay_io::sim::{HandClock, Rng, SimDisk};
 use forebay_io::{Clock, Disk};
 use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::operation::Operation;
@@ -24,14 +24,14 @@ const STEPS: u64 = 150;
 const LIFETIME_MS: u64 = 50;
 
 /// Values, and the moments at which they expire; what has expired stays until it is written again.
-type Timed = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
+type TimedValues = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
 struct TimedLife {
     disk: SimDisk,
     clock: Arc<HandClock>,
     table: LiveTable,
     options: LiveOptions,
-    state: Timed,
+    state: TimedValues,
 }
 
 fn store(disk: &SimDisk, clock: &Arc<HandClock>, seed: u64) -> Store {
@@ -49,7 +49,7 @@ impl TimedLife {
             clock,
             table: table.unwrap(),
             options: draft.options,
-            state: Timed::new(),
+            state: TimedValues::new(),
         }
     }
 
@@ -58,9 +58,9 @@ impl TimedLife {
     }
 
     /// The moment of its own that an operation has, if any; now and then one that has passed.
-    fn moment(&self, dice: &mut Dice) -> Option<u64> {
-        match dice.below(3) {
-            0 => Some(self.now_ms() + dice.below(60) - 5),
+    fn moment(&self, rng: &mut Rng) -> Option<u64> {
+        match rng.below(3) {
+            0 => Some(self.now_ms() + rng.below(60) - 5),
             _ => None,
         }
     }
@@ -93,15 +93,15 @@ impl TimedLife {
         self.state.clear();
     }
 
-    fn write(&mut self, dice: &mut Dice) {
+    fn write(&mut self, rng: &mut Rng) {
         let mut batch = Batch::new();
-        let first = op(dice, self.options.delta);
+        let first = op(rng, self.options.delta);
         let partition = self.table.partition_of(first.key());
-        let more = (0..dice.below(4)).map(|_| op(dice, self.options.delta));
+        let more = (0..rng.below(4)).map(|_| op(rng, self.options.delta));
         let ops: Vec<Op> = std::iter::once(first).chain(more).collect();
         for op in ops {
             if self.table.partition_of(op.key()) == partition {
-                let moment = self.moment(dice);
+                let moment = self.moment(rng);
                 let times = Times::until(moment.unwrap_or(u64::MAX));
                 batch.push(op.key(), op.operation().with_times(times));
                 self.apply(&op, moment);
@@ -111,14 +111,14 @@ impl TimedLife {
     }
 
     /// Adds a run of updates, deletes and deltas that were made just now.
-    fn ingest(&mut self, dice: &mut Dice) {
+    fn ingest(&mut self, rng: &mut Rng) {
         let hasher = self.table.hasher().clone();
         let order = self.options.order;
         let hash = |key: &[u8]| match order {
             Order::Hashed => hasher.hash64(key),
             Order::Ordered => 0,
         };
-        let mut ops: Vec<Op> = (0..10).map(|_| op(dice, self.options.delta)).collect();
+        let mut ops: Vec<Op> = (0..10).map(|_| op(rng, self.options.delta)).collect();
         ops.retain(|op| {
             !matches!(op, Op::Insert(..))
                 && self.table.partition_of(op.key()) == Some(PartitionId(0))
@@ -134,7 +134,7 @@ impl TimedLife {
         let options = options.for_keys_of(MAX_KEY_BYTES);
         let mut writer = RunWriter::create(&disk, &new.path, options).unwrap();
         for op in &ops {
-            let moment = self.now_ms() + dice.below(60);
+            let moment = self.now_ms() + rng.below(60);
             let times = Times {
                 written_ms: self.now_ms(),
                 expires_ms: moment,
@@ -152,16 +152,16 @@ impl TimedLife {
     }
 
     /// Closed, or killed; nothing was written that is not durable.
-    fn reopen(&mut self, dice: &mut Dice) {
-        self.disk = match dice.below(2) {
+    fn reopen(&mut self, rng: &mut Rng) {
+        self.disk = match rng.below(2) {
             0 => self.disk.after_kill(),
-            _ => self.disk.after_power_cut(dice.next_u64()),
+            _ => self.disk.after_power_cut(rng.next_u64()),
         };
-        let store = store(&self.disk, &self.clock, dice.next_u64());
+        let store = store(&self.disk, &self.clock, rng.next_u64());
         self.table = store.live_table(&name("t"), &budget()).unwrap();
     }
 
-    fn alive(&self, state: &Timed) -> Map {
+    fn alive(&self, state: &TimedValues) -> Map {
         let alive = state
             .iter()
             .filter(|(_, (_, until))| self.now_ms() < *until);
@@ -186,7 +186,7 @@ impl TimedLife {
         }
     }
 
-    fn check_snapshot(&self, snapshot: &Snapshot, then: &Timed, words: &str) {
+    fn check_snapshot(&self, snapshot: &Snapshot, then: &TimedValues, words: &str) {
         let alive = self.alive(then);
         let found = collect(snapshot.scan(forebay_run::scan::Direction::Backward));
         assert!(found == alive, "{words}");
@@ -201,32 +201,29 @@ impl TimedLife {
 }
 
 fn timed_life(seed: u64) {
-    let mut dice = Dice(seed);
-    let order = one_of(&mut dice, &[Order::Hashed, Order::Ordered]);
-    let kind = one_of(&mut dice, &KINDS);
-    let expiry = one_of(
-        &mut dice,
-        &[Expiry::PerRecord, Expiry::AfterMs(LIFETIME_MS)],
-    );
+    let mut rng = Rng(seed);
+    let order = one_of(&mut rng, &[Order::Hashed, Order::Ordered]);
+    let kind = one_of(&mut rng, &KINDS);
+    let expiry = one_of(&mut rng, &[Expiry::PerRecord, Expiry::AfterMs(LIFETIME_MS)]);
     let durability = Some(forebay_engine::live::Durability::Sync);
     let mut life = TimedLife::new(options(order, kind, durability).expiry(expiry));
     let mut held = None;
     for at in 0..STEPS {
         let words = format!("seed {seed}, {order:?}, {kind:?}, {expiry:?}, step {at}");
-        match dice.below(20) {
-            0..10 => life.write(&mut dice),
-            10..14 => life.clock.advance(Duration::from_millis(dice.below(30))),
+        match rng.below(20) {
+            0..10 => life.write(&mut rng),
+            10..14 => life.clock.advance(Duration::from_millis(rng.below(30))),
             14 | 15 => life.table.flush().unwrap(),
-            16 => life.ingest(&mut dice),
+            16 => life.ingest(&mut rng),
             17 => {
                 let before = held.replace((life.table.snapshot(), life.state.clone()));
                 if let Some((snapshot, then)) = before {
                     life.check_snapshot(&snapshot, &then, &words);
                 }
             }
-            18 if dice.below(4) == 0 => life.delete_all(),
+            18 if rng.below(4) == 0 => life.delete_all(),
             18 => life.check(&words),
-            _ if dice.below(3) == 0 => life.reopen(&mut dice),
+            _ if rng.below(3) == 0 => life.reopen(&mut rng),
             _ => life.table.compact().unwrap(),
         }
     }

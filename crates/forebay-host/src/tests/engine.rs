@@ -11,19 +11,19 @@ use forebay_engine::live::{
     Batch, Budget, LiveDraft, LiveTable, PartitionContent, Replication, Stored,
 };
 use forebay_engine::replica_log::{OpenedLog, ReplicaLog, ReplicaLogOptions, SEGMENT_BYTES};
-use forebay_engine::{Held, PartitionId, PartitionRange, TableName};
+use forebay_engine::{OpenPartitions, PartitionId, PartitionRange, TableName};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, replace_file};
 use forebay_replica::{Durability, GroupId, PeerId, Place, Refusal, Start};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use super::fakes::{ShelvedLoads, Unwatched};
+use super::fakes::{FakeLoads, NoWatch};
 use super::ring::{Net, Port, wait_for};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_writer::TableLog;
 use crate::opening::{FoundReplica, OpenError, open_replicas};
-use crate::outside::{NodeKey, StateError, Unpaced};
-use crate::partition_state::{Carrier, Commands, PartitionState, StateParts, place_of};
+use crate::outside::{NoPace, NodeKey, StateError};
+use crate::partition_state::{Commands, CopyFetcher, PartitionState, StateParts, place_of};
 use crate::replica_log::{EngineLog, KEPT_BYTES};
 
 const BOOT: u128 = 7;
@@ -61,8 +61,8 @@ struct Files {
     to: LiveTable,
 }
 
-impl Carrier for Files {
-    fn bring(
+impl CopyFetcher for Files {
+    fn fetch_copy(
         &self,
         group: GroupId,
         from: PeerId,
@@ -164,7 +164,7 @@ impl Nodes {
             return table.unwrap();
         }
         let draft = LiveDraft::hashed().replicated(Replication::Leader);
-        let draft = draft.holding(&Held::Only(BTreeSet::new()));
+        let draft = draft.holding(&OpenPartitions::Only(BTreeSet::new()));
         let table = store.create_live(&name, draft, &budget).unwrap();
         for range in parts {
             let founder = Start::founder(group_of(range.id), me, &peers(), 0);
@@ -198,8 +198,8 @@ impl Nodes {
             ReplicaHost::start(HostParts {
                 clock: clock.clone(),
                 post: Arc::new(Port(Arc::clone(&self.net))),
-                pace: Arc::new(Unpaced),
-                watch: Arc::new(Unwatched),
+                pace: Arc::new(NoPace),
+                watch: Arc::new(NoWatch),
                 appliers: 1,
                 first_request: starts << 40,
             })
@@ -210,7 +210,7 @@ impl Nodes {
         let log = TableLog::start(found.log, clock).unwrap();
         let mut states = Vec::new();
         for (replica, start) in replicas.iter().zip(found.starts.into_values()) {
-            let carrier = Files {
+            let copy_fetcher = Files {
                 states: Arc::clone(&self.states),
                 to: table.clone(),
             };
@@ -220,8 +220,8 @@ impl Nodes {
                 replica.group,
                 StateParts {
                     commands: Arc::new(AddTo),
-                    carrier: Arc::new(carrier),
-                    loads: Arc::<ShelvedLoads>::default(),
+                    copy_fetcher: Arc::new(copy_fetcher),
+                    loads: Arc::<FakeLoads>::default(),
                 },
             ));
             let place = (replica.group, me);
@@ -285,8 +285,8 @@ impl Nodes {
             let Some(leader) = self.leader(group) else {
                 return false;
             };
-            let (told, outcome) = std::sync::mpsc::channel();
-            let done = Box::new(move |outcome| drop(told.send(outcome)));
+            let (reported, outcome) = std::sync::mpsc::channel();
+            let done = Box::new(move |outcome| drop(reported.send(outcome)));
             leader.host.propose(group, vec![(operations.clone(), done)]);
             match outcome.recv_timeout(Duration::from_secs(20)) {
                 Ok(Ok(_)) => is_done = true,
@@ -342,7 +342,7 @@ fn partitions_come_back_from_their_logs_and_nothing_is_lost_or_doubled() {
 }
 
 /// How often copies were put in place on a node, and how many bytes the others read for it.
-fn brought(nodes: &Nodes, at: usize) -> (u64, u64) {
+fn fetched(nodes: &Nodes, at: usize) -> (u64, u64) {
     let running = nodes.nodes.iter().enumerate();
     let running = running.filter_map(|(at, node)| Some((at, node.running.as_ref()?)));
     let (mut copies, mut tail_bytes) = (0, 0);
@@ -380,7 +380,7 @@ fn a_replica_that_was_away_is_sent_the_tail_of_the_log_from_its_files() {
     let sum = 5 + add_much(&nodes);
     nodes.start(2);
     wait_for("the tail", || nodes.value(2, b"a") == sum);
-    let (copies, tail_bytes) = brought(&nodes, 2);
+    let (copies, tail_bytes) = fetched(&nodes, 2);
     assert_eq!(copies, 0);
     assert!(tail_bytes > 10 << 20, "{tail_bytes}");
     // Whoever leads after a restart has the files, too.
@@ -390,7 +390,7 @@ fn a_replica_that_was_away_is_sent_the_tail_of_the_log_from_its_files() {
     nodes.start(0);
     nodes.start(1);
     wait_for("the tail", || nodes.value(1, b"a") == sum);
-    assert_eq!(brought(&nodes, 1).0, 0);
+    assert_eq!(fetched(&nodes, 1).0, 0);
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn a_replica_that_was_away_for_long_gets_the_partitions_runs() {
     nodes.start(2);
     wait_for("the copy", || nodes.value(2, b"a") == sum);
     // It is counted once it is in place.
-    wait_for("it is counted", || brought(&nodes, 2).0 == 1);
+    wait_for("it is counted", || fetched(&nodes, 2).0 == 1);
     let table = &nodes.nodes[2].running.as_ref().unwrap().table;
     let runs = table
         .content(table.partition_of(b"a").unwrap())

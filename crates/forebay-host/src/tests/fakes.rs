@@ -19,15 +19,15 @@ use crate::outside::{
 
 /// Nobody acts upon how replicas stand.
 #[derive(Debug)]
-pub struct Unwatched;
+pub struct NoWatch;
 
-impl StandingWatch for Unwatched {
+impl StandingWatch for NoWatch {
     fn changed(&self) {}
 }
 
 #[derive(Debug, Default)]
 pub struct MemoryLog {
-    pub groups: Mutex<BTreeMap<GroupId, Kept>>,
+    pub groups: Mutex<BTreeMap<GroupId, LoggedGroup>>,
     pub is_full: Mutex<bool>,
     pub is_broken: Mutex<bool>,
     /// Nothing is trimmed.
@@ -40,7 +40,7 @@ pub struct MemoryLog {
 
 /// What a log has of a group.
 #[derive(Debug, Clone, Default)]
-pub struct Kept {
+pub struct LoggedGroup {
     pub promise: Promise,
     pub before: Place,
     pub entries: Vec<LogEntry>,
@@ -179,7 +179,7 @@ impl GroupState for Sum {
         Ok(answers)
     }
 
-    fn bring(&self, from: PeerId, at_least: Place) -> Result<SnapshotFacts, StateError> {
+    fn fetch_copy(&self, from: PeerId, at_least: Place) -> Result<SnapshotFacts, StateError> {
         let peer = self.peers.lock().get(&from).cloned();
         let copy = peer.map(|peer| peer.now.lock().clone());
         let copy = copy.filter(|copy| copy.facts.place.index >= at_least.index);
@@ -236,9 +236,9 @@ pub fn found(log: &MemoryLog, sum: &Sum, group: GroupId, me: PeerId, seed: u64) 
 
 /// What replicas have of loads: one of each number at most.
 #[derive(Debug, Default)]
-pub struct ShelvedLoads(pub Mutex<BTreeMap<u64, RunId>>);
+pub struct FakeLoads(pub Mutex<BTreeMap<u64, RunId>>);
 
-impl LoadedRuns for ShelvedLoads {
+impl LoadedRuns for FakeLoads {
     fn find(&self, _: &TableName, _: PartitionId, load: u64) -> Option<RunId> {
         self.0.lock().get(&load).cloned()
     }
@@ -248,7 +248,7 @@ impl LoadedRuns for ShelvedLoads {
     }
 }
 
-impl ShelvedLoads {
+impl FakeLoads {
     pub fn put(&self, load: u64, run: RunId) {
         self.0.lock().insert(load, run);
     }

@@ -9,20 +9,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_engine::live::{Budget, LiveDraft, LiveTable, PartitionContent, Replication};
 use forebay_engine::replica_log::{ReplicaLog, ReplicaLogOptions, SEGMENT_BYTES};
-use forebay_engine::{Held, PartitionId, Store, TableName};
+use forebay_engine::{OpenPartitions, PartitionId, Store, TableName};
 use forebay_io::sim::SeededRandom;
 use forebay_io::{Clock, Disk, SystemClock};
 use forebay_replica::{Durability, GroupId, PeerId, Refusal, Start};
 
-use super::fakes::{ShelvedLoads, Unwatched};
+use super::fakes::{FakeLoads, NoWatch};
 use super::ring::{Net, Port, wait_for};
 use super::small_disk::SmallDisk;
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_room::LOOK_BYTES;
 use crate::log_writer::TableLog;
 use crate::opening::{FoundReplica, open_replicas};
-use crate::outside::{StateError, Unpaced};
-use crate::partition_state::{Carrier, Commands, PartitionState, StateParts, place_of};
+use crate::outside::{NoPace, StateError};
+use crate::partition_state::{Commands, CopyFetcher, PartitionState, StateParts, place_of};
 use crate::replica_log::{EngineLog, KEPT_BYTES};
 
 const GROUP: GroupId = GroupId(100);
@@ -48,10 +48,10 @@ impl Commands for Set {
 }
 
 #[derive(Debug)]
-struct Alone;
+struct SoleReplica;
 
-impl Carrier for Alone {
-    fn bring(
+impl CopyFetcher for SoleReplica {
+    fn fetch_copy(
         &self,
         _: GroupId,
         _: PeerId,
@@ -76,7 +76,7 @@ fn open_table(disk: &Arc<dyn Disk>, budget_bytes: usize) -> LiveTable {
     let draft = LiveDraft::hashed().partitions(1);
     let range = draft.partitions[0].clone();
     let draft = draft.replicated(Replication::Leader);
-    let draft = draft.holding(&Held::Only(BTreeSet::new()));
+    let draft = draft.holding(&OpenPartitions::Only(BTreeSet::new()));
     let (name, budget) = (TableName::new("t").unwrap(), Budget::new(budget_bytes));
     let table = store.create_live(&name, draft, &budget).unwrap();
     let founder = Start::founder(GROUP, ME, &[ME], 0);
@@ -115,8 +115,8 @@ impl Node {
         let host = ReplicaHost::start(HostParts {
             clock: clock.clone(),
             post: Arc::new(Port(Arc::<Net>::default())),
-            pace: Arc::new(Unpaced),
-            watch: Arc::new(Unwatched),
+            pace: Arc::new(NoPace),
+            watch: Arc::new(NoWatch),
             appliers: 1,
             first_request: 1,
         });
@@ -124,8 +124,8 @@ impl Node {
         let log = Arc::clone(&found.log);
         let parts = StateParts {
             commands: Arc::new(Set),
-            carrier: Arc::new(Alone),
-            loads: Arc::<ShelvedLoads>::default(),
+            copy_fetcher: Arc::new(SoleReplica),
+            loads: Arc::<FakeLoads>::default(),
         };
         let state = PartitionState::new(table.clone(), PartitionId(0), GROUP, parts);
         host.add(NewReplica {
@@ -149,8 +149,8 @@ impl Node {
         let operations = Bytes::from(operations);
         let until = SystemClock.monotonic() + Duration::from_secs(60);
         while SystemClock.monotonic() < until {
-            let (told, outcome) = channel();
-            let done = Box::new(move |outcome| drop(told.send(outcome)));
+            let (reported, outcome) = channel();
+            let done = Box::new(move |outcome| drop(reported.send(outcome)));
             self.host.propose(GROUP, vec![(operations.clone(), done)]);
             match outcome.recv_timeout(Duration::from_secs(60)) {
                 Ok(Ok(_)) => return,
@@ -186,8 +186,8 @@ impl Node {
 
 /// Differs in all bytes from write to write, so that nothing of it is packed.
 fn value_of(write: u64) -> Vec<u8> {
-    let mut dice = forebay_io::sim::Dice(write);
-    let words = (0..VALUE_BYTES / 8).map(|_| dice.next_u64().to_le_bytes());
+    let mut rng = forebay_io::sim::Rng(write);
+    let words = (0..VALUE_BYTES / 8).map(|_| rng.next_u64().to_le_bytes());
     words.flatten().collect()
 }
 

@@ -63,7 +63,7 @@ fn writes_that_come_together_are_written_together() {
         .map(|node| *node.log.counts.lock())
         .collect();
     assert!(
-        counts.iter().any(|(writes, wishes)| wishes > writes),
+        counts.iter().any(|(writes, orders)| orders > writes),
         "{counts:?}"
     );
 }
@@ -173,9 +173,9 @@ fn a_log_without_room_ends_a_lead_and_one_that_broke_ends_the_replica() {
     ring.add(GROUP, 1);
     let first = ring.leader(GROUP);
     *ring.nodes[&first].log.is_full.lock() = true;
-    let (told, outcome) = std::sync::mpsc::channel();
+    let (reported, outcome) = std::sync::mpsc::channel();
     let host = ring.nodes[&first].host.clone().unwrap();
-    let done = Box::new(move |outcome| drop(told.send(outcome)));
+    let done = Box::new(move |outcome| drop(reported.send(outcome)));
     host.propose(GROUP, vec![(1_u64.to_le_bytes().to_vec().into(), done)]);
     wait_for("another leads", || ring.leader(GROUP) != first);
     ring.add(GROUP, 1);

@@ -13,10 +13,10 @@ use forebay_run::RunWriter;
 use forebay_run::operation::Operation;
 use parking_lot::Mutex;
 
-use super::fakes::ShelvedLoads;
+use super::fakes::FakeLoads;
 use crate::loads::load_proposal;
 use crate::outside::{GroupState, StateError};
-use crate::partition_state::{Carrier, Commands, PartitionState, StateParts};
+use crate::partition_state::{Commands, CopyFetcher, PartitionState, StateParts};
 
 const GROUP: GroupId = GroupId(1);
 
@@ -43,10 +43,10 @@ impl Commands for SetOnce {
 
 /// Hands out copies that were made before, by the numbers of their peers.
 #[derive(Debug)]
-struct Made(Vec<PartitionContent>);
+struct PreparedCopies(Vec<PartitionContent>);
 
-impl Carrier for Made {
-    fn bring(&self, _: GroupId, from: PeerId, _: Place) -> Result<PartitionContent, String> {
+impl CopyFetcher for PreparedCopies {
+    fn fetch_copy(&self, _: GroupId, from: PeerId, _: Place) -> Result<PartitionContent, String> {
         Ok(self.0[from.0 as usize].clone())
     }
 }
@@ -73,12 +73,12 @@ fn state_with(
     table: &LiveTable,
     commands: Arc<SetOnce>,
     copies: Vec<PartitionContent>,
-    loads: Arc<ShelvedLoads>,
+    loads: Arc<FakeLoads>,
 ) -> PartitionState {
     let id = table.partitions()[0].id;
     let parts = StateParts {
         commands,
-        carrier: Arc::new(Made(copies)),
+        copy_fetcher: Arc::new(PreparedCopies(copies)),
         loads,
     };
     PartitionState::new(table.clone(), id, GROUP, parts)
@@ -155,7 +155,7 @@ fn a_copy_that_was_made_within_an_entry_goes_on_there() {
     assert_eq!(content.applied.as_ref().unwrap().done, 1);
     let target = state(&to, commands, vec![content]);
     let at = Place { term: 1, index: 1 };
-    let facts = target.bring(PeerId(0), at).unwrap();
+    let facts = target.fetch_copy(PeerId(0), at).unwrap();
     assert_eq!(facts.place, at);
     target.install(&facts).unwrap();
     target.install(&facts).unwrap();
@@ -179,8 +179,8 @@ fn a_copy_that_comes_while_another_is_put_in_place_takes_nothing_from_it() {
     let second = carried(&source, &to);
     let target = state(&to, commands, vec![first, second]);
     let at = Place { term: 1, index: 1 };
-    let facts = target.bring(PeerId(0), at).unwrap();
-    target.bring(PeerId(1), at).unwrap();
+    let facts = target.fetch_copy(PeerId(0), at).unwrap();
+    target.fetch_copy(PeerId(1), at).unwrap();
     target.install(&facts).unwrap();
     let values = |key: &[u8]| to.get(key).unwrap().is_some();
     assert!(values(b"a") && !values(b"b"));
@@ -215,7 +215,7 @@ fn loaded_run(table: &LiveTable, keys: &[&[u8]]) -> forebay_engine::RunId {
 #[test]
 fn a_load_waits_for_its_run_and_is_added_once_between_what_is_around_it() {
     let dir = tempfile::tempdir().unwrap();
-    let (table, loads) = (table(&dir), Arc::<ShelvedLoads>::default());
+    let (table, loads) = (table(&dir), Arc::<FakeLoads>::default());
     let state = state_with(&table, Arc::default(), Vec::new(), Arc::clone(&loads));
     let value = |key: &[u8]| table.get(key).unwrap().unwrap_or_default();
     state.apply(&entry(1, &["a", "b"])).unwrap();

@@ -10,11 +10,11 @@ use forebay_io::{Clock, SystemClock};
 use forebay_replica::{GroupId, PeerId, Refusal, Start};
 use parking_lot::Mutex;
 
-use super::fakes::{MemoryLog, Sum, Unwatched, found};
-use crate::group::{GroupFacts, ReadDone};
+use super::fakes::{MemoryLog, NoWatch, Sum, found};
+use crate::group::{GroupFacts, ReadCallback};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_writer::TableLog;
-use crate::outside::{NodeKey, Post, Unpaced};
+use crate::outside::{MessageSender, NoPace, NodeKey};
 
 /// Carries frames at once, or not at all.
 #[derive(Debug, Default)]
@@ -35,11 +35,11 @@ impl Net {
     }
 }
 
-impl Post for Port {
+impl MessageSender for Port {
     fn send(&self, to: NodeKey, frame: Bytes) {
         let host = self.0.hosts.lock().get(&to).and_then(Weak::upgrade);
         if let Some(host) = host {
-            host.hear(frame).unwrap();
+            host.receive(frame).unwrap();
         }
     }
 }
@@ -108,8 +108,8 @@ impl Ring {
         let host = ReplicaHost::start(HostParts {
             clock: clock.clone(),
             post: Arc::new(port),
-            pace: Arc::new(Unpaced),
-            watch: Arc::new(Unwatched),
+            pace: Arc::new(NoPace),
+            watch: Arc::new(NoWatch),
             appliers: 1,
             first_request: node.lives << 40,
         });
@@ -184,9 +184,9 @@ impl Ring {
         operations: Bytes,
     ) -> Option<Result<u64, Refusal>> {
         let host = self.nodes[&node].host.clone()?;
-        let (told, answer) = channel();
+        let (reported, answer) = channel();
         let done = Box::new(move |outcome: Result<Bytes, Refusal>| {
-            let _ = told.send(outcome);
+            let _ = reported.send(outcome);
         });
         host.propose(group, vec![(operations, done)]);
         let outcome = answer.recv_timeout(Duration::from_secs(20)).ok()?;
@@ -209,11 +209,11 @@ impl Ring {
         &self,
         node: NodeKey,
         group: GroupId,
-        ask: impl FnOnce(&ReplicaHost, ReadDone),
+        ask: impl FnOnce(&ReplicaHost, ReadCallback),
     ) -> Option<u64> {
         let host = self.nodes[&node].host.clone()?;
-        let (told, answer) = channel();
-        let done = Box::new(move |leave| drop(told.send(leave)));
+        let (reported, answer) = channel();
+        let done = Box::new(move |leave| drop(reported.send(leave)));
         ask(&host, done);
         let leave = answer.recv_timeout(Duration::from_secs(20)).ok()?.ok()?;
         let sum = self.nodes[&node].states[&group].now.lock().sum;

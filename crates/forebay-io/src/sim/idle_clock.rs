@@ -123,18 +123,18 @@ impl IdleShared {
     /// The thread that moves the clock.
     fn run(&self) {
         let mut rest = Rest::new();
-        let (mut busy_since, mut is_told) = (Instant::now(), false);
+        let (mut busy_since, mut is_reported) = (Instant::now(), false);
         while !self.lock().is_over {
             if rest.is_all() {
                 let due = self.lock().advance();
                 let is_idle = due.is_empty();
                 due.into_iter().for_each(Sleeper::wake);
-                (busy_since, is_told) = (Instant::now(), false);
+                (busy_since, is_reported) = (Instant::now(), false);
                 if !is_idle {
                     continue;
                 }
-            } else if !is_told && busy_since.elapsed() > BUSY {
-                is_told = true;
+            } else if !is_reported && busy_since.elapsed() > BUSY {
+                is_reported = true;
                 eprintln!(
                     "the simulated clock stands still for {BUSY:?}: {:?} run",
                     rest.awake()

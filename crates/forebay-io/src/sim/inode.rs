@@ -4,12 +4,13 @@
 //! moment (the last one perhaps in part), the file's length with zeros for content, or for each
 //! sector by itself those up to some moment, as devices write sectors in any order, and perhaps a
 //! part of the next one, as memory is written to while the device reads it. (But no such part ends
-//! in the last bytes of a sector: a log could not tell that from a damage, `docs/log-format.md`.)
+//! in the last bytes of a sector: a log could not tell that from a damage,
+//! `docs/reference/log-format.md`.)
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::Dice;
+use super::Rng;
 
 /// What a device writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
@@ -32,12 +33,12 @@ pub(super) struct Inode {
 
 #[derive(Debug, Clone)]
 struct Change {
-    what: What,
+    what: ChangeKind,
     fate: Fate,
 }
 
 #[derive(Debug, Clone)]
-enum What {
+enum ChangeKind {
     Write { offset: usize, bytes: Vec<u8> },
     SetLen(usize),
 }
@@ -71,16 +72,16 @@ impl Inode {
     /// What is done of a write that fails.
     pub fn write_part(&mut self, bytes: &[u8], offset: usize) {
         let bytes = bytes.to_vec();
-        self.change(What::Write { offset, bytes });
+        self.change(ChangeKind::Write { offset, bytes });
     }
 
     pub fn set_len(&mut self, len_bytes: usize) {
         let blocks = len_bytes.next_multiple_of(BLOCK_BYTES);
         self.allocated_bytes = self.allocated_bytes.min(blocks);
-        self.change(What::SetLen(len_bytes));
+        self.change(ChangeKind::SetLen(len_bytes));
     }
 
-    fn change(&mut self, what: What) {
+    fn change(&mut self, what: ChangeKind) {
         what.apply(&mut self.content, &|_| SECTOR_BYTES);
         let fate = Fate::Unsynced;
         self.since.push(Change { what, fate });
@@ -114,8 +115,8 @@ impl Inode {
         self.since.clear();
     }
 
-    pub fn after_power_cut(&self, dice: &mut Dice) -> Inode {
-        let content = self.survivor(dice);
+    pub fn after_power_cut(&self, rng: &mut Rng) -> Inode {
+        let content = self.survivor(rng);
         Inode {
             allocated_bytes: content.len().next_multiple_of(BLOCK_BYTES),
             durable: content.clone(),
@@ -124,10 +125,10 @@ impl Inode {
         }
     }
 
-    fn survivor(&self, dice: &mut Dice) -> Vec<u8> {
+    fn survivor(&self, rng: &mut Rng) -> Vec<u8> {
         let all = self.since.len();
-        let moment = dice.below(all as u64 + 1) as usize;
-        match dice.below(5) {
+        let moment = rng.below(all as u64 + 1) as usize;
+        match rng.below(5) {
             0 => self.keep(0),
             1 => self.keep(all),
             2 => {
@@ -135,7 +136,7 @@ impl Inode {
                 if let Some(Change { what, fate }) = self.since.get(moment)
                     && *fate != Fate::Durable
                 {
-                    what.tear(&mut kept, dice);
+                    what.tear(&mut kept, rng);
                 }
                 kept
             }
@@ -146,13 +147,13 @@ impl Inode {
                 kept
             }
             _ => {
-                let salt = dice.next_u64();
+                let salt = rng.next_u64();
                 let sectors = self.moments_by_sector(salt);
                 let mut kept = self.keep_of(|at, sector| match sectors.get(&sector) {
                     Some(moment) => moment.kept_of(at),
                     None => SECTOR_BYTES,
                 });
-                if dice.below(2) == 0 {
+                if rng.below(2) == 0 {
                     kept.truncate(self.keep(moment).len());
                 }
                 kept
@@ -165,17 +166,17 @@ impl Inode {
         let mut moments: BTreeMap<usize, Moment> = BTreeMap::new();
         for (at, change) in self.since.iter().enumerate() {
             for sector in change.what.sectors() {
-                let mut dice = Dice(salt ^ ((sector as u64) << 32 | at as u64));
+                let mut rng = Rng(salt ^ ((sector as u64) << 32 | at as u64));
                 let moment = moments.entry(sector).or_default();
                 // The last of these throws to succeed counts; often none does.
-                if dice.below(3) == 0 {
+                if rng.below(3) == 0 {
                     *moment = Moment {
                         changes: at + 1,
                         torn: None,
                     };
                 } else if moment.torn.is_none() {
-                    let bytes = match dice.below(3) {
-                        0 => dice.below(SECTOR_BYTES as u64) as usize,
+                    let bytes = match rng.below(3) {
+                        0 => rng.below(SECTOR_BYTES as u64) as usize,
                         _ => 0,
                     };
                     moment.torn = Some((at, bytes));
@@ -223,16 +224,16 @@ impl Moment {
     }
 }
 
-impl What {
+impl ChangeKind {
     /// Does the change in those sectors that are to have it, so many bytes of it in each.
     fn apply(&self, content: &mut Vec<u8>, kept: &dyn Fn(usize) -> usize) {
         match self {
-            What::SetLen(len_bytes) => {
+            ChangeKind::SetLen(len_bytes) => {
                 if kept(len_bytes / SECTOR_BYTES) == SECTOR_BYTES {
                     content.resize(*len_bytes, 0);
                 }
             }
-            What::Write { offset, bytes } => {
+            ChangeKind::Write { offset, bytes } => {
                 for mut part in parts(*offset..offset + bytes.len()) {
                     let kept = kept(part.start / SECTOR_BYTES);
                     if kept < SECTOR_BYTES {
@@ -251,10 +252,10 @@ impl What {
     }
 
     /// Does a part of the change.
-    fn tear(&self, content: &mut Vec<u8>, dice: &mut Dice) {
-        if let What::Write { offset, bytes } = self {
-            let kept = dice.below(bytes.len() as u64 + 1) as usize;
-            let part = What::Write {
+    fn tear(&self, content: &mut Vec<u8>, rng: &mut Rng) {
+        if let ChangeKind::Write { offset, bytes } = self {
+            let kept = rng.below(bytes.len() as u64 + 1) as usize;
+            let part = ChangeKind::Write {
                 offset: *offset,
                 bytes: bytes[..kept].to_vec(),
             };
@@ -264,8 +265,8 @@ impl What {
 
     fn sectors(&self) -> Range<usize> {
         match self {
-            What::SetLen(len_bytes) => len_bytes / SECTOR_BYTES..len_bytes / SECTOR_BYTES + 1,
-            What::Write { offset, bytes } => {
+            ChangeKind::SetLen(len_bytes) => len_bytes / SECTOR_BYTES..len_bytes / SECTOR_BYTES + 1,
+            ChangeKind::Write { offset, bytes } => {
                 offset / SECTOR_BYTES..(offset + bytes.len()).div_ceil(SECTOR_BYTES)
             }
         }

@@ -8,7 +8,6 @@
 //! prefix of its unsynced changes; of a file's, the module `inode` tells).
 
 mod clock;
-mod dice;
 mod files;
 mod idle_clock;
 mod inode;
@@ -16,6 +15,7 @@ mod line;
 mod net;
 mod over;
 mod rest;
+mod rng;
 mod seeds;
 #[cfg(test)]
 mod tests;
@@ -29,11 +29,11 @@ use self::files::{SimLogFile, SimReadFile, SimWriteFile};
 use self::inode::Inode;
 use crate::{Disk, Lock, LogFile, ReadFile, WriteFile};
 pub use clock::HandClock;
-pub use dice::{Dice, SeededRandom};
 pub use idle_clock::IdleClock;
 pub use line::SimClient;
 pub use net::{SimNet, Wire};
-pub use over::{Over, OverAtEnd};
+pub use over::{OverAtEnd, TestOver};
+pub use rng::{Rng, SeededRandom};
 pub use seeds::{SeedCounts, all_hold};
 
 /// What goes wrong at the planned call.
@@ -129,7 +129,7 @@ impl SimDisk {
     /// The disk as it may be found after a power cut; one seed gives one outcome.
     pub fn after_power_cut(&self, seed: u64) -> SimDisk {
         let state = self.state();
-        let mut random = Dice(seed);
+        let mut random = Rng(seed);
         let mut names = state.durable_names.clone();
         let mut dirs = state.dirs.clone();
         for changes in state.unsynced.values() {

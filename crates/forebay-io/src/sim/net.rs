@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-use super::Dice;
+use super::Rng;
 use super::line::{Line, SimClient, SimDialed, SimStream};
 use crate::{Arrival, Connecting, Listener, Net, NetStream};
 
@@ -56,7 +56,7 @@ struct Port {
 /// How a connection carries bytes. The usual one: all that there is, at once.
 #[derive(Debug, Clone)]
 pub struct Wire {
-    pub(super) pieces: Option<(Dice, u64)>,
+    pub(super) pieces: Option<(Rng, u64)>,
     pub(super) breaks_after: u64,
     pub(super) room: usize,
 }
@@ -89,7 +89,7 @@ impl Wire {
     /// What the server reads and writes goes in pieces of 1 to `longest` bytes, each a call of its
     /// own. One seed gives one sequence of lengths.
     pub fn in_pieces(mut self, seed: u64, longest: u64) -> Self {
-        self.pieces = Some((Dice(seed), longest.max(1)));
+        self.pieces = Some((Rng(seed), longest.max(1)));
         self
     }
 
@@ -107,7 +107,7 @@ impl Wire {
 
     pub(super) fn piece(&mut self) -> usize {
         match &mut self.pieces {
-            Some((dice, longest)) => 1 + dice.below(*longest) as usize,
+            Some((rng, longest)) => 1 + rng.below(*longest) as usize,
             None => usize::MAX,
         }
     }

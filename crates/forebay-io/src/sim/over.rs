@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether a test is over. Threads that loop until it is end where it failed, too: a test that
 /// fails would hang else, and one that writes meanwhile fills the memory.
 #[derive(Debug, Default)]
-pub struct Over(AtomicBool);
+pub struct TestOver(AtomicBool);
 
-impl Over {
+impl TestOver {
     pub fn is(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -21,7 +21,7 @@ impl Over {
 
 /// Held by who decides that a test is over.
 #[derive(Debug)]
-pub struct OverAtEnd<'a>(&'a Over);
+pub struct OverAtEnd<'a>(&'a TestOver);
 
 impl Drop for OverAtEnd<'_> {
     fn drop(&mut self) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::threads::crew;
+use crate::threads::pool;
 
 /// How often what happened, for people.
 pub type SeedCounts = BTreeMap<&'static str, u64>;
@@ -17,7 +17,7 @@ pub fn all_hold(count: u64, run: impl Fn(u64) -> (Option<String>, SeedCounts) + 
         None => (0, number("FOREBAY_TEST_SEEDS").unwrap_or(count)),
     };
     let next = AtomicU64::new(first);
-    let both = crew(2, || {
+    let both = pool(2, || {
         let (mut problems, mut counts) = (BTreeMap::new(), SeedCounts::new());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use forebay_engine::{ColumnProfile, Measured, QUANTILE_PERCENTS, ValueRange};
+use forebay_engine::{ColumnProfile, MeasuredColumn, QUANTILE_PERCENTS, ValueRange};
 
 use super::moments::Moments;
 use super::sample::{DrawnValue, RowSample};
 
 /// The figures of the column at this place.
 pub fn profile(
-    of: Measured,
+    of: MeasuredColumn,
     values: u64,
     moments: &Moments,
     sample: &RowSample,

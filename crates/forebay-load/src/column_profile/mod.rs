@@ -19,7 +19,7 @@ mod tests;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
-use forebay_engine::{ColumnStats, Measured};
+use forebay_engine::{ColumnStats, MeasuredColumn};
 use forebay_run::row::Schema;
 use serde::{Deserialize, Serialize};
 
@@ -48,18 +48,22 @@ struct ColumnCounts {
 pub struct BatchCounts(Vec<ColumnCounts>);
 
 /// What the figures of a column of this type are of; none where it has neither numbers nor lengths.
-pub fn measured(kind: &DataType) -> Option<Measured> {
+pub fn measured(kind: &DataType) -> Option<MeasuredColumn> {
     use DataType as T;
     Some(match kind {
-        T::Boolean => Measured::Truth,
-        T::Timestamp(..) | T::Date32 | T::Date64 => Measured::Time,
+        T::Boolean => MeasuredColumn::Truth,
+        T::Timestamp(..) | T::Date32 | T::Date64 => MeasuredColumn::Time,
         T::Null | T::Struct(_) | T::Interval(_) | T::Union(..) => return None,
         T::Dictionary(..) | T::RunEndEncoded(..) => return None,
-        T::Utf8 | T::LargeUtf8 | T::Utf8View => Measured::Length,
-        T::Binary | T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_) => Measured::Length,
-        T::List(_) | T::LargeList(_) | T::ListView(_) | T::LargeListView(_) => Measured::Length,
-        T::FixedSizeList(..) | T::Map(..) => Measured::Length,
-        _ => Measured::Number,
+        T::Utf8 | T::LargeUtf8 | T::Utf8View => MeasuredColumn::Length,
+        T::Binary | T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_) => {
+            MeasuredColumn::Length
+        }
+        T::List(_) | T::LargeList(_) | T::ListView(_) | T::LargeListView(_) => {
+            MeasuredColumn::Length
+        }
+        T::FixedSizeList(..) | T::Map(..) => MeasuredColumn::Length,
+        _ => MeasuredColumn::Number,
     })
 }
 

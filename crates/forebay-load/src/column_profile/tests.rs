@@ -86,26 +86,26 @@ fn each_type_is_measured_by_its_number_or_its_length() {
     };
     let decimals = Decimal128Array::from(vec![Some(1050), None, Some(150)]);
     let decimals = decimals.with_precision_and_scale(10, 2).unwrap();
-    assert_eq!(mean(Arc::new(decimals)), (Measured::Number, 6.0));
+    assert_eq!(mean(Arc::new(decimals)), (MeasuredColumn::Number, 6.0));
     assert_eq!(
         mean(Arc::new(Int64Array::from(vec![1, 2, 6]))),
-        (Measured::Number, 3.0)
+        (MeasuredColumn::Number, 3.0)
     );
     let truths = BooleanArray::from(vec![Some(true), Some(false), None, Some(false), Some(true)]);
-    assert_eq!(mean(Arc::new(truths)), (Measured::Truth, 0.5));
+    assert_eq!(mean(Arc::new(truths)), (MeasuredColumn::Truth, 0.5));
     let texts = vec![
         Some("abc"),
         None,
         Some(""),
         Some("a text of more than 12 bytes"),
     ];
-    let length = (Measured::Length, 31.0 / 3.0);
-    let near = |seen: (Measured, f64)| seen.0 == length.0 && (seen.1 - length.1).abs() < 1e-9;
+    let length = (MeasuredColumn::Length, 31.0 / 3.0);
+    let near = |seen: (MeasuredColumn, f64)| seen.0 == length.0 && (seen.1 - length.1).abs() < 1e-9;
     assert!(near(mean(Arc::new(StringArray::from(texts.clone())))));
     assert!(near(mean(Arc::new(StringViewArray::from(texts)))));
     let lists = vec![Some(vec![Some(1), None]), None, Some(vec![])];
     let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(lists);
-    assert_eq!(mean(Arc::new(lists.clone())), (Measured::Length, 1.0));
+    assert_eq!(mean(Arc::new(lists.clone())), (MeasuredColumn::Length, 1.0));
     assert_eq!(only("x", Arc::new(lists)).distinct, None);
 }
 

@@ -3,7 +3,8 @@
 //! A [`Converter`] is made for a column whose type is to be another one, before anything is read:
 //! types that do not convert are refused there. Values are converted array by array; those that do
 //! not fit name their row. Fields of structs go by name at any depth, a missing one is null. Losses
-//! are allowed by column ([`Rules`]), and counted. docs/conversions.md has the rule as a whole.
+//! are allowed by column ([`Rules`]), and counted. docs/reference/conversions.md has the rule as a
+//! whole.
 
 mod calendar;
 mod leaf;
@@ -38,7 +39,7 @@ pub use loss::Loss;
 use misfit::Context;
 pub(crate) use nested::{Failures, list_item};
 use nested::{FieldStep, convert_list, convert_map, convert_struct};
-pub use rules::{Given, Lossy, Rules};
+pub use rules::{GivenType, Lossy, Rules};
 pub(crate) use rules::{holds, split_path};
 pub(crate) use value::shown;
 

@@ -9,17 +9,17 @@ use super::{Changes, Loss};
 
 /// A type given for a column, or for a place in one, in place of what its sources say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct GivenType {
     /// The column's name, or a path: `price.gross`, `tags[]`.
     pub path: String,
     pub data_type: DataType,
     pub loss: Loss,
 }
 
-impl Given {
+impl GivenType {
     /// A type that values have to fit exactly.
-    pub fn exact(path: impl Into<String>, data_type: DataType) -> Given {
-        Given {
+    pub fn exact(path: impl Into<String>, data_type: DataType) -> GivenType {
+        GivenType {
             path: path.into(),
             data_type,
             loss: Loss::None,
@@ -89,7 +89,7 @@ impl Rules {
     }
 
     /// Those of the columns given that allow a loss.
-    pub fn of_given(given: &[Given], is_column: impl Fn(&str) -> bool) -> Rules {
+    pub fn of_given(given: &[GivenType], is_column: impl Fn(&str) -> bool) -> Rules {
         let lossy = given.iter().filter(|given| given.loss != Loss::None);
         let losses = lossy.map(|given| (given.path.clone(), given.loss));
         Rules::new(losses, is_column)

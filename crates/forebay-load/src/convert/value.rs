@@ -1,5 +1,5 @@
-//! What one value is as a number, a moment, a text: the rules of docs/conversions.md, value by
-//! value.
+//! What one value is as a number, a moment, a text: the rules of docs/reference/conversions.md,
+//! value by value.
 
 use arrow_buffer::i256;
 use forebay_run::row::{Datum, read_binary_text};

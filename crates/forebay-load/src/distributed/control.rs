@@ -20,7 +20,7 @@ pub(super) struct Control {
     pub source: u32,
     /// What this source sent to this partition.
     pub sent: Sum,
-    pub whole: Whole,
+    pub whole: WholeLoad,
     /// Of all rows of this source; to the first partition only, and not of loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<TableProfile>,
@@ -29,7 +29,7 @@ pub(super) struct Control {
 /// What sources sent to all partitions, and what they left out.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Whole {
+pub(super) struct WholeLoad {
     pub sent: Sum,
     /// Rows left out because they could not be stored.
     pub rejected: u64,
@@ -38,7 +38,7 @@ pub(super) struct Whole {
 }
 
 impl Control {
-    pub fn new(stamp: u64, source: u32, sent: Sum, whole: Whole) -> Self {
+    pub fn new(stamp: u64, source: u32, sent: Sum, whole: WholeLoad) -> Self {
         Self {
             forebay_control: CONTROL_FORMAT,
             stamp,
@@ -70,7 +70,7 @@ impl Control {
     }
 }
 
-impl Whole {
+impl WholeLoad {
     /// Adds another source's; `None` where the numbers are none that could be.
     pub fn add(&mut self, other: &Self) -> Option<()> {
         self.sent = self.sent.plus(other.sent)?;
@@ -96,7 +96,7 @@ pub(super) struct Controls {
     pub sources: Sources,
     /// To this partition.
     pub sent: Sum,
-    pub whole: Whole,
+    pub whole: WholeLoad,
     /// Of all rows, if this is the first partition of a push.
     pub profile: Option<TableProfile>,
 }
@@ -107,9 +107,9 @@ impl Controls {
             seen: Default::default(),
             sources: Sources::default(),
             sent: Sum::default(),
-            whole: Whole {
+            whole: WholeLoad {
                 lossy: vec![0; losses],
-                ..Whole::default()
+                ..WholeLoad::default()
             },
             profile: None,
         }

@@ -9,13 +9,13 @@ use forebay_run::Order;
 
 use super::DistributedError;
 use super::recipe::{Choice, PlacedLoss, Recipe};
-use super::settle::{ExpectedReports, Settled, losses_of, lossy};
+use super::settle::{ExpectedReports, SettledReports, losses_of, lossy};
 use super::ticket::TaskTicket;
 use super::wire::samples_of;
 use crate::encode::RowEncoder;
 use crate::progress::Progress;
 use crate::push::partitions::{at_cuts, by_size};
-use crate::push::rows::{Counted, PushRows};
+use crate::push::rows::{PushRows, RowCounts};
 use crate::push::{BadRows, PushError, PushReport, PushRequest, Ready, check_limits, conclude};
 use crate::sort::Boundaries;
 use crate::sources::{Batches, Input};
@@ -167,14 +167,14 @@ impl DistributedPush {
         let ticket = TaskTicket::Push(self.push.ticket().clone());
         let losses = losses_of(&self.request.source_options);
         let expected = self.expected(&ticket, &losses);
-        let Settled {
+        let SettledReports {
             runs,
             kept,
             duplicates,
             whole,
             profile,
         } = expected.settle(reports, boundaries.len())?;
-        let counted = Counted {
+        let counted = RowCounts {
             runs,
             records: kept.records,
             profile: &profile,

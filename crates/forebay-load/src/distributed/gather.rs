@@ -4,7 +4,7 @@
 use arrow_array::RecordBatch;
 
 use super::DistributedError;
-use super::bunch::pack;
+use super::chunk::pack;
 use super::wire::{CONTROL_SEQUENCE, WireRows};
 
 /// A bunch of this size goes: the heap of a JVM takes objects of half a MiB as a special case.
@@ -17,7 +17,7 @@ const BATCH_BYTES: usize = 8 << 20;
 pub(super) struct Gatherer {
     source: u32,
     /// One for each partition.
-    bunches: Vec<Vec<u8>>,
+    chunks: Vec<Vec<u8>>,
     held_bytes: usize,
     most_bytes: usize,
     /// Of the next bunch, to whichever partition.
@@ -31,7 +31,7 @@ impl Gatherer {
     pub fn new(source: u32, partitions: usize, most_bytes: usize) -> Self {
         Self {
             source,
-            bunches: vec![Vec::new(); partitions],
+            chunks: vec![Vec::new(); partitions],
             held_bytes: 0,
             most_bytes,
             sequence: 0,
@@ -46,21 +46,21 @@ impl Gatherer {
         key: &[u8],
         record: &[u8],
     ) -> Result<(), DistributedError> {
-        let bunch = &mut self.bunches[partition];
-        let before = bunch.len();
+        let chunk = &mut self.chunks[partition];
+        let before = chunk.len();
         // With a long record behind it, a bunch would be too long.
         if before > 0 && before + key.len() + record.len() > BUNCH_BYTES {
             self.send(partition)?;
         }
-        let bunch = &mut self.bunches[partition];
-        let before = bunch.len();
-        let packed = pack(bunch, key, record);
+        let chunk = &mut self.chunks[partition];
+        let before = chunk.len();
+        let packed = pack(chunk, key, record);
         packed.map_err(|problem| DistributedError::Source {
             source_number: self.source.into(),
             problem,
         })?;
-        self.held_bytes += bunch.len() - before;
-        if bunch.len() > BUNCH_BYTES {
+        self.held_bytes += chunk.len() - before;
+        if chunk.len() > BUNCH_BYTES {
             self.send(partition)?;
         }
         if self.held_bytes > self.most_bytes {
@@ -71,15 +71,15 @@ impl Gatherer {
 
     fn send(&mut self, partition: usize) -> Result<(), DistributedError> {
         // Its room goes with it: those of all partitions may be more than is held.
-        let bunch = std::mem::take(&mut self.bunches[partition]);
-        self.held_bytes -= bunch.len();
+        let chunk = std::mem::take(&mut self.chunks[partition]);
+        self.held_bytes -= chunk.len();
         self.sequence += 1;
-        self.row(partition, &bunch, self.sequence - 1)
+        self.row(partition, &chunk, self.sequence - 1)
     }
 
     fn send_all(&mut self) -> Result<(), DistributedError> {
-        for partition in 0..self.bunches.len() {
-            if !self.bunches[partition].is_empty() {
+        for partition in 0..self.chunks.len() {
+            if !self.chunks[partition].is_empty() {
                 self.send(partition)?;
             }
         }

@@ -7,14 +7,14 @@ use forebay_engine::{Bound, PartitionRange, Store};
 use forebay_run::Order;
 
 use super::recipe::{Choice, LoadRows, Recipe};
-use super::settle::{ExpectedReports, Settled, losses_of, lossy};
+use super::settle::{ExpectedReports, SettledReports, losses_of, lossy};
 use super::ticket::TaskTicket;
 use super::wire::samples_of;
 use super::{DistributedError, driver};
 use crate::encode::{Encoded, OperationChoice, RowEncoder, ValueChoice};
 use crate::load::fit::TableFit;
 use crate::load::{BuiltLoad, LoadReport, LoadRequest, LoadSample, composition};
-use crate::push::Applied;
+use crate::push::ComposedRows;
 use crate::sources::{Batches, Input};
 use crate::types::row_schema;
 
@@ -156,7 +156,7 @@ impl DistributedLoad {
             losses: &losses,
             columns: 0,
         };
-        let Settled {
+        let SettledReports {
             runs,
             kept,
             duplicates,
@@ -167,7 +167,7 @@ impl DistributedLoad {
             table: self.request.table.clone(),
             rows: kept.records,
             bytes: kept.bytes,
-            applied: Applied::of(runs.iter().flatten()),
+            applied: ComposedRows::of(runs.iter().flatten()),
             rejected: whole.rejected,
             lossy: lossy(losses, &whole),
             duplicates,

@@ -24,7 +24,7 @@
 //! partitions are those of the table, its runs are staged (`forebay_engine::live::Load`), and what
 //! it comes to is for the cluster to add.
 
-mod bunch;
+mod chunk;
 mod control;
 mod driver;
 mod gather;

@@ -12,7 +12,7 @@ use forebay_run::record;
 use tracing::warn;
 
 use super::DistributedError;
-use super::bunch::Unpacked;
+use super::chunk::Unpacked;
 use super::control::{Control, Controls};
 use super::recipe::Recipe;
 use super::report::Report;
@@ -89,7 +89,7 @@ impl PartTask {
             if row.sequence == CONTROL_SEQUENCE {
                 self.control(partition, &row)?;
             } else {
-                records += self.bunch(partition, &row)?;
+                records += self.chunk(partition, &row)?;
             }
         }
         Ok(records)
@@ -116,7 +116,7 @@ impl PartTask {
         self.part(partition).controls.add(partition, &control)
     }
 
-    fn bunch(&mut self, partition: u32, row: &WireRow<'_>) -> Result<u64, DistributedError> {
+    fn chunk(&mut self, partition: u32, row: &WireRow<'_>) -> Result<u64, DistributedError> {
         self.place(row.source, row.sequence)?;
         let Some(collector) = self.collector.as_mut() else {
             return Err(DistributedError::Batch("records after the end".to_owned()));

@@ -3,7 +3,7 @@
 use forebay_engine::{RunRef, seal, unseal};
 use serde::{Deserialize, Serialize};
 
-use super::control::Whole;
+use super::control::WholeLoad;
 use super::ticket::TaskTicket;
 use super::{Sources, Sum};
 use crate::column_profile::TableProfile;
@@ -22,7 +22,7 @@ pub(super) struct Report {
     /// The sources that sent something, if only that they had nothing.
     pub sources: Sources,
     /// What these sources sent to all partitions.
-    pub whole: Whole,
+    pub whole: WholeLoad,
     /// Of all rows; in the report of a push's first partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<TableProfile>,
@@ -35,7 +35,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub fn new(ticket: &TaskTicket, partition: u32, sources: Sources, whole: Whole) -> Self {
+    pub fn new(ticket: &TaskTicket, partition: u32, sources: Sources, whole: WholeLoad) -> Self {
         Self {
             forebay_report: REPORT_FORMAT,
             ticket: ticket.clone(),

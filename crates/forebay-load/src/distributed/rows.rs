@@ -9,7 +9,7 @@ use forebay_run::hash::KeyHasher;
 use forebay_run::operation::Operation;
 use forebay_run::record;
 
-use super::control::{Control, Whole};
+use super::control::{Control, WholeLoad};
 use super::gather::Gatherer;
 use super::recipe::Recipe;
 use super::wire::sample_batch;
@@ -187,7 +187,7 @@ impl RowTask {
         let router = self.router.ok_or(DistributedError::NoBoundaries)?;
         let mut all = Tally::default();
         self.sent.iter().for_each(|sent| all.merge(sent));
-        let whole = Whole {
+        let whole = WholeLoad {
             sent: all.into(),
             rejected: self.rejects.count(),
             lossy: self.lossy,

@@ -2,7 +2,7 @@
 
 use forebay_engine::RunRef;
 
-use super::control::Whole;
+use super::control::WholeLoad;
 use super::recipe::PlacedLoss;
 use super::report::Report;
 use super::ticket::TaskTicket;
@@ -23,7 +23,7 @@ pub(super) struct ExpectedReports<'a> {
 }
 
 /// What the reports of all partitions come to.
-pub(super) struct Settled {
+pub(super) struct SettledReports {
     /// At the index of its partition, if that got any.
     pub runs: Vec<Option<RunRef>>,
     /// What the runs hold.
@@ -31,7 +31,7 @@ pub(super) struct Settled {
     /// Rows that were left out, or composed with others.
     pub duplicates: u64,
     /// What the sources sent.
-    pub whole: Whole,
+    pub whole: WholeLoad,
     /// Of all their rows, unless it is a load.
     pub profile: TableProfile,
 }
@@ -46,7 +46,7 @@ pub(super) fn losses_of(options: &SourceOptions) -> Vec<PlacedLoss> {
 }
 
 /// What was lost there.
-pub(super) fn lossy(losses: Vec<PlacedLoss>, whole: &Whole) -> Vec<Lossy> {
+pub(super) fn lossy(losses: Vec<PlacedLoss>, whole: &WholeLoad) -> Vec<Lossy> {
     let counted = losses.into_iter().zip(&whole.lossy);
     let lossy = counted.map(|((column, how), values)| Lossy {
         column,
@@ -59,7 +59,11 @@ pub(super) fn lossy(losses: Vec<PlacedLoss>, whole: &Whole) -> Vec<Lossy> {
 impl ExpectedReports<'_> {
     /// Takes the reports, one for each partition, all made from the same sources; nothing of what
     /// these sent is missing.
-    pub fn settle(&self, texts: &[String], partitions: usize) -> Result<Settled, DistributedError> {
+    pub fn settle(
+        &self,
+        texts: &[String],
+        partitions: usize,
+    ) -> Result<SettledReports, DistributedError> {
         let mut reports = self.read(texts, partitions)?;
         let first = reports.first_mut();
         let profile = first.and_then(|report| report.profile.take());
@@ -73,7 +77,7 @@ impl ExpectedReports<'_> {
         if kept.records == 0 && whole.rejected > 0 {
             return Err(PushError::NothingLeft.into());
         }
-        Ok(Settled {
+        Ok(SettledReports {
             runs: reports.into_iter().map(|report| report.run).collect(),
             kept,
             duplicates,
@@ -121,8 +125,8 @@ impl ExpectedReports<'_> {
 }
 
 /// What the sources sent, when all partitions were built from the same ones, and nothing was lost.
-fn whole_of(reports: &[Report]) -> Result<Whole, DistributedError> {
-    let (mut whole, mut sources) = (Whole::default(), Sources::default());
+fn whole_of(reports: &[Report]) -> Result<WholeLoad, DistributedError> {
+    let (mut whole, mut sources) = (WholeLoad::default(), Sources::default());
     let mut came = Some(Sum::default());
     for report in reports {
         if report.partition == 0 {

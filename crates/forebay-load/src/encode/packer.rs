@@ -8,12 +8,12 @@ use super::cells::{Cells, Values};
 #[derive(Debug, Clone)]
 pub(super) struct RowPacker {
     writer: RowWriter,
-    nested: Vec<Nested>,
+    nested: Vec<NestedColumn>,
 }
 
 /// What a column needs besides its row's buffers.
 #[derive(Debug, Clone)]
-enum Nested {
+enum NestedColumn {
     Scalar,
     List(Box<ListPacker>),
     Struct(Box<RowPacker>),
@@ -23,29 +23,29 @@ enum Nested {
 #[derive(Debug, Clone)]
 pub(super) struct ListPacker {
     writer: ListWriter,
-    nested: Nested,
+    nested: NestedColumn,
 }
 
-impl Nested {
-    fn new(kind: &Kind) -> Nested {
+impl NestedColumn {
+    fn new(kind: &Kind) -> NestedColumn {
         match kind {
-            Kind::List { item, .. } => Nested::List(Box::new(ListPacker::new(&item.kind))),
-            Kind::Struct { fields } => Nested::Struct(Box::new(RowPacker::new(fields))),
-            Kind::Map { entries, .. } => Nested::List(Box::new(ListPacker {
+            Kind::List { item, .. } => NestedColumn::List(Box::new(ListPacker::new(&item.kind))),
+            Kind::Struct { fields } => NestedColumn::Struct(Box::new(RowPacker::new(fields))),
+            Kind::Map { entries, .. } => NestedColumn::List(Box::new(ListPacker {
                 writer: ListWriter::new(&Kind::Struct {
                     fields: entries.clone(),
                 }),
-                nested: Nested::Struct(Box::new(RowPacker::new(entries))),
+                nested: NestedColumn::Struct(Box::new(RowPacker::new(entries))),
             })),
-            _ => Nested::Scalar,
+            _ => NestedColumn::Scalar,
         }
     }
 
     /// Appends a nested value.
     fn pack(&mut self, cells: &Cells<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), RowError> {
         match (self, &cells.values) {
-            (Nested::List(packer), Values::List { .. }) => packer.pack(cells, row, out),
-            (Nested::Struct(packer), Values::Struct(fields)) => packer.pack(fields, row, out),
+            (NestedColumn::List(packer), Values::List { .. }) => packer.pack(cells, row, out),
+            (NestedColumn::Struct(packer), Values::Struct(fields)) => packer.pack(fields, row, out),
             _ => Err(RowError::Type { column: 0 }),
         }
     }
@@ -58,7 +58,7 @@ impl RowPacker {
             nested: schema
                 .columns()
                 .iter()
-                .map(|column| Nested::new(&column.kind))
+                .map(|column| NestedColumn::new(&column.kind))
                 .collect(),
         }
     }
@@ -118,7 +118,7 @@ impl ListPacker {
     pub fn new(item: &Kind) -> ListPacker {
         ListPacker {
             writer: ListWriter::new(item),
-            nested: Nested::new(item),
+            nested: NestedColumn::new(item),
         }
     }
 

@@ -24,14 +24,14 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 }
 
 type Pair = (Vec<u8>, Vec<u8>);
-type Bad = (usize, String);
+type BadCell = (usize, String);
 
 /// Keys and values of the good rows, reasons of the bad ones.
 fn encode(
     batch: &RecordBatch,
     key: &str,
     value: ValueChoice,
-) -> Result<(Vec<Pair>, Vec<Bad>), EncodeError> {
+) -> Result<(Vec<Pair>, Vec<BadCell>), EncodeError> {
     let mut encoder = RowEncoder::new(&batch.schema(), &key.parse().unwrap(), &value)?;
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     let batch = conform(batch, encoder.batch_schema()).unwrap();

@@ -32,8 +32,8 @@ impl<W: Write + Send> ParquetWriter<W> {
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_max_row_group_row_count(Some(GROUP_ROWS))
             .build();
-        let told = told_schema(columns, rows.schema());
-        add_encoded_arrow_schema_to_metadata(&told, &mut properties);
+        let reported = reported_schema(columns, rows.schema());
+        add_encoded_arrow_schema_to_metadata(&reported, &mut properties);
         let options = ArrowWriterOptions::new()
             .with_properties(properties)
             .with_skip_arrow_metadata(true);
@@ -61,18 +61,20 @@ impl<W: Write + Send> BatchWriter for ParquetWriter<W> {
 
 /// What the columns were in the table. Decimals are told as they are in the file: readers take a
 /// scale from here without looking at the file's.
-fn told_schema(columns: &[Column], file: &Schema) -> Schema {
+fn reported_schema(columns: &[Column], file: &Schema) -> Schema {
     let fields = columns.iter().zip(file.fields());
-    let fields = fields.map(|(column, file)| told_field(&arrow_field(column), file));
+    let fields = fields.map(|(column, file)| reported_field(&arrow_field(column), file));
     Schema::new(fields.collect::<Vec<Field>>())
 }
 
-fn told_field(table: &Field, file: &Field) -> Field {
+fn reported_field(table: &Field, file: &Field) -> Field {
     let pairs = |table: &Fields, file: &Fields| -> Fields {
         let pairs = table.iter().zip(file);
-        pairs.map(|(table, file)| told_field(table, file)).collect()
+        pairs
+            .map(|(table, file)| reported_field(table, file))
+            .collect()
     };
-    let pair = |table: &Field, file: &Field| Arc::new(told_field(table, file));
+    let pair = |table: &Field, file: &Field| Arc::new(reported_field(table, file));
     let data_type = match (table.data_type(), file.data_type()) {
         (table, file) if table.is_decimal() && table != file => file.clone(),
         (DataType::List(table), DataType::List(file)) => DataType::List(pair(table, file)),

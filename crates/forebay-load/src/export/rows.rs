@@ -61,16 +61,16 @@ impl<W: BatchWriter> RowsTo<W> {
 }
 
 /// What can go wrong with one record.
-enum Failed {
+enum RecordFailure {
     Row(RowError),
     NotText(usize),
     /// A column's value, and why the file's type does not hold it.
     Beyond(usize, &'static str),
 }
 
-impl From<RowError> for Failed {
-    fn from(error: RowError) -> Failed {
-        Failed::Row(error)
+impl From<RowError> for RecordFailure {
+    fn from(error: RowError) -> RecordFailure {
+        RecordFailure::Row(error)
     }
 }
 
@@ -92,21 +92,21 @@ impl ExportRows {
 
     pub fn push(&mut self, layout: &Layout, key: &[u8], value: &[u8]) -> Result<(), ExportError> {
         let (builder, text) = (&mut self.builder, &self.text);
-        let pushed = layout.record::<Failed>(key, value, |column, value| {
+        let pushed = layout.record::<RecordFailure>(key, value, |column, value| {
             // Keys and bytes values are of no stated type.
             if let (Datum::Bytes(bytes), Some(true)) = (value, text.get(column))
                 && std::str::from_utf8(bytes).is_err()
             {
-                return Err(Failed::NotText(column));
+                return Err(RecordFailure::NotText(column));
             }
             builder.push(column, value).map_err(|error| match error {
-                CellError::Row(error) => Failed::Row(error),
-                CellError::Beyond(reason) => Failed::Beyond(column, reason),
+                CellError::Row(error) => RecordFailure::Row(error),
+                CellError::Beyond(reason) => RecordFailure::Beyond(column, reason),
             })
         });
         pushed.map_err(|error| match error {
-            Failed::Row(error) => row_error(key, error),
-            Failed::NotText(column) => ExportError::NotText {
+            RecordFailure::Row(error) => row_error(key, error),
+            RecordFailure::NotText(column) => ExportError::NotText {
                 what: if layout.is_key(column) {
                     "text"
                 } else {
@@ -114,7 +114,7 @@ impl ExportRows {
                 },
                 key: named_key(key),
             },
-            Failed::Beyond(column, reason) => ExportError::Beyond {
+            RecordFailure::Beyond(column, reason) => ExportError::Beyond {
                 column: self.names.get(column).cloned().unwrap_or_default(),
                 key: named_key(key),
                 reason,

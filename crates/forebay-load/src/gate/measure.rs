@@ -3,7 +3,7 @@
 use std::fmt;
 
 use forebay_engine::{
-    ColumnProfile, Measured, NullShare, ProfilePair, QUANTILE_PERCENTS, ValueRange,
+    ColumnProfile, MeasuredColumn, NullShare, ProfilePair, QUANTILE_PERCENTS, ValueRange,
 };
 use forebay_run::error::named_column;
 
@@ -90,12 +90,12 @@ impl Measure {
     }
 
     /// Whether columns of this kind have it.
-    pub fn is_of(self, of: Option<Measured>) -> bool {
+    pub fn is_of(self, of: Option<MeasuredColumn>) -> bool {
         match (self, of) {
             (Measure::Nulls, _) => true,
             (_, None) => false,
-            (Measure::Length, of) => of == Some(Measured::Length),
-            (Measure::Mean, of) => of != Some(Measured::Length),
+            (Measure::Length, of) => of == Some(MeasuredColumn::Length),
+            (Measure::Mean, of) => of != Some(MeasuredColumn::Length),
             _ => true,
         }
     }
@@ -124,7 +124,7 @@ impl Measure {
         }
         let (before, after) = both(sides)?;
         let few = before.values.min(after.values) < LEAST_VALUES;
-        let is_time_or_truth = matches!(before.of, Measured::Time | Measured::Truth);
+        let is_time_or_truth = matches!(before.of, MeasuredColumn::Time | MeasuredColumn::Truth);
         match self {
             // Not a number is wrong among few values, too.
             Measure::Nan | Measure::Infinite => {}
@@ -136,7 +136,7 @@ impl Measure {
             Measure::Zeros if is_time_or_truth => return None,
             Measure::Shift if is_time_or_truth => return None,
             // The lengths of most texts are nearly the same: one byte more is a large part of them.
-            Measure::Shift | Measure::Std if before.of == Measured::Length => return None,
+            Measure::Shift | Measure::Std if before.of == MeasuredColumn::Length => return None,
             Measure::Shift | Measure::Std if before.range.as_ref()?.spread() <= 0.0 => return None,
             // A few values make up the deviation, and those of each night are others.
             Measure::Std if is_heavy_tailed(before.range.as_ref()?) => return None,

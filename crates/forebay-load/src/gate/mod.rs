@@ -50,8 +50,8 @@ use measure::{percent, percent_text};
 pub use paths::check_paths;
 
 /// Limits in force unless others are given for the same. A schema holds the swap where readers who
-/// ask as they did would get nothing, or other answers.
-/// The limits for values are those that docs/gate.md tries on thirty nights of real data.
+/// ask as they did would get nothing, or other answers. The limits for values are those that
+/// docs/reference/column-limits.md tries on thirty nights of real data.
 pub const DEFAULT_LIMITS: [&str; 21] = [
     "rows>-20%",
     "bytes>-30%",

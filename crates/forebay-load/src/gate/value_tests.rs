@@ -165,15 +165,15 @@ fn texts_and_lists_are_held_by_their_lengths_and_their_most_frequent_value() {
     let texts = |text: fn(usize) -> String| -> ArrayRef {
         Arc::new(StringArray::from_iter_values((0..1000).map(text)))
     };
-    let carrier = |at: usize| format!("carrier {:02}", at % 16);
+    let copy_fetcher = |at: usize| format!("carrier {:02}", at % 16);
     assert_eq!(
-        held(&[], texts(carrier), texts(|_| "carrier 07".to_owned())),
+        held(&[], texts(copy_fetcher), texts(|_| "carrier 07".to_owned())),
         ["common<30%"]
     );
     let name = |at: usize| format!("person {at}");
     let longer = |at: usize| format!("person {}", 100 + at % 900);
     assert_eq!(held(&[], texts(name), texts(longer)), [""; 0]);
-    let empty = held(&[], texts(carrier), texts(|_| String::new()));
+    let empty = held(&[], texts(copy_fetcher), texts(|_| String::new()));
     assert!(empty.contains(&"zeros<20%".to_owned()), "{empty:?}");
     let lists = |length: usize| -> ArrayRef {
         let list = |at: usize| Some(vec![Some(1); length * (1 + at % 3)]);

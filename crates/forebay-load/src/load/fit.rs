@@ -17,13 +17,13 @@ use crate::encode::{Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, V
 use crate::near;
 use crate::push::PushError;
 use crate::push::fit::{fit, open_typed, own_operation, text_field};
-use crate::push::looking::Opened;
+use crate::push::looking::OpenSources;
 use crate::sources::{SourceOptions, SourceSet};
 use crate::types::{arrow_field, arrow_type};
 
 /// The command that inserts into a table of rows or lists, of which SET knows nothing.
 const STORED_INSERT: &str =
-    "KV.WRITE KEY INSERT VALUE, with VALUE as the table stores it (docs/format.md)";
+    "KV.WRITE KEY INSERT VALUE, with VALUE as the table stores it (docs/reference/run-format.md)";
 
 /// A load's sources, held against its table.
 pub struct TableFit<'a> {
@@ -45,7 +45,7 @@ impl<'a> TableFit<'a> {
     }
 
     /// Opens the request's sources by these options, and what encodes their rows.
-    pub fn open(&self, options: &SourceOptions) -> Result<Opened, LoadError> {
+    pub fn open(&self, options: &SourceOptions) -> Result<OpenSources, LoadError> {
         let request = self.request;
         let choice = self.operations()?;
         let sources = self.sources(options)?;

@@ -9,7 +9,7 @@ use crate::sort::{Boundaries, Finish, SortError};
 
 /// The table's order cut into the partitions that are here and the gaps between them.
 #[derive(Debug)]
-pub struct HereAndGaps {
+pub struct LoadRanges {
     /// Where each begins, from the very start of the order on.
     pub boundaries: Boundaries,
     /// The partition of each; none of a gap.
@@ -18,7 +18,7 @@ pub struct HereAndGaps {
     filters: bool,
 }
 
-impl HereAndGaps {
+impl LoadRanges {
     pub fn of(load: &Load) -> Self {
         let mut begins: Vec<(Bound, Option<PartitionId>)> = Vec::new();
         // Where the partition before ends.
@@ -50,7 +50,7 @@ impl HereAndGaps {
     }
 }
 
-impl Finish for HereAndGaps {
+impl Finish for LoadRanges {
     fn finish<'a>(
         &self,
         partition: usize,

@@ -29,11 +29,11 @@ use crate::push::build::tallies;
 use crate::push::rejects::without_empty_file;
 use crate::push::report::rounded;
 use crate::push::work::Work;
-use crate::push::{Applied, BadRows, PushError};
-use crate::sort::{Collected, Duplicates, SortError, SortPlan, SortSpace};
+use crate::push::{BadRows, ComposedRows, PushError};
+use crate::sort::{CollectedRecords, Duplicates, SortError, SortPlan, SortSpace};
 use crate::sources::{Input, SourceOptions};
 use fit::TableFit;
-use here::HereAndGaps;
+use here::LoadRanges;
 
 pub use rows::{RowPieces, StagedRows, stage_rows};
 pub use sample::{LoadSample, Sampler, sample};
@@ -77,7 +77,7 @@ pub struct LoadReport {
     pub bytes: u64,
     /// What the operations on those keys were.
     #[serde(flatten)]
-    pub applied: Applied,
+    pub applied: ComposedRows,
     /// Rows left out because they could not be stored.
     pub rejected: u64,
     /// Values that conversions changed, as was asked for.
@@ -195,7 +195,7 @@ fn build<E: From<LoadError>>(
     if let Some(partitions) = repartition(LoadSample::of(&read))? {
         load.repartition(partitions);
     }
-    let here = HereAndGaps::of(&load);
+    let here = LoadRanges::of(&load);
     let here = here.with_filters(wants_filters(&read.collected, request.memory_bytes));
     // No run of a gap is ever finished.
     let new_run = |at: usize| load.new_run(here.partition(at).unwrap_or(PartitionId(0)));
@@ -262,7 +262,7 @@ fn commutes(request: &LoadRequest, kind: DeltaKind) -> bool {
 }
 
 /// Whether the runs get filters: one is kept in memory while its run is written.
-pub(crate) fn wants_filters(collected: &[Collected], memory_bytes: u64) -> bool {
+pub(crate) fn wants_filters(collected: &[CollectedRecords], memory_bytes: u64) -> bool {
     let (source, dropped) = tallies(collected);
     let records = source.records - dropped.records;
     records.saturating_mul(BITS_PER_KEY) / 8 <= memory_bytes / 4

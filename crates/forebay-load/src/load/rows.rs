@@ -13,12 +13,12 @@ use forebay_run::hash::SLOTS;
 use forebay_run::operation::Operation;
 
 use super::fit::TableFit;
-use super::here::HereAndGaps;
+use super::here::LoadRanges;
 use super::{LoadError, LoadRequest, LoadSample, composition};
 use crate::progress::Progress;
 use crate::push::PushError;
 use crate::push::build::tallies;
-use crate::push::read::Read;
+use crate::push::read::ReadRows;
 use crate::push::rejects::without_empty_file;
 use crate::push::work::Work;
 use crate::sort::{
@@ -29,7 +29,7 @@ use crate::sort::{
 /// Rows that were read, in the order in which they are to go. Spilled runs go with it.
 #[derive(Debug)]
 pub struct StagedRows {
-    read: Read,
+    read: ReadRows,
     plan: SortPlan,
     load: Load,
 }
@@ -123,7 +123,7 @@ impl StagedRows {
         RowPieces(match self.plan.arrangement {
             Arrangement::ByKey => {
                 self.load.repartition(partitions);
-                let here = HereAndGaps::of(&self.load);
+                let here = LoadRanges::of(&self.load);
                 finer(here.boundaries, wanted, || {
                     key_samples(&self.read.collected)
                 })
@@ -148,11 +148,11 @@ impl StagedRows {
     ) -> Result<u64, E> {
         let collected = &self.read.collected;
         let walked = walk_partition(&self.plan, &pieces.0, collected, piece, |key, operation| {
-            accept(key, operation).map_err(Walked::Accept)
+            accept(key, operation).map_err(WalkEnd::Accept)
         });
         walked.map_err(|stopped| match stopped {
-            Walked::Accept(error) => error,
-            Walked::Sort(error) => {
+            WalkEnd::Accept(error) => error,
+            WalkEnd::Sort(error) => {
                 LoadError::from(PushError::from(error).in_files(&self.read.files)).into()
             }
         })
@@ -160,14 +160,14 @@ impl StagedRows {
 }
 
 /// Why a walk ended early.
-enum Walked<E> {
+enum WalkEnd<E> {
     Sort(SortError),
     Accept(E),
 }
 
-impl<E> From<SortError> for Walked<E> {
+impl<E> From<SortError> for WalkEnd<E> {
     fn from(error: SortError) -> Self {
-        Walked::Sort(error)
+        WalkEnd::Sort(error)
     }
 }
 

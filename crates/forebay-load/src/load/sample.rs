@@ -11,8 +11,8 @@ use super::{LoadError, LoadRequest};
 use crate::progress::Progress;
 use crate::push::build::tallies;
 use crate::push::dry_run::{Drawing, Extent, Lens, look};
-use crate::push::looking::Looking;
-use crate::push::read::Read;
+use crate::push::looking::SourceReader;
+use crate::push::read::ReadRows;
 use crate::sort::{Duplicates, key_samples};
 
 /// Which rows of the sources are drawn.
@@ -47,7 +47,7 @@ const KEYS: usize = 20_000;
 
 impl LoadSample {
     /// Of what was read and sorted to be loaded.
-    pub(super) fn of(read: &Read) -> Self {
+    pub(super) fn of(read: &ReadRows) -> Self {
         let (source, dropped) = tallies(&read.collected);
         let kept = source.without(&dropped);
         Self {
@@ -115,7 +115,7 @@ pub fn sample(
         clock: &**clock,
         random,
     };
-    let looking = Looking {
+    let looking = SourceReader {
         plan: None,
         threads: request.threads,
         throttle: &throttle,

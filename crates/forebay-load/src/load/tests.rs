@@ -92,9 +92,9 @@ fn request(source: &Path, key: &str) -> LoadRequest {
 
 #[test]
 fn rows_of_partitions_that_are_not_here_are_refused_as_that() {
-    use forebay_engine::{Held, PartitionId};
+    use forebay_engine::{OpenPartitions, PartitionId};
     // Before all that is here, between, and behind it.
-    let held = Held::Only([PartitionId(1), PartitionId(3)].into());
+    let held = OpenPartitions::Only([PartitionId(1), PartitionId(3)].into());
     let boundaries = [b"1".to_vec(), b"3".to_vec(), b"5".to_vec(), b"7".to_vec()];
     for (draft, keys) in [
         (LiveDraft::ordered(boundaries.to_vec()), ["0", "4", "9"]),
@@ -226,7 +226,7 @@ fn deltas_that_commute_are_read_by_several_threads_and_come_to_the_same() {
             verb: Verb::Delta,
             threads: 4,
             source_options: SourceOptions {
-                columns: vec![crate::convert::Given::exact(
+                columns: vec![crate::convert::GivenType::exact(
                     "n",
                     arrow_schema::DataType::Int64,
                 )],
@@ -266,7 +266,7 @@ fn deltas_add_up_and_bad_rows_are_named() {
     let mut deltas = LoadRequest {
         verb: Verb::Delta,
         source_options: SourceOptions {
-            columns: vec![crate::convert::Given::exact(
+            columns: vec![crate::convert::GivenType::exact(
                 "n",
                 arrow_schema::DataType::Int64,
             )],

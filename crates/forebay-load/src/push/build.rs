@@ -2,10 +2,11 @@
 
 use forebay_engine::{NewRun, RunRef};
 
-use super::{Applied, PushError};
+use super::{ComposedRows, PushError};
 use crate::progress::{Progress, Unit};
 use crate::sort::{
-    Boundaries, Built, Collected, Duplicates, Finish, SortPlan, Tally, write_partitions,
+    Boundaries, CollectedRecords, Duplicates, Finish, SortPlan, SortedPartition, Tally,
+    write_partitions,
 };
 use forebay_io::Throttle;
 
@@ -26,7 +27,7 @@ pub struct Outputs {
 }
 
 /// What came in, and what was left out of it while it was collected.
-pub fn tallies(collected: &[Collected]) -> (Tally, Tally) {
+pub fn tallies(collected: &[CollectedRecords]) -> (Tally, Tally) {
     let (mut source, mut dropped) = (Tally::default(), Tally::default());
     for part in collected {
         source.merge(&part.seen);
@@ -40,7 +41,7 @@ impl BuildJob<'_> {
     /// of them against what came in.
     pub fn build(
         &self,
-        collected: &[Collected],
+        collected: &[CollectedRecords],
         boundaries: &Boundaries,
         new_run: &dyn Fn(usize) -> NewRun,
     ) -> Result<Outputs, PushError> {
@@ -82,7 +83,7 @@ impl BuildJob<'_> {
         &self,
         source: &Tally,
         mut dropped: Tally,
-        built: &[Built],
+        built: &[SortedPartition],
     ) -> Result<Tally, PushError> {
         let (mut read_back, mut idle) = (Tally::default(), 0);
         for part in built {
@@ -113,7 +114,7 @@ impl BuildJob<'_> {
 
 impl Outputs {
     /// What the records of the runs do.
-    pub fn applied(&self) -> Applied {
-        Applied::of(self.runs.iter().flatten())
+    pub fn applied(&self) -> ComposedRows {
+        ComposedRows::of(self.runs.iter().flatten())
     }
 }

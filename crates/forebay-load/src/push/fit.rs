@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::PushError;
-use super::looking::Opened;
+use super::looking::OpenSources;
 use crate::encode::{OperationChoice, RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::sources::{Input, SourceError, SourceOptions, SourceSet};
@@ -34,7 +34,7 @@ pub fn fit(
     key: &KeyTemplate,
     value: &ValueChoice,
     choice: &OperationChoice,
-) -> Result<Opened, PushError> {
+) -> Result<OpenSources, PushError> {
     let stored = Arc::new(Schema::new(stored));
     let encoder = RowEncoder::beside(&stored, extra, key, value, Some(choice))?;
     sources.arrange(loose(encoder.batch_schema()))?;

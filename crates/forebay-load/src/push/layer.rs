@@ -14,9 +14,9 @@ use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
 
 use super::fit::{fit, open_typed, own_operation, text_field};
-use super::looking::Opened;
+use super::looking::OpenSources;
 use super::rows::expiry_of;
-use super::{Onto, PushError, PushRequest};
+use super::{BaseVersion, PushError, PushRequest};
 use crate::encode::{OperationChoice, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::progress::{Progress, Unit};
@@ -34,13 +34,13 @@ impl Layer {
     /// Fails where the request contradicts what the table declares.
     pub fn new(
         request: &PushRequest,
-        onto: Onto,
+        onto: BaseVersion,
         table: &Table,
         now_ms: u64,
     ) -> Result<Self, PushError> {
         let version = match onto {
-            Onto::Current => table.serving()?,
-            Onto::Version(version) => version,
+            BaseVersion::Current => table.serving()?,
+            BaseVersion::Version(version) => version,
         };
         let base = table.open_version(version)?;
         check(request, base.manifest())?;
@@ -57,7 +57,7 @@ impl Layer {
         &self,
         request: &PushRequest,
         options: &SourceOptions,
-    ) -> Result<Opened, PushError> {
+    ) -> Result<OpenSources, PushError> {
         let columns = self.manifest().schema.columns().iter();
         let stored: Vec<FieldRef> = columns.map(arrow_field).collect();
         let operation = request.operation_column.as_deref();

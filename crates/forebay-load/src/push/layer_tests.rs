@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay_engine::{Store, Table, Version};
-use forebay_io::sim::Dice;
 use forebay_io::sim::HandClock;
+use forebay_io::sim::Rng;
 use forebay_io::{OsDisk, SystemRandom};
 use forebay_run::number::Number;
 use forebay_run::operation::DeltaKind;
@@ -45,7 +45,7 @@ fn write(path: &Path, text: &str) {
 fn changes(path: &Path) -> PushRequest {
     PushRequest {
         key: None,
-        onto: Some(Onto::Current),
+        onto: Some(BaseVersion::Current),
         operation_column: Some("op".to_owned()),
         force: true,
         ..request(path, "{id}")
@@ -83,7 +83,7 @@ fn numbers(version: &Arc<Version>) -> BTreeMap<String, i64> {
 fn days_of_changes_come_to_what_their_rows_say_in_turn() {
     let seed = 11;
     println!("seed {seed}");
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     for order in [Order::Hashed, Order::Ordered] {
         let dir = tempfile::tempdir().unwrap();
         let store = store(dir.path());
@@ -105,15 +105,15 @@ fn days_of_changes_come_to_what_their_rows_say_in_turn() {
             let mut text = "op,n,id\n".to_owned();
             let rows = match day % 4 {
                 1 => 60_000,
-                _ => 200 + dice.below(4000),
+                _ => 200 + rng.below(4000),
             };
             for _ in 0..rows {
-                let id = dice.below(4000).to_string();
-                let n = match dice.below(4) {
-                    0 => i64::MAX - dice.below(100) as i64,
-                    _ => dice.below(100) as i64 - 50,
+                let id = rng.below(4000).to_string();
+                let n = match rng.below(4) {
+                    0 => i64::MAX - rng.below(100) as i64,
+                    _ => rng.below(100) as i64 - 50,
                 };
-                let op = ["update", "insert", "delete", "delta"][dice.below(4) as usize];
+                let op = ["update", "insert", "delete", "delta"][rng.below(4) as usize];
                 match op {
                     "update" => drop(model.insert(id.clone(), n)),
                     "insert" => drop(model.entry(id.clone()).or_insert(n)),
@@ -144,7 +144,7 @@ fn days_of_changes_come_to_what_their_rows_say_in_turn() {
             let (least, most) = report.rows_between;
             assert!((least..=most).contains(&(model.len() as u64)));
             for _ in 0..100 {
-                let key = dice.below(4000).to_string();
+                let key = rng.below(4000).to_string();
                 let found = version.get(key.as_bytes()).unwrap();
                 let found = found.map(|value| i64::from_le_bytes((*value).try_into().unwrap()));
                 assert_eq!(found, model.get(&key).copied(), "{key}");
@@ -234,7 +234,10 @@ fn what_contradicts_the_table_is_refused() {
     );
     refused(&other(|r| r.delta = Some(DeltaKind::AddF64)), "AddI64");
     refused(&other(|r| r.ttl = Some(Ttl::AfterMs(1))), "never");
-    refused(&other(|r| r.onto = Some(Onto::Version(7))), "no version 7");
+    refused(
+        &other(|r| r.onto = Some(BaseVersion::Version(7))),
+        "no version 7",
+    );
     refused(&other(|r| r.operation_column = Some("what".into())), "what");
     let rows = PushRequest {
         value: ValueChoice::Row,
@@ -255,7 +258,7 @@ fn what_contradicts_the_table_is_refused() {
     // Onto the first version again: the second one's change is not there.
     write(&csv, "id,n,op\n1,1,delta\n2,1,delta\n");
     let request = PushRequest {
-        onto: Some(Onto::Version(1)),
+        onto: Some(BaseVersion::Version(1)),
         ..changes(&csv)
     };
     let report = push(&request, &store, &Silent).unwrap();
@@ -424,9 +427,9 @@ fn a_column_says_when_rows_expire() {
 
 /// Rolls the table back while a push is at work.
 #[derive(Debug)]
-struct RollsBack(Table);
+struct RollbackInPush(Table);
 
-impl Progress for RollsBack {
+impl Progress for RollbackInPush {
     fn stage(&self, name: &str, _total: Option<u64>, _unit: Unit) {
         if name == "building" {
             let serving = self.0.serving().unwrap();
@@ -452,7 +455,7 @@ fn a_push_does_not_swap_over_a_rollback_that_it_did_not_see() {
         force: false,
         ..whole.clone()
     };
-    let report = push(&careful, &store, &RollsBack(table.clone())).unwrap();
+    let report = push(&careful, &store, &RollbackInPush(table.clone())).unwrap();
     assert!(report.held() && !report.swapped);
     let finding = report.gate.iter().find(|finding| !finding.passed).unwrap();
     let words = "version 2 serves now, and version 3 did when this push began";
@@ -464,14 +467,14 @@ fn a_push_does_not_swap_over_a_rollback_that_it_did_not_see() {
         force: true,
         ..whole.clone()
     };
-    let report = push(&forced, &store, &RollsBack(table.clone())).unwrap();
+    let report = push(&forced, &store, &RollbackInPush(table.clone())).unwrap();
     assert!(report.swapped && table.serving().unwrap() == 5);
     // One that does not swap has nothing to hold.
     let kept = PushRequest {
         swap: false,
         ..careful
     };
-    let report = push(&kept, &store, &RollsBack(table)).unwrap();
+    let report = push(&kept, &store, &RollbackInPush(table)).unwrap();
     assert!(!report.held());
 }
 
@@ -490,7 +493,7 @@ fn what_was_rolled_back_meanwhile_is_not_brought_back() {
         force: false,
         ..changes(&csv)
     };
-    let report = push(&request, &store, &RollsBack(table.clone())).unwrap();
+    let report = push(&request, &store, &RollbackInPush(table.clone())).unwrap();
     assert!(report.held() && !report.swapped);
     let finding = report.gate.iter().find(|finding| !finding.passed).unwrap();
     assert!(finding.seen.contains("version 1 serves now"), "{finding:?}");

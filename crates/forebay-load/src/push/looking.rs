@@ -18,10 +18,10 @@ use forebay_io::Throttle;
 const STAGE: &str = "looking at all rows for their types";
 
 /// Sources as they were opened, and what encodes their rows.
-pub type Opened = (SourceSet, RowEncoder);
+pub type OpenSources = (SourceSet, RowEncoder);
 
 /// What starting over needs.
-pub struct Looking<'a> {
+pub struct SourceReader<'a> {
     /// Whose spilled runs are dropped; none where nothing is written.
     pub plan: Option<&'a SortPlan>,
     pub threads: usize,
@@ -29,15 +29,15 @@ pub struct Looking<'a> {
     pub progress: &'a dyn Progress,
 }
 
-impl Looking<'_> {
+impl SourceReader<'_> {
     /// Reads what was opened by `options`. Where the guess of the types fails, `open` gets options
     /// with those of all rows, and is to open the same sources by them; then they are read from
     /// their beginning.
     pub fn read<R, E: From<PushError>>(
         &self,
         options: &SourceOptions,
-        (sources, encoder): Opened,
-        open: impl FnOnce(&SourceOptions) -> Result<Opened, E>,
+        (sources, encoder): OpenSources,
+        open: impl FnOnce(&SourceOptions) -> Result<OpenSources, E>,
         read: impl Fn(&SourceSet, &RowEncoder) -> Result<R, PushError>,
     ) -> Result<(RowEncoder, R), E> {
         for note in sources.notes() {

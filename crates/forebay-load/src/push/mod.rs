@@ -47,7 +47,7 @@ use crate::progress::Progress;
 use crate::sort::{AsTheyAre, Duplicates, SortPlan, SortSpace};
 
 use build::tallies;
-pub use dry_run::{Extent, Forecast, Ground, Outlook, Room, dry_run};
+pub use dry_run::{DryRunContext, ExpectedEnd, Extent, Forecast, Room, dry_run};
 pub use error::PushError;
 pub use given_boundaries::{BoundariesError, GivenBoundaries};
 use layer::Layer;
@@ -55,9 +55,9 @@ use publish::publish;
 use rejects::without_empty_file;
 pub use rejects::{BadRows, NotedRow};
 use report::rounded;
-pub use report::{Applied, PushReport};
-pub use request::{Onto, PushRequest};
-use rows::{Counted, PushRows};
+pub use report::{ComposedRows, PushReport};
+pub use request::{BaseVersion, PushRequest};
+use rows::{PushRows, RowCounts};
 use work::Work;
 
 /// Rows of either version that the gate looks at.
@@ -102,7 +102,7 @@ fn push_whole(
     let built = work.build(&read, &boundaries, &finish, &|partition| {
         push.new_run(partition)
     })?;
-    let counted = Counted {
+    let counted = RowCounts {
         runs: built.runs,
         records: built.kept.records,
         profile: &read.profile,
@@ -123,7 +123,7 @@ fn push_whole(
 
 fn push_onto(
     request: &PushRequest,
-    onto: Onto,
+    onto: BaseVersion,
     store: &Store,
     started: Duration,
     progress: &dyn Progress,
@@ -188,7 +188,7 @@ pub(crate) struct Ready {
     pub manifest: Manifest,
     /// The version whose runs it goes on with.
     pub base: Option<u64>,
-    pub applied: Option<Applied>,
+    pub applied: Option<ComposedRows>,
     pub bytes: u64,
     pub rejected: u64,
     pub lossy: Vec<Lossy>,
@@ -210,7 +210,7 @@ pub(crate) fn conclude(
     // An export that failed leaves a header alone.
     let nothing = match ready.applied {
         None if rows_between.1 == 0 => Some("the version has no rows"),
-        Some(applied) if applied == Applied::default() => Some("nothing is changed"),
+        Some(applied) if applied == ComposedRows::default() => Some("nothing is changed"),
         _ => None,
     };
     let nothing = nothing.filter(|_| ready.rejected == 0);

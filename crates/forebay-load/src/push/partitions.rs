@@ -5,7 +5,7 @@ use forebay_run::Order;
 use forebay_run::hash::SLOTS;
 
 use super::PushRequest;
-use crate::sort::{Boundaries, Collected};
+use crate::sort::{Boundaries, CollectedRecords};
 
 /// Bytes of keys and values that make a partition, when the number is not given.
 const PARTITION_BYTES: u64 = 64 << 20;
@@ -24,7 +24,7 @@ pub fn by_size(bytes: u64) -> u32 {
         .clamp(least, MOST) as u32
 }
 
-pub fn boundaries(request: &PushRequest, collected: &[Collected], bytes: u64) -> Boundaries {
+pub fn boundaries(request: &PushRequest, collected: &[CollectedRecords], bytes: u64) -> Boundaries {
     let partitions = request.partitions.unwrap_or_else(|| by_size(bytes)).max(1);
     if let Some(boundaries) = at_cuts(request, partitions) {
         return boundaries;

@@ -7,8 +7,8 @@ use forebay_engine::{
     Version, compare_sampled,
 };
 
-use super::report::Undone;
-use super::{GATE_SAMPLE_ROWS, Onto, PushError, PushRequest};
+use super::report::UnservedVersion;
+use super::{BaseVersion, GATE_SAMPLE_ROWS, PushError, PushRequest};
 use crate::gate::{self, Finding, Limit, MOVED_MEANWHILE};
 use crate::progress::{Progress, Unit};
 
@@ -19,7 +19,7 @@ pub struct Outcome {
     /// The version that it was compared with.
     pub compared_with: Option<u64>,
     pub gate: Vec<Finding>,
-    pub undone: Option<Undone>,
+    pub undone: Option<UnservedVersion>,
     pub removed: Vec<u64>,
 }
 
@@ -62,7 +62,7 @@ pub fn publish(
                     ..HistoryNote::default()
                 };
                 committed.note(HistoryAction::Push, note);
-                undone = Some(Undone { problem, gave_way });
+                undone = Some(UnservedVersion { problem, gave_way });
             }
             done => drop(done?),
         }
@@ -109,7 +109,7 @@ fn moved_meanwhile(
         None => "no version".to_owned(),
     };
     let (limit, before) = match request.onto {
-        Some(Onto::Current) if serving != base => (
+        Some(BaseVersion::Current) if serving != base => (
             "onto current",
             format!("and this one goes on with {}", name(base)),
         ),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 use forebay_engine::Store;
-use forebay_io::crew;
+use forebay_io::pool;
 use forebay_run::operation::Operation;
 
 use super::dry_run::ROW_BITS;
@@ -15,14 +15,14 @@ use crate::column_profile::{BatchCounts, TableProfile};
 use crate::convert::Lossy;
 use crate::encode::RowEncoder;
 use crate::progress::{Progress, Unit};
-use crate::sort::{Collected, Collector, SortError, SortPlan};
+use crate::sort::{CollectedRecords, Collector, SortError, SortPlan};
 use crate::sources::{Feed, Origin, SourceError, SourceSet};
 use forebay_io::Throttle;
 
 /// What was read.
 #[derive(Debug)]
-pub struct Read {
-    pub collected: Vec<Collected>,
+pub struct ReadRows {
+    pub collected: Vec<CollectedRecords>,
     pub rejected: u64,
     pub profile: TableProfile,
     /// What conversions changed, as was asked for.
@@ -54,7 +54,7 @@ pub fn read(
     throttle: &Throttle,
     store: &Store,
     progress: &dyn Progress,
-) -> Result<Read, PushError> {
+) -> Result<ReadRows, PushError> {
     let rejects = Rejects::new(bad_rows, &**store.disk())?;
     let (total, unit) = sources.extent();
     progress.stage("reading", total, unit);
@@ -69,7 +69,7 @@ pub fn read(
         failed: AtomicBool::new(false),
         profile: Mutex::new(TableProfile::new(encoder.schema().columns().len())),
     };
-    let results = crew(plan.reading_threads(), || {
+    let results = pool(plan.reading_threads(), || {
         let result = reading.work(encoder.clone());
         reading.failed.fetch_or(result.is_err(), Relaxed);
         result
@@ -91,7 +91,7 @@ pub fn read(
         .profile
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
-    Ok(Read {
+    Ok(ReadRows {
         collected,
         rejected: rejects.count(),
         profile,
@@ -102,8 +102,8 @@ pub fn read(
 
 /// All results, or the error that was the cause: threads that merely stopped do not count.
 fn first_error_last(
-    results: Vec<Result<Collected, PushError>>,
-) -> Result<Vec<Collected>, PushError> {
+    results: Vec<Result<CollectedRecords, PushError>>,
+) -> Result<Vec<CollectedRecords>, PushError> {
     let mut stopped = None;
     let mut collected = Vec::new();
     for result in results {
@@ -125,7 +125,7 @@ pub fn row_number(unit: u32, row: u64) -> u64 {
 }
 
 impl PushReading<'_> {
-    fn work(&self, mut encoder: RowEncoder) -> Result<Collected, PushError> {
+    fn work(&self, mut encoder: RowEncoder) -> Result<CollectedRecords, PushError> {
         let mut collector = Collector::new(self.plan);
         while let Some((number, unit)) = self.feed.next()? {
             collector.start_unit(number);

@@ -10,7 +10,7 @@ use crate::gate::Finding;
 
 /// What the keys of a push onto another version came to, once those of one key were composed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Applied {
+pub struct ComposedRows {
     /// Keys whose value was set.
     pub updates: u64,
     /// Keys whose value was set where they are absent.
@@ -21,7 +21,7 @@ pub struct Applied {
     pub deltas: u64,
 }
 
-impl Applied {
+impl ComposedRows {
     /// What the records of runs do.
     pub(crate) fn of<'a>(runs: impl Iterator<Item = &'a RunRef>) -> Self {
         let mut applied = Self::default();
@@ -36,7 +36,7 @@ impl Applied {
     }
 }
 
-impl fmt::Display for Applied {
+impl fmt::Display for ComposedRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             updates,
@@ -64,7 +64,7 @@ pub struct PushReport {
     /// The version whose runs it goes on with.
     pub onto: Option<u64>,
     /// What its rows came to, in a push onto another version.
-    pub applied: Option<Applied>,
+    pub applied: Option<ComposedRows>,
     /// Of keys and values that were pushed.
     pub bytes: u64,
     /// Rows left out because they could not be stored.
@@ -84,7 +84,7 @@ pub struct PushReport {
     /// What the gate saw; empty when there was no version to compare with.
     pub gate: Vec<Finding>,
     /// Why a cluster did not let it serve.
-    pub undone: Option<Undone>,
+    pub undone: Option<UnservedVersion>,
     /// Versions removed because there are newer ones enough.
     pub removed: Vec<u64>,
     /// What may not have been meant.
@@ -93,7 +93,7 @@ pub struct PushReport {
 
 /// What a cluster says of a version that it did not let serve, or took back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Undone {
+pub struct UnservedVersion {
     pub problem: String,
     /// An operator's rollback went first.
     pub gave_way: bool,

@@ -25,7 +25,7 @@ pub struct PushRequest {
     pub value: ValueChoice,
     /// Go on with the runs of this version, and with all that it declares: of what follows, order,
     /// partitions and duplicates have no meaning then.
-    pub onto: Option<Onto>,
+    pub onto: Option<BaseVersion>,
     /// The column that says what a row does, in a push onto another version.
     pub operation_column: Option<String>,
     /// What deltas do in this table. Numbers are stored as such then, and need one column as the
@@ -67,13 +67,13 @@ pub struct PushRequest {
 
 /// The version that a push goes on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Onto {
+pub enum BaseVersion {
     /// The one that serves.
     Current,
     Version(u64),
 }
 
-impl FromStr for Onto {
+impl FromStr for BaseVersion {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -5,7 +5,7 @@ use forebay_engine::{ManifestDraft, RunRef, Ttl, ValueKind};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
-use super::looking::Opened;
+use super::looking::OpenSources;
 use super::{PushError, PushRequest, partitions};
 use crate::column_profile::TableProfile;
 use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice};
@@ -27,7 +27,7 @@ pub struct PushRows {
 
 /// What was counted while the rows were read and their runs written.
 #[derive(Debug)]
-pub struct Counted<'a> {
+pub struct RowCounts<'a> {
     /// At the index of its partition, if that got any.
     pub runs: Vec<Option<RunRef>>,
     /// Records in the runs.
@@ -48,7 +48,7 @@ impl PushRows {
     }
 
     /// Opens the sources, and what encodes their rows.
-    pub fn open(&self, sources: &Input, options: &SourceOptions) -> Result<Opened, PushError> {
+    pub fn open(&self, sources: &Input, options: &SourceOptions) -> Result<OpenSources, PushError> {
         let mut sources = SourceSet::open(sources, options)?;
         // By all columns that there are, so that errors name these.
         let encoder = self.encoder(&sources.schema);
@@ -88,7 +88,7 @@ impl PushRows {
         encoder: &RowEncoder,
         order: Order,
         boundaries: &Boundaries,
-        counted: Counted<'_>,
+        counted: RowCounts<'_>,
         source: String,
     ) -> ManifestDraft {
         ManifestDraft {

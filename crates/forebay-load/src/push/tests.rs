@@ -198,7 +198,7 @@ fn a_value_that_does_not_fit_its_column_is_one_bad_row() {
     writer.write(&batch).unwrap();
     writer.close().unwrap();
     let mut fails = request(&path, "{id}");
-    fails.source_options.columns = vec![crate::convert::Given::exact(
+    fails.source_options.columns = vec![crate::convert::GivenType::exact(
         "count",
         arrow_schema::DataType::Int64,
     )];
@@ -391,10 +391,10 @@ fn a_table_is_read_as_batches() {
     };
     let scan = source.scan(ScanRange::all(), Direction::Forward);
     let refused = ScanBatches::new(scan, &unknown, 3).err().unwrap();
-    let told = refused.to_string();
+    let reported = refused.to_string();
     assert!(
-        told.starts_with("there is no column 'idd'; did you mean 'id'?; there are: id, "),
-        "{told}"
+        reported.starts_with("there is no column 'idd'; did you mean 'id'?; there are: id, "),
+        "{reported}"
     );
 }
 

@@ -7,8 +7,8 @@ use forebay_engine::{NewRun, Store};
 use forebay_io::Throttle;
 
 use super::build::{BuildJob, Outputs, tallies};
-use super::looking::{Looking, Opened, of_table};
-use super::read::{self, Read};
+use super::looking::{OpenSources, SourceReader, of_table};
+use super::read::{self, ReadRows};
 use super::{BadRows, PushError};
 use crate::encode::RowEncoder;
 use crate::progress::Progress;
@@ -56,11 +56,11 @@ impl<'a> Work<'a> {
     pub fn read<E: From<PushError>>(
         &self,
         options: &SourceOptions,
-        opened: Opened,
-        open: impl FnOnce(&SourceOptions) -> Result<Opened, E>,
-    ) -> Result<(RowEncoder, Read), E> {
+        opened: OpenSources,
+        open: impl FnOnce(&SourceOptions) -> Result<OpenSources, E>,
+    ) -> Result<(RowEncoder, ReadRows), E> {
         let (plan, throttle, progress) = (&self.plan, &self.throttle, self.progress);
-        let looking = Looking {
+        let looking = SourceReader {
             plan: Some(plan),
             threads: plan.threads,
             throttle,
@@ -81,7 +81,7 @@ impl<'a> Work<'a> {
     /// Writes the partitions, each at the place that `new_run` gives.
     pub fn build(
         mut self,
-        read: &Read,
+        read: &ReadRows,
         boundaries: &Boundaries,
         finish: &dyn Finish,
         new_run: &dyn Fn(usize) -> NewRun,

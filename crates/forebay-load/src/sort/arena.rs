@@ -99,7 +99,7 @@ impl Arena {
 
 /// Sorted records in memory, with what is needed to tell their ages.
 #[derive(Debug)]
-pub struct Sorted {
+pub struct SortedRecords {
     pub arena: Arena,
     pub entries: Vec<Entry>,
     /// The first place of each unit's records, rising.
@@ -110,7 +110,7 @@ pub struct Sorted {
     pub longest_key: usize,
 }
 
-impl Sorted {
+impl SortedRecords {
     /// The input unit of the record at `place`.
     pub fn unit(&self, place: u64) -> u32 {
         let after = self.units.partition_point(|&(first, _)| first <= place);

@@ -7,8 +7,8 @@ use forebay_run::Order;
 use forebay_run::hash::{KeyHasher, SLOTS, first_hash_of};
 use forebay_run::scan::ScanRange;
 
-use super::arena::Sorted;
-use super::collector::Collected;
+use super::arena::SortedRecords;
+use super::collector::CollectedRecords;
 
 /// Samples taken of the records that a collector holds in memory.
 const SAMPLES: usize = 4096;
@@ -33,7 +33,7 @@ impl Boundaries {
     }
 
     /// Keys that divide the collected bytes evenly over at most `partitions`.
-    pub fn keys(partitions: u32, collected: &[Collected]) -> Self {
+    pub fn keys(partitions: u32, collected: &[CollectedRecords]) -> Self {
         Self::by_samples(partitions, key_samples(collected))
     }
 
@@ -108,7 +108,7 @@ impl Boundaries {
     }
 
     /// The entries of `sorted` that partition number `partition` covers.
-    pub fn entries(&self, partition: usize, sorted: &Sorted, order: Order) -> Range<usize> {
+    pub fn entries(&self, partition: usize, sorted: &SortedRecords, order: Order) -> Range<usize> {
         let start = |partition: usize| match self.0.get(partition) {
             None => sorted.entries.len(),
             Some(Bound::Slot(slot)) => {
@@ -126,7 +126,7 @@ impl Boundaries {
 
 /// Keys of what was collected, and for how many bytes each stands. Of spilled runs of a hashed
 /// table there are none.
-pub fn key_samples(collected: &[Collected]) -> Vec<(Vec<u8>, u64)> {
+pub fn key_samples(collected: &[CollectedRecords]) -> Vec<(Vec<u8>, u64)> {
     let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
     for part in collected {
         if let Some(drawn) = &part.drawn {
@@ -143,7 +143,7 @@ pub fn key_samples(collected: &[Collected]) -> Vec<(Vec<u8>, u64)> {
     samples
 }
 
-fn sample_memory(sorted: &Sorted, samples: &mut Vec<(Vec<u8>, u64)>) {
+fn sample_memory(sorted: &SortedRecords, samples: &mut Vec<(Vec<u8>, u64)>) {
     let count = sorted.entries.len();
     let step = count.div_ceil(SAMPLES).max(1);
     let each = sorted.payload_bytes / (count.div_ceil(step).max(1)) as u64;

@@ -8,7 +8,7 @@ use forebay_run::Order;
 use forebay_run::hash::KeyHasher;
 use forebay_run::operation::Operation;
 
-use super::arena::{Arena, Entry, Sorted};
+use super::arena::{Arena, Entry, SortedRecords};
 use super::arrange::{Arrangement, DrawnKeys};
 use super::order::{head_of, settle_duplicates, sort_entries};
 use super::plan::WORK_BYTES;
@@ -21,16 +21,16 @@ const COPIES: usize = 5;
 
 /// What a thread has collected: spilled runs, oldest first, then the rest in memory.
 #[derive(Debug)]
-pub struct Collected {
+pub struct CollectedRecords {
     pub spills: Vec<Spill>,
-    pub rest: Arc<Sorted>,
+    pub rest: Arc<SortedRecords>,
     pub seen: Tally,
     pub dropped: Tally,
     /// Of what is in another order than that of its keys.
     pub drawn: Option<DrawnKeys>,
 }
 
-impl Collected {
+impl CollectedRecords {
     /// No key of it is longer.
     pub fn longest_key(&self) -> usize {
         let spilled = self.spills.iter().map(|spill| spill.run.longest_key());
@@ -177,8 +177,8 @@ impl Collector {
         self.arena.bytes_with(more) + table > self.room_bytes && !self.entries.is_empty()
     }
 
-    fn sort(&mut self) -> Result<Sorted, SortError> {
-        let mut sorted = Sorted {
+    fn sort(&mut self) -> Result<SortedRecords, SortError> {
+        let mut sorted = SortedRecords {
             arena: std::mem::replace(&mut self.arena, Arena::new(self.share_bytes)),
             entries: std::mem::take(&mut self.entries),
             units: std::mem::take(&mut self.units),
@@ -187,7 +187,7 @@ impl Collector {
         };
         let order = self.plan.order();
         let equal_heads = sort_entries(&mut sorted.entries, &sorted.arena, order);
-        let Sorted { arena, entries, .. } = &mut sorted;
+        let SortedRecords { arena, entries, .. } = &mut sorted;
         settle_duplicates(entries, arena, &equal_heads, &self.plan, &mut self.dropped)?;
         Ok(sorted)
     }
@@ -205,7 +205,7 @@ impl Collector {
     }
 
     /// Sorts what is left. With runs already spilled the rest stays in memory beside them.
-    pub fn finish(mut self) -> Result<Collected, SortError> {
+    pub fn finish(mut self) -> Result<CollectedRecords, SortError> {
         let rest = Arc::new(self.sort()?);
         let Self {
             spills,
@@ -214,7 +214,7 @@ impl Collector {
             drawn,
             ..
         } = self;
-        Ok(Collected {
+        Ok(CollectedRecords {
             spills,
             rest,
             seen,

@@ -32,10 +32,10 @@ use forebay_run::record::{decode, encode};
 
 pub use arrange::Arrangement;
 pub use boundaries::{Boundaries, key_samples};
-pub use collector::{Collected, Collector};
+pub use collector::{CollectedRecords, Collector};
 pub use plan::{SortPlan, SortSpace, record_memory};
 pub use walk::walk_partition;
-pub use write::{AsTheyAre, Built, Finish, write_partitions};
+pub use write::{AsTheyAre, Finish, SortedPartition, write_partitions};
 
 /// What to do with two records of the same key.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

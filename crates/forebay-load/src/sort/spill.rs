@@ -7,7 +7,7 @@ use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::{Compression, Order, Run, RunError, RunOptions, RunScan, RunWriter};
 
-use super::arena::Sorted;
+use super::arena::SortedRecords;
 use super::{SortError, SortPlan, operation_of};
 
 /// How far ahead of the merge records are fetched into the cache.
@@ -21,7 +21,7 @@ pub struct Spill {
 }
 
 impl Spill {
-    pub fn write(plan: &SortPlan, path: &Path, sorted: Sorted) -> Result<Self, SortError> {
+    pub fn write(plan: &SortPlan, path: &Path, sorted: SortedRecords) -> Result<Self, SortError> {
         let order = plan.order();
         let options = RunOptions::new(order, Compression::None, &plan.run.hash_prefix)
             .for_keys_of(sorted.longest_key);
@@ -91,7 +91,7 @@ pub struct SpillCursor {
 /// Walks a range of sorted records in memory.
 #[derive(Debug)]
 pub struct MemoryCursor {
-    sorted: Arc<Sorted>,
+    sorted: Arc<SortedRecords>,
     order: Order,
     with_operations: bool,
     /// The entry after the present one.
@@ -101,7 +101,11 @@ pub struct MemoryCursor {
 
 impl MemoryCursor {
     /// `range` is of entries.
-    pub fn new(sorted: &Arc<Sorted>, plan: &SortPlan, range: std::ops::Range<usize>) -> Self {
+    pub fn new(
+        sorted: &Arc<SortedRecords>,
+        plan: &SortPlan,
+        range: std::ops::Range<usize>,
+    ) -> Self {
         Self {
             sorted: Arc::clone(sorted),
             order: plan.order(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use forebay_engine::Bound;
 use forebay_io::Disk;
-use forebay_io::sim::{Dice, Fault, SimDisk};
+use forebay_io::sim::{Fault, Rng, SimDisk};
 use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
@@ -17,13 +17,13 @@ use crate::progress::Silent;
 type Record = (Vec<u8>, Vec<u8>);
 
 /// Units of records; keys repeat now and then, in one unit and over several.
-fn units(dice: &mut Dice, units: usize, each: usize, repeat: bool) -> Vec<Vec<Record>> {
+fn units(rng: &mut Rng, units: usize, each: usize, repeat: bool) -> Vec<Vec<Record>> {
     let mut number = 0;
-    let mut unit = |dice: &mut Dice| {
-        let mut record = |dice: &mut Dice| {
+    let mut unit = |rng: &mut Rng| {
+        let mut record = |rng: &mut Rng| {
             number += 1;
-            let id = if repeat { dice.below(2000) } else { number };
-            let value = vec![b'v'; dice.below(400) as usize];
+            let id = if repeat { rng.below(2000) } else { number };
+            let value = vec![b'v'; rng.below(400) as usize];
             let mut key = format!("a/common/prefix/of/keys/{}/{id}", id % 3);
             if id % 97 == 0 {
                 // As long as keys can be, and as others.
@@ -35,13 +35,13 @@ fn units(dice: &mut Dice, units: usize, each: usize, repeat: bool) -> Vec<Vec<Re
                 [value, format!("#{number}").into_bytes()].concat(),
             )
         };
-        let mut records: Vec<Record> = (0..each).map(|_| record(dice)).collect();
+        let mut records: Vec<Record> = (0..each).map(|_| record(rng)).collect();
         for place in (1..records.len()).rev() {
-            records.swap(place, dice.below(place as u64 + 1) as usize);
+            records.swap(place, rng.below(place as u64 + 1) as usize);
         }
         records
     };
-    (0..units).map(|_| unit(dice)).collect()
+    (0..units).map(|_| unit(rng)).collect()
 }
 
 fn plan(disk: &SimDisk, order: Order, duplicates: Duplicates, memory_bytes: usize) -> SortPlan {
@@ -59,7 +59,7 @@ fn plan(disk: &SimDisk, order: Order, duplicates: Duplicates, memory_bytes: usiz
 }
 
 /// Reads the units by several threads, as a push does.
-fn collect(plan: &SortPlan, units: &[Vec<Record>]) -> Result<Vec<Collected>, SortError> {
+fn collect(plan: &SortPlan, units: &[Vec<Record>]) -> Result<Vec<CollectedRecords>, SortError> {
     let next = AtomicU32::new(0);
     let work = || {
         let mut collector = Collector::new(plan);
@@ -84,14 +84,17 @@ fn collect(plan: &SortPlan, units: &[Vec<Record>]) -> Result<Vec<Collected>, Sor
     })
 }
 
-fn boundaries(plan: &SortPlan, collected: &[Collected], partitions: u32) -> Boundaries {
+fn boundaries(plan: &SortPlan, collected: &[CollectedRecords], partitions: u32) -> Boundaries {
     match plan.order() {
         Order::Hashed => Boundaries::slots(partitions),
         Order::Ordered => Boundaries::keys(partitions, collected),
     }
 }
 
-fn build(plan: &SortPlan, units: &[Vec<Record>]) -> Result<(Vec<Built>, Tally), SortError> {
+fn build(
+    plan: &SortPlan,
+    units: &[Vec<Record>],
+) -> Result<(Vec<SortedPartition>, Tally), SortError> {
     let collected = collect(plan, units)?;
     let boundaries = boundaries(plan, &collected, 5);
     let path_of = |partition| PathBuf::from(format!("/scratch/part-{partition}.run"));
@@ -114,7 +117,7 @@ fn build(plan: &SortPlan, units: &[Vec<Record>]) -> Result<(Vec<Built>, Tally), 
     Ok((built, kept))
 }
 
-fn read(disk: &SimDisk, built: &[Built]) -> BTreeMap<Vec<u8>, Vec<u8>> {
+fn read(disk: &SimDisk, built: &[SortedPartition]) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut all = BTreeMap::new();
     for part in built {
         let run = Arc::new(Run::open(disk, &part.path).unwrap());
@@ -154,8 +157,8 @@ fn what_goes_in_comes_out_sorted_whatever_the_memory() {
         for order in [Order::Hashed, Order::Ordered] {
             for duplicates in [Duplicates::First, Duplicates::Last] {
                 println!("seed {seed}, {memory_bytes} bytes, {order:?}, {duplicates:?}");
-                let mut dice = Dice(seed);
-                let units = units(&mut dice, 40, 900, seed != 3);
+                let mut rng = Rng(seed);
+                let units = units(&mut rng, 40, 900, seed != 3);
                 let disk = SimDisk::new();
                 let plan = plan(&disk, order, duplicates, memory_bytes);
                 let (built, kept) = build(&plan, &units).unwrap();
@@ -193,7 +196,7 @@ fn a_duplicate_is_refused_by_name_in_memory_and_over_spills() {
     for memory_bytes in [64 << 20, 3 << 20] {
         let disk = SimDisk::new();
         let plan = plan(&disk, Order::Hashed, Duplicates::Fail, memory_bytes);
-        let mut units = units(&mut Dice(5), 40, 900, false);
+        let mut units = units(&mut Rng(5), 40, 900, false);
         assert!(build(&plan, &units).is_ok());
         let twice = units[0][7].clone();
         units[39].push((twice.0.clone(), b"again".to_vec()));
@@ -212,7 +215,7 @@ fn a_duplicate_is_refused_by_name_in_memory_and_over_spills() {
 
 #[test]
 fn a_full_disk_stops_the_sort_with_the_file_named() {
-    let units = units(&mut Dice(6), 40, 900, false);
+    let units = units(&mut Rng(6), 40, 900, false);
     let disk = SimDisk::new();
     let all = plan(&disk, Order::Ordered, Duplicates::Fail, 3 << 20);
     let before = disk.calls();
@@ -231,7 +234,7 @@ fn a_full_disk_stops_the_sort_with_the_file_named() {
 
 #[test]
 fn ordered_partitions_are_even() {
-    let units = units(&mut Dice(7), 40, 900, false);
+    let units = units(&mut Rng(7), 40, 900, false);
     for memory_bytes in [64 << 20, 3 << 20] {
         let disk = SimDisk::new();
         let plan = plan(&disk, Order::Ordered, Duplicates::Fail, memory_bytes);
@@ -265,10 +268,10 @@ fn walked(plan: &SortPlan, units: &[Vec<Record>], begins: Vec<Bound>) -> Vec<Rec
 
 #[test]
 fn other_orders_give_all_records_and_keys_for_who_plans() {
-    let mut dice = Dice(8);
+    let mut rng = Rng(8);
     let mut record = || {
-        let value = vec![b'v'; dice.below(300) as usize];
-        (format!("k{}", dice.below(5000)).into_bytes(), value)
+        let value = vec![b'v'; rng.below(300) as usize];
+        (format!("k{}", rng.below(5000)).into_bytes(), value)
     };
     let mut unit = || -> Vec<Record> { (0..4000).map(|_| record()).collect() };
     let units: Vec<Vec<Record>> = (0..6).map(|_| unit()).collect();

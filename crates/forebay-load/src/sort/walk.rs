@@ -7,14 +7,14 @@ use forebay_run::scan::{Cursor, Direction};
 
 use super::boundaries::Boundaries;
 use super::spill::{MemoryCursor, SortedCursor};
-use super::{Collected, Duplicates, SortError, SortPlan};
+use super::{CollectedRecords, Duplicates, SortError, SortPlan};
 
 /// Hands out the records of a partition with the keys that came in; returns how many gave way to
 /// another of their key, or were composed with it. An error of `accept` ends it.
 pub fn walk_partition<E: From<SortError>>(
     plan: &SortPlan,
     boundaries: &Boundaries,
-    collected: &[Collected],
+    collected: &[CollectedRecords],
     partition: usize,
     mut accept: impl FnMut(&[u8], Operation<'_>) -> Result<(), E>,
 ) -> Result<u64, E> {
@@ -42,7 +42,7 @@ pub(super) fn resolve(duplicates: Duplicates) -> Resolve {
 pub(super) fn cursors(
     plan: &SortPlan,
     boundaries: &Boundaries,
-    collected: &[Collected],
+    collected: &[CollectedRecords],
     partition: usize,
 ) -> Vec<SortedCursor> {
     let mut cursors = Vec::new();

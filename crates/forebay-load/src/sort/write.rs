@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use forebay_engine::{Counting, OperationCounts};
-use forebay_io::crew;
-use forebay_run::merge::{Dropped, Merge};
+use forebay_io::pool;
+use forebay_run::merge::{DroppedRecords, Merge};
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction};
 use forebay_run::verify::read_back;
@@ -14,7 +14,7 @@ use forebay_run::{RunOptions, RunSummary, RunWriter};
 
 use super::boundaries::Boundaries;
 use super::walk::{advance, cursors, resolve};
-use super::{Collected, SortError, SortPlan, Tally};
+use super::{CollectedRecords, SortError, SortPlan, Tally};
 use crate::progress::Progress;
 
 /// Progress is told of after this many records.
@@ -22,7 +22,7 @@ const STEP: u64 = 8192;
 
 /// A partition's finished run.
 #[derive(Debug, Clone)]
-pub struct Built {
+pub struct SortedPartition {
     pub partition: usize,
     pub path: PathBuf,
     /// As it was read back from the device.
@@ -75,12 +75,12 @@ impl Finish for AsTheyAre {
 pub fn write_partitions(
     plan: &SortPlan,
     boundaries: &Boundaries,
-    collected: &[Collected],
+    collected: &[CollectedRecords],
     finish: &dyn Finish,
     path_of: &(dyn Fn(usize) -> PathBuf + Sync),
     pace: &(dyn Fn(u64) + Sync),
     progress: &dyn Progress,
-) -> Result<Vec<Built>, SortError> {
+) -> Result<Vec<SortedPartition>, SortError> {
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     let results = Mutex::new(Vec::new());
@@ -108,14 +108,14 @@ pub fn write_partitions(
                 .push(built);
         }
     };
-    crew(plan.threads, work);
+    pool(plan.threads, work);
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let stopped = |result: &Result<_, SortError>| matches!(result, Err(SortError::Stopped));
     let (stopped, results): (Vec<_>, Vec<_>) = results.into_iter().partition(stopped);
-    let mut built: Vec<Built> = results
+    let mut built: Vec<SortedPartition> = results
         .into_iter()
         .chain(stopped)
-        .collect::<Result<Vec<Option<Built>>, _>>()?
+        .collect::<Result<Vec<Option<SortedPartition>>, _>>()?
         .into_iter()
         .flatten()
         .collect();
@@ -126,7 +126,7 @@ pub fn write_partitions(
 struct PartitionJob<'a> {
     plan: &'a SortPlan,
     boundaries: &'a Boundaries,
-    collected: &'a [Collected],
+    collected: &'a [CollectedRecords],
     finish: &'a dyn Finish,
     partition: usize,
     failed: &'a AtomicBool,
@@ -135,11 +135,11 @@ struct PartitionJob<'a> {
 }
 
 impl PartitionJob<'_> {
-    fn run(&self, path: &std::path::Path) -> Result<Option<Built>, SortError> {
+    fn run(&self, path: &std::path::Path) -> Result<Option<SortedPartition>, SortError> {
         let cursors = cursors(self.plan, self.boundaries, self.collected, self.partition);
         let resolve = resolve(self.plan.duplicates);
         let mut merge = Merge::new(cursors, resolve, Direction::Forward);
-        let mut built = Built {
+        let mut built = SortedPartition {
             partition: self.partition,
             path: path.to_path_buf(),
             summary: RunSummary::default(),
@@ -195,7 +195,7 @@ impl PartitionJob<'_> {
             });
             records.sum()
         });
-        let longest_keys = self.collected.iter().map(Collected::longest_key);
+        let longest_keys = self.collected.iter().map(CollectedRecords::longest_key);
         RunOptions {
             filter_records,
             ..self.plan.run.clone()
@@ -204,7 +204,7 @@ impl PartitionJob<'_> {
     }
 }
 
-fn tally_of(dropped: &Dropped) -> Tally {
+fn tally_of(dropped: &DroppedRecords) -> Tally {
     Tally {
         records: dropped.records,
         bytes: dropped.key_bytes + dropped.value_bytes,

@@ -341,9 +341,9 @@ mod tests {
         let mut child = Command::new(std::env::current_exe().unwrap());
         let child = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1");
         let output = child.output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{told}");
-        assert!(!told.contains("a decoder's panic"), "{told}");
-        assert!(told.contains("somebody else's panic"), "{told}");
+        let reported = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{reported}");
+        assert!(!reported.contains("a decoder's panic"), "{reported}");
+        assert!(reported.contains("somebody else's panic"), "{reported}");
     }
 }

@@ -6,12 +6,12 @@ use arrow_schema::{DataType, Field, Schema};
 use forebay_run::row;
 
 use super::error::SourceError;
-use crate::convert::{Given, Loss, Rules, holds, split_path};
+use crate::convert::{GivenType, Loss, Rules, holds, split_path};
 use crate::type_name::{parse_type, type_name};
 use crate::types::{plain_type, row_schema};
 
 /// Parses `NAME:TYPE`, or `NAME:TYPE:HOW` with what may be lost. Names may hold colons.
-pub fn parse_column(text: &str) -> Result<Given, SourceError> {
+pub fn parse_column(text: &str) -> Result<GivenType, SourceError> {
     let bad = || SourceError::ColumnType {
         text: text.to_owned(),
     };
@@ -24,7 +24,7 @@ pub fn parse_column(text: &str) -> Result<Given, SourceError> {
     let colons = rest.rmatch_indices(':');
     let mut parsed = colons.filter_map(|(at, _)| Some((&rest[..at], parse_type(&rest[at + 1..])?)));
     match parsed.next() {
-        Some((name, data_type)) if !name.is_empty() && loss.suits(&data_type) => Ok(Given {
+        Some((name, data_type)) if !name.is_empty() && loss.suits(&data_type) => Ok(GivenType {
             path: name.to_owned(),
             data_type,
             loss,
@@ -36,18 +36,18 @@ pub fn parse_column(text: &str) -> Result<Given, SourceError> {
 /// The types that columns are given, and what may be lost in them. Those of a table that is there
 /// hold: what else was given for its columns has to agree.
 pub(super) fn settle(
-    given: &[Given],
+    given: &[GivenType],
     table: &[(String, DataType)],
     is_column: impl Fn(&str) -> bool,
-) -> Result<(Vec<Given>, Rules), SourceError> {
+) -> Result<(Vec<GivenType>, Rules), SourceError> {
     let all = given;
     let typed = table
         .iter()
-        .map(|(name, data_type)| Given::exact(name, data_type.clone()));
-    let mut settled: Vec<Given> = typed.collect();
+        .map(|(name, data_type)| GivenType::exact(name, data_type.clone()));
+    let mut settled: Vec<GivenType> = typed.collect();
     for (index, given) in given.iter().enumerate() {
         let column = split_path(&given.path, &is_column).0;
-        let within = |other: &Given| {
+        let within = |other: &GivenType| {
             let same = split_path(&other.path, &is_column).0 == column;
             same && (holds(&given.path, &other.path) || holds(&other.path, &given.path))
         };
@@ -74,9 +74,12 @@ pub(super) fn settle(
 
 /// What may be lost in places of a table's columns, with the types there; places that the table
 /// lacks are passed over.
-pub(super) fn given_within(table: &[(String, DataType)], losses: &[(String, Loss)]) -> Vec<Given> {
+pub(super) fn given_within(
+    table: &[(String, DataType)],
+    losses: &[(String, Loss)],
+) -> Vec<GivenType> {
     let given = losses.iter().filter_map(|(path, loss)| {
-        Some(Given {
+        Some(GivenType {
             path: path.clone(),
             data_type: type_within(table, path)?,
             loss: *loss,
@@ -116,7 +119,7 @@ fn type_at(data_type: &DataType, path: &str) -> Option<DataType> {
 /// The schema of rows whose columns are given so; any of them may be null.
 pub fn parse_schema(columns: &[String]) -> Result<row::Schema, SourceError> {
     let field = |text: &String| {
-        let Given {
+        let GivenType {
             path,
             data_type,
             loss,
@@ -156,7 +159,7 @@ mod tests {
     #[test]
     fn columns_parse() {
         let parse = |text| {
-            let Given {
+            let GivenType {
                 path,
                 data_type,
                 loss,

@@ -4,11 +4,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_io::crew;
+use forebay_io::pool;
 
 use super::blob::Blob;
 use super::error::SourceError;
-use super::find::Found;
+use super::find::FoundFile;
 use super::hive::{Partition, PartitionTypes};
 use super::{Content, File, SourceOptions, guesses};
 
@@ -19,7 +19,7 @@ type Described = Result<File, SourceError>;
 
 /// All files, in their order; the error of the first that cannot be read.
 pub(super) fn all(
-    found: Vec<Found>,
+    found: Vec<FoundFile>,
     options: &SourceOptions,
 ) -> Result<Vec<Arc<File>>, SourceError> {
     let partitions: Vec<Vec<Partition>> = (found.iter())
@@ -68,7 +68,7 @@ fn side_by_side(blobs: &[Blob], options: &SourceOptions) -> Result<Vec<File>, So
             done.push((at, file));
         }
     };
-    crew(AT_ONCE.min(blobs.len()), work);
+    pool(AT_ONCE.min(blobs.len()), work);
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, file)| file).collect()

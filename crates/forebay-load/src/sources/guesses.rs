@@ -24,7 +24,7 @@ pub struct Guesses {
 
 /// What records were found to hold.
 #[derive(Debug)]
-pub(super) enum Seen {
+pub(super) enum SeenType {
     /// A column, in the file's order.
     Csv(Vec<Guess>),
     Json(Shape),
@@ -69,17 +69,17 @@ impl Guesses {
         &mut self,
         file: &str,
         names: &[String],
-        seen: Seen,
+        seen: SeenType,
     ) -> Result<(), SourceError> {
         match seen {
-            Seen::Csv(seen) => {
+            SeenType::Csv(seen) => {
                 for (name, more) in names.iter().zip(seen) {
                     let have = self.csv.entry(name.clone()).or_default();
                     *have = have.join(more);
                 }
                 Ok(())
             }
-            Seen::Json(seen) => {
+            SeenType::Json(seen) => {
                 let mut all = Shape::Object(std::mem::take(&mut self.json));
                 let mut room = MAX_FIELDS.saturating_sub(all.width());
                 let joined = all.join(seen, &mut room);

@@ -194,28 +194,28 @@ impl JsonLook {
 fn build(seen: &Arc<JsonSeen>) -> Result<Decoder, ArrowError> {
     ReaderBuilder::new_with_field(Field::new("record", DataType::Null, true))
         .with_batch_size(BATCH_ROWS)
-        .with_decoder_factory(Arc::new(Lookers(seen.clone())))
+        .with_decoder_factory(Arc::new(ShapeReaders(seen.clone())))
         .build_decoder()
 }
 
 #[derive(Debug)]
-struct Lookers(Arc<JsonSeen>);
+struct ShapeReaders(Arc<JsonSeen>);
 
-impl DecoderFactory for Lookers {
+impl DecoderFactory for ShapeReaders {
     fn make_default_decoder(
         &self,
         _context: &DecoderContext,
         _field: &FieldRef,
         _nullable: bool,
     ) -> Result<Option<Box<dyn ArrayDecoder>>, ArrowError> {
-        Ok(Some(Box::new(Looker(self.0.clone()))))
+        Ok(Some(Box::new(ShapeReader(self.0.clone()))))
     }
 }
 
 /// Decodes records to nothing, and looks at them meanwhile.
-struct Looker(Arc<JsonSeen>);
+struct ShapeReader(Arc<JsonSeen>);
 
-impl ArrayDecoder for Looker {
+impl ArrayDecoder for ShapeReader {
     fn decode(&mut self, tape: &Tape<'_>, at: &[u32]) -> Result<ArrayRef, ArrowError> {
         let mut state = self.0.lock();
         if at.len() != state.count {

@@ -2,7 +2,7 @@
 
 use super::csv;
 use super::error::SourceError;
-use super::guesses::{GivenColumns, Seen, too_wide};
+use super::guesses::{GivenColumns, SeenType, too_wide};
 use super::infer_csv::Guess;
 use super::infer_json::JsonLook;
 use super::records::Chunk;
@@ -70,10 +70,10 @@ impl<'f> Look<'f> {
         self.json.name_twice()
     }
 
-    pub fn finish(mut self) -> Seen {
+    pub fn finish(mut self) -> SeenType {
         match self.format {
-            TextFormat::Csv(_) => Seen::Csv(self.csv),
-            TextFormat::Json => Seen::Json(self.json.take()),
+            TextFormat::Csv(_) => SeenType::Csv(self.csv),
+            TextFormat::Json => SeenType::Json(self.json.take()),
         }
     }
 }

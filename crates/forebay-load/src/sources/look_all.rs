@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use forebay_io::crew;
+use forebay_io::pool;
 
 use super::SourceSet;
 use super::blob::Blob;
 use super::error::SourceError;
 use super::format::Packing;
-use super::guesses::{Guesses, Seen};
+use super::guesses::{Guesses, SeenType};
 use super::look::Look;
 use super::text::{TextFile, TextPart};
 
@@ -23,7 +23,7 @@ pub(super) type TextUnit<'s> = (&'s Blob, &'s TextFile, &'s TextPart);
 struct Joined {
     guesses: Guesses,
     next: usize,
-    waiting: BTreeMap<usize, Seen>,
+    waiting: BTreeMap<usize, SeenType>,
 }
 
 impl SourceSet {
@@ -61,7 +61,7 @@ impl SourceSet {
                 failed.get_or_insert(error);
             }
         };
-        crew(threads.min(units.len()), stopping);
+        pool(threads.min(units.len()), stopping);
         if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
@@ -75,7 +75,7 @@ impl Joined {
         &mut self,
         units: &[TextUnit<'_>],
         number: usize,
-        seen: Seen,
+        seen: SeenType,
     ) -> Result<(), SourceError> {
         self.waiting.insert(number, seen);
         while let Some(seen) = self.waiting.remove(&self.next) {
@@ -90,7 +90,7 @@ impl Joined {
 fn look_at<E: From<SourceError>>(
     (blob, file, part): TextUnit<'_>,
     tick: &(dyn Fn(u64) -> Result<(), E> + Sync),
-) -> Result<Seen, E> {
+) -> Result<SeenType, E> {
     let plain = file.packing == Packing::Plain;
     let mut look = Look::new(&file.format, file.names.len(), &file.given);
     file.chunks(blob, part, &mut |chunk| {

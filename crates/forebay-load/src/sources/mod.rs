@@ -60,7 +60,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 use forebay_run::error::named_column;
 
-use crate::convert::{Given, Loss, Lossy, Rules};
+use crate::convert::{GivenType, Loss, Lossy, Rules};
 use crate::progress;
 use crate::types::plain_schema;
 pub use batches::Batches;
@@ -124,7 +124,7 @@ pub struct SourceOptions {
     /// The delimiter was given, so that `.tsv` does not mean tabs.
     pub delimiter_given: bool,
     /// Types of columns, in place of guessed or widened ones, and what may be lost in them.
-    pub columns: Vec<Given>,
+    pub columns: Vec<GivenType>,
     /// Types that columns have to have because a table is there.
     pub table: Vec<(String, DataType)>,
     /// Records of a text file from which types are guessed.

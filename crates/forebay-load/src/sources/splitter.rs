@@ -21,7 +21,7 @@ pub(super) enum Splitter {
     },
     /// The elements of a JSON array, what follows its `[`; each ends after the comma or bracket
     /// behind it. Behind the array a record is a line.
-    Elements { depth: u32, state: Within },
+    Elements { depth: u32, state: ArrayState },
 }
 
 /// Where in a CSV field the next byte is. A quote means something only at a field's start, as
@@ -37,7 +37,7 @@ pub(super) enum Quotes {
 
 /// Where in a JSON array the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Within {
+pub(super) enum ArrayState {
     Value,
     Text,
     /// After a backslash in a text.
@@ -60,7 +60,7 @@ impl Splitter {
     pub fn elements() -> Splitter {
         Splitter::Elements {
             depth: 0,
-            state: Within::Value,
+            state: ArrayState::Value,
         }
     }
 
@@ -164,7 +164,7 @@ impl Splitter {
     /// Whether an array, where there is one, has ended.
     pub fn closed(&self) -> bool {
         match self {
-            Splitter::Elements { state, .. } => *state == Within::Ended,
+            Splitter::Elements { state, .. } => *state == ArrayState::Ended,
             Splitter::Lines | Splitter::Csv { .. } => true,
         }
     }
@@ -174,7 +174,7 @@ impl Splitter {
         matches!(
             self,
             Splitter::Elements {
-                state: Within::Ended,
+                state: ArrayState::Ended,
                 ..
             }
         )
@@ -188,7 +188,7 @@ impl Splitter {
             Splitter::Csv { line_end, .. } => is_blank(record, *line_end),
             Splitter::Elements { depth, state } => {
                 let ends = record.last().copied();
-                let within = *depth == 0 && matches!(state, Within::Value | Within::Ended);
+                let within = *depth == 0 && matches!(state, ArrayState::Value | ArrayState::Ended);
                 if let (true, Some(last @ (b',' | b']'))) = (within, record.last_mut()) {
                     *last = b' ';
                 }
@@ -246,21 +246,21 @@ fn csv_end(
     None
 }
 
-fn element_end(bytes: &[u8], depth: &mut u32, state: &mut Within) -> Option<usize> {
+fn element_end(bytes: &[u8], depth: &mut u32, state: &mut ArrayState) -> Option<usize> {
     for (at, byte) in bytes.iter().enumerate() {
         match (*state, *byte) {
-            (Within::Value, b'"') => *state = Within::Text,
-            (Within::Value, b'{' | b'[') => *depth += 1,
-            (Within::Value, b',') if *depth == 0 => return Some(at + 1),
-            (Within::Value, b']') if *depth == 0 => {
-                *state = Within::Ended;
+            (ArrayState::Value, b'"') => *state = ArrayState::Text,
+            (ArrayState::Value, b'{' | b'[') => *depth += 1,
+            (ArrayState::Value, b',') if *depth == 0 => return Some(at + 1),
+            (ArrayState::Value, b']') if *depth == 0 => {
+                *state = ArrayState::Ended;
                 return Some(at + 1);
             }
-            (Within::Value, b'}' | b']') => *depth = depth.saturating_sub(1),
-            (Within::Text, b'"') => *state = Within::Value,
-            (Within::Text, b'\\') => *state = Within::Escape,
-            (Within::Escape, _) => *state = Within::Text,
-            (Within::Ended, b'\n') => return Some(at + 1),
+            (ArrayState::Value, b'}' | b']') => *depth = depth.saturating_sub(1),
+            (ArrayState::Text, b'"') => *state = ArrayState::Value,
+            (ArrayState::Text, b'\\') => *state = ArrayState::Escape,
+            (ArrayState::Escape, _) => *state = ArrayState::Text,
+            (ArrayState::Ended, b'\n') => return Some(at + 1),
             _ => {}
         }
     }

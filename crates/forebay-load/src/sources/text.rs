@@ -16,7 +16,7 @@ use super::csv;
 use super::error::SourceError;
 use super::excerpt::excerpt;
 use super::format::Packing;
-use super::guesses::{GivenColumns, Guesses, Seen, given};
+use super::guesses::{GivenColumns, Guesses, SeenType, given};
 use super::look::Look;
 use super::origin::{Place, Places};
 use super::records::{Chunk, CutError, MAX_RECORD_BYTES, Record, Records};
@@ -48,7 +48,7 @@ pub(super) struct TextFile {
     /// Of CSV, the columns in the file's order.
     pub names: Vec<String>,
     /// What the first records hold, until the columns are settled.
-    pub sample: Option<Seen>,
+    pub sample: Option<SeenType>,
     /// What the columns come from, and whether all rows were looked at for it.
     pub guesses: Arc<Guesses>,
     pub known: bool,

@@ -1,9 +1,9 @@
 //! One schema for files whose schemas differ: columns and fields go by name at any depth, types
 //! widen.
 //!
-//! A type is taken that holds the values of all files, as docs/conversions.md lists them; what it
-//! does not hold exactly is found when the values are converted. A column or field that a file
-//! lacks is null there. Columns of text formats whose guesses disagree are text.
+//! A type is taken that holds the values of all files, as docs/reference/conversions.md lists them;
+//! what it does not hold exactly is found when the values are converted. A column or field that a
+//! file lacks is null there. Columns of text formats whose guesses disagree are text.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 
 use super::error::SourceError;
-use crate::convert::{Given, holds, list_item, split_path};
+use crate::convert::{GivenType, holds, list_item, split_path};
 use crate::near;
 use crate::type_name::type_name;
 use crate::types::plain_type;
@@ -29,16 +29,16 @@ pub(super) struct FileColumns {
     pub open: bool,
 }
 
-struct Merged {
+struct MergedSchema {
     field: Field,
     file: Arc<str>,
     guessed: bool,
     files: usize,
 }
 
-impl Merged {
+impl MergedSchema {
     /// The column of the set, which has so many files.
-    fn united(&self, files: usize, given: &[Given]) -> Field {
+    fn united(&self, files: usize, given: &[GivenType]) -> Field {
         let field = &self.field;
         let nullable = field.is_nullable() || self.files < files;
         let is_given = given.iter().any(|given| given.path == *field.name());
@@ -77,15 +77,16 @@ impl Merged {
 
 /// The schema that holds the columns of all files, in the order in which they are first met.
 /// `given` are types that take the place of guessed and widened ones.
-pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef, SourceError> {
-    let mut merged: Vec<Merged> = Vec::new();
+pub(super) fn unite(files: &[FileColumns], given: &[GivenType]) -> Result<SchemaRef, SourceError> {
+    let mut merged: Vec<MergedSchema> = Vec::new();
     // Where each column is among them.
     let mut at = HashMap::new();
     let mut met = vec![false; given.len()];
     let names: HashSet<&str> = (files.iter())
         .flat_map(|file| file.fields.iter().map(|field| field.name().as_str()))
         .collect();
-    let column = |given: &'_ Given| split_path(&given.path, |name| names.contains(name)).0.len();
+    let column =
+        |given: &'_ GivenType| split_path(&given.path, |name| names.contains(name)).0.len();
     let places: Vec<usize> = given.iter().map(column).collect();
     for file in files {
         let mut own = HashSet::new();
@@ -109,7 +110,7 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
             match at.entry(field.name().clone()) {
                 Entry::Vacant(entry) => {
                     entry.insert(merged.len());
-                    merged.push(Merged {
+                    merged.push(MergedSchema {
                         field,
                         file: file.file.clone(),
                         guessed: file.guessed,
@@ -133,7 +134,7 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
 /// The types that were given, put in place of others.
 struct Types<'a> {
     column: &'a str,
-    given: &'a [Given],
+    given: &'a [GivenType],
     /// Bytes of the name of each one's column.
     columns: &'a [usize],
     /// Which of them have found their place.
@@ -145,7 +146,7 @@ struct Types<'a> {
 impl Types<'_> {
     /// The type of the place `path`, with what was given for it or for places within.
     fn set(&mut self, path: &str, data_type: DataType) -> DataType {
-        let here = |(given, column): (&Given, &usize)| {
+        let here = |(given, column): (&GivenType, &usize)| {
             given.path[..*column] == *self.column && holds(path, &given.path)
         };
         if !self.given.iter().zip(self.columns).any(here) {
@@ -204,7 +205,7 @@ impl Types<'_> {
     }
 }
 
-fn unknown_column(merged: &[Merged], path: &str) -> SourceError {
+fn unknown_column(merged: &[MergedSchema], path: &str) -> SourceError {
     let columns = || merged.iter().map(|m| m.field.name().as_str());
     SourceError::UnknownColumn {
         column: path.to_owned(),

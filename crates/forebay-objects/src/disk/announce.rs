@@ -7,7 +7,7 @@ use forebay_engine::{Pointer, TableName};
 use super::Shared;
 use crate::announcing::Announcing;
 use crate::tables_document::TABLES;
-use crate::telling::tell_nodes;
+use crate::telling::notify_nodes;
 
 impl Shared {
     /// The pointer has moved whatever comes of this.
@@ -21,7 +21,7 @@ impl Shared {
             random: &*self.parts.random,
         };
         match announcing.pointer(&table, &pointer) {
-            Ok(document) => tell_nodes(&self.parts.objects, &document, None),
+            Ok(document) => notify_nodes(&self.parts.objects, &document, None),
             Err(error) => self.parts.memory.notices.lock().push(format!(
                 "the pointer of table {table} has moved, but {TABLES}, by which nodes see that at once, was not \
                  written: {error}. They find it by themselves, looking at one table after the other; the next \

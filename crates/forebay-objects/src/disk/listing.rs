@@ -31,7 +31,7 @@ impl Listing {
     }
 
     /// Notes which of a table's locks are free.
-    pub fn tell_locks(&self, table: &str, known: &KnownLocks) {
+    pub fn notify_locks(&self, table: &str, known: &KnownLocks) {
         for lock in [PUSH_LOCK, POINTER_LOCK] {
             let name = format!("tables/{table}/{lock}");
             match self.0.get(lock) {

@@ -18,7 +18,7 @@ use super::{Parts, Shared};
 use crate::attempt::Attempt;
 use crate::documents::{FRESH, Trust};
 use crate::file::RemoteFile;
-use crate::lease::{Lease, Wanted};
+use crate::lease::{Lease, LeaseRequest};
 
 /// The locks of swaps and the like, which take moments, and of pushes.
 const SHORT_LEASE: Duration = Duration::from_secs(6);
@@ -196,7 +196,7 @@ impl Shared {
         let Parts { leases, clock, .. } = &self.parts;
         let listing = leases.patiently(&**clock, || Listing::ask(leases, table))?;
         if leases.lists_conditions() {
-            listing.tell_locks(table, &self.known_locks);
+            listing.notify_locks(table, &self.known_locks);
         }
         let dir = format!("tables/{table}");
         self.documents().forget_content(&format!("{dir}/versions/"));
@@ -210,8 +210,8 @@ impl Shared {
         Ok(listing)
     }
 
-    /// [`forebay_io::Disk::look_anew`].
-    pub fn look_anew(&self, table: &str) {
+    /// [`forebay_io::Disk::look_again`].
+    pub fn look_again(&self, table: &str) {
         self.documents()
             .forget(&format!("tables/{table}/{POINTER}"));
         let is_listed = self.locked.lock().contains_key(table);
@@ -233,7 +233,7 @@ impl Shared {
             random,
             ..
         } = &self.parts;
-        let wanted = Wanted {
+        let wanted = LeaseRequest {
             name,
             holder,
             owner,

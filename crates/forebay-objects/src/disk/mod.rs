@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use crate::attempt::Attempt;
 use crate::documents::{Documents, StoreMemory};
 use crate::file::RemoteFile;
-use crate::lease::{Held, KnownLocks};
+use crate::lease::{KnownLocks, LeaseHolder};
 use crate::objects::Objects;
 use crate::tables_document::TABLES;
 use crate::upload::Uploaded;
@@ -70,7 +70,7 @@ struct Shared {
     /// Written and not renamed yet.
     unfinished: Mutex<HashMap<String, Bytes>>,
     /// The leases that this process holds.
-    held: Mutex<Vec<Weak<Held>>>,
+    held: Mutex<Vec<Weak<LeaseHolder>>>,
     /// The tables whose locks those are, and what is remembered of them.
     locked: Mutex<HashMap<String, LockedTable>>,
     known_locks: KnownLocks,
@@ -188,7 +188,7 @@ impl Shared {
 
     /// Fails when a lock of this process is no longer its own.
     fn confirm_locks(&self) -> io::Result<()> {
-        let held: Vec<Arc<Held>> = {
+        let held: Vec<Arc<LeaseHolder>> = {
             let mut held = self.held.lock();
             held.retain(|lease| lease.strong_count() > 0);
             held.iter().filter_map(Weak::upgrade).collect()
@@ -481,11 +481,11 @@ impl Disk for RemoteDisk {
         self.shared.lock(&name, holder)
     }
 
-    fn look_anew(&self, dir: &Path) {
+    fn look_again(&self, dir: &Path) {
         if let Place::Name(name) = self.place(dir)
             && let Some(table) = name.strip_prefix("tables/")
         {
-            self.shared.look_anew(table);
+            self.shared.look_again(table);
         }
     }
 

@@ -13,7 +13,7 @@ use super::{NodeAddress, PullError};
 use crate::announcing::{AnnounceError, Announcing};
 use crate::objects::News;
 use crate::tables_document::{NodeEntry, TABLES, TableEntry, TablesDocument};
-use crate::telling::tell_nodes;
+use crate::telling::notify_nodes;
 
 /// How often a node says that it is there, and how long after it could not.
 const RENEWAL: Duration = Duration::from_secs(3600);
@@ -108,7 +108,7 @@ impl AllTables {
         &self,
         work: impl FnOnce(Announcing<'_>) -> Result<T, AnnounceError>,
     ) -> Result<T, AnnounceError> {
-        let local = self.pulled.bringer.local();
+        let local = self.pulled.fetcher.local();
         work(Announcing {
             objects: &self.pulled.objects,
             clock: &**local.clock(),
@@ -222,21 +222,21 @@ impl AllTables {
             warn!(table = %name, "{TABLES} in the store did not say what this table's pointer does");
             let written = self.announcing(|announcing| announcing.pointer(&name, &pointer));
             if let Ok(document) = &written {
-                self.tell_of(document);
+                self.notify_of(document);
             }
             self.wrote(written);
         }
     }
 
     /// Tells the other nodes of what this one found.
-    pub fn tell(&self) {
+    pub fn notify(&self) {
         if let Some(document) = &self.document {
-            self.tell_of(document);
+            self.notify_of(document);
         }
     }
 
-    fn tell_of(&self, document: &TablesDocument) {
+    fn notify_of(&self, document: &TablesDocument) {
         let address = self.node.as_ref().map(|node| node.address.as_str());
-        tell_nodes(&self.pulled.objects, document, address);
+        notify_nodes(&self.pulled.objects, document, address);
     }
 }

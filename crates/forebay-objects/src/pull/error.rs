@@ -28,7 +28,7 @@ pub enum PullError {
         other: String,
     },
     #[error("the pointer moved on meanwhile")]
-    Superseded,
+    OldDocuments,
     #[error("cannot write {name} here: {source}")]
     Disk {
         name: String,

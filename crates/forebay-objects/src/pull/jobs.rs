@@ -10,7 +10,7 @@ use forebay_io::start_behind;
 use tracing::warn;
 
 use super::pulled_store::PulledStore;
-use super::{PullError, Served};
+use super::{PullError, ServedVersions};
 
 /// After a failure, doubling.
 const RETRY: Duration = Duration::from_secs(1);
@@ -51,20 +51,20 @@ impl Job {
     }
 
     pub fn end(self) -> Result<(), PullError> {
-        self.thread.join().unwrap_or(Err(PullError::Superseded))
+        self.thread.join().unwrap_or(Err(PullError::OldDocuments))
     }
 }
 
 /// Notes how a job ended.
 pub fn report(pulled: &PulledStore, name: &TableName, ended: &Result<(), PullError>) {
     let problem = match ended {
-        Err(PullError::Superseded) => None,
+        Err(PullError::OldDocuments) => None,
         ended => ended.as_ref().err().map(ToString::to_string),
     };
     if let Some(problem) = &problem {
         warn!(table = %name, problem, "not pulled; what is here serves on");
     }
-    pulled.bringer.shared.state.table(name, |state| {
+    pulled.fetcher.shared.state.table(name, |state| {
         state.doing = None;
         state.problem = problem;
     });
@@ -75,11 +75,11 @@ pub fn started(name: &TableName, job: std::io::Result<Job>) -> Option<Job> {
         .ok()
 }
 
-pub fn bring_job(
+pub fn fetch_job(
     pulled: &Arc<PulledStore>,
     name: &TableName,
     pointer: Pointer,
-    served: &Arc<dyn Served>,
+    served: &Arc<dyn ServedVersions>,
 ) -> std::io::Result<Job> {
     spawn(pulled, name, served, move |pulled, name, stopped| {
         let Some(prepared) = pulled.prepare(name, &pointer, stopped)? else {
@@ -94,7 +94,7 @@ pub fn repair_job(
     pulled: &Arc<PulledStore>,
     name: &TableName,
     repair: Repair,
-    served: &Arc<dyn Served>,
+    served: &Arc<dyn ServedVersions>,
 ) -> std::io::Result<Job> {
     spawn(
         pulled,
@@ -112,24 +112,24 @@ pub fn repair_job(
 fn spawn(
     pulled: &Arc<PulledStore>,
     name: &TableName,
-    served: &Arc<dyn Served>,
+    served: &Arc<dyn ServedVersions>,
     work: impl FnOnce(&PulledStore, &TableName, &AtomicBool) -> Result<u64, PullError> + Send + 'static,
 ) -> std::io::Result<Job> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let (pulled, name, stopped) = (Arc::clone(pulled), name.clone(), Arc::clone(&cancelled));
     let served = Arc::clone(served);
-    let bring = move || {
+    let fetch_version = move || {
         let repaired = work(&pulled, &name, &stopped)?;
         if repaired > 0 {
             served.reopen(&name);
             pulled
-                .bringer
+                .fetcher
                 .shared
                 .state
                 .table(&name, |state| state.repaired += repaired);
         }
         Ok(())
     };
-    let thread = start_behind("forebay-bring", bring)?;
+    let thread = start_behind("forebay-bring", fetch_version)?;
     Ok(Job { cancelled, thread })
 }

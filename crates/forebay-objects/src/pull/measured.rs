@@ -28,7 +28,7 @@ impl MeasuredPulls {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    pub fn brought(&mut self, bytes: u64) {
+    pub fn fetched(&mut self, bytes: u64) {
         self.bytes += bytes as f64;
     }
 
@@ -65,12 +65,12 @@ mod tests {
         assert_eq!(pulls.bytes_per_s(at(1)), None);
         pulls.begin(at(10));
         pulls.begin(at(11));
-        pulls.brought(3000);
+        pulls.fetched(3000);
         pulls.end(at(12));
         pulls.end(at(13));
         assert_eq!(pulls.bytes_per_s(at(1000)), Some(1000));
         pulls.begin(at(2000));
-        pulls.brought(2000);
+        pulls.fetched(2000);
         assert_eq!(pulls.bytes_per_s(at(2002)), Some(1000));
         assert_eq!(pulls.bytes_per_s(at(2007)), Some(500), "it goes on");
     }
@@ -80,11 +80,11 @@ mod tests {
         let mut pulls = MeasuredPulls::default();
         pulls.begin(at(0));
         for second in 1..=600 {
-            pulls.brought(10_000);
+            pulls.fetched(10_000);
             pulls.bytes_per_s(at(second));
         }
         for second in 601..=800 {
-            pulls.brought(1000);
+            pulls.fetched(1000);
             pulls.bytes_per_s(at(second));
         }
         let now = pulls.bytes_per_s(at(800)).unwrap();

@@ -3,19 +3,19 @@
 //! A thread asks for the document of all tables there (`all_tables`), by requests that bring
 //! nothing while nothing has changed, and looks at the pointers of which it says something new;
 //! commands and other nodes give hints when to ask (`hints`). When a pointer names a version that
-//! is not here, another thread brings it (`bring`), in two steps: it is prepared, its files fetched
-//! by ranges, throttled, resumable, and verified, which changes nothing that serves; then it is
-//! activated: the pointer here moves, which servers follow. A version that is here already serves
-//! at once. Nothing here stops for a store that is out of reach.
+//! is not here, another thread brings it (`fetch_version`), in two steps: it is prepared, its files
+//! fetched by ranges, throttled, resumable, and verified, which changes nothing that serves; then
+//! it is activated: the pointer here moves, which servers follow. A version that is here already
+//! serves at once. Nothing here stops for a store that is out of reach.
 
 mod all_tables;
-mod bring;
-#[cfg(test)]
-mod bring_tests;
-mod bringing;
 mod claim;
 pub(crate) mod error;
 mod fetch;
+#[cfg(test)]
+mod fetch_tests;
+mod fetch_version;
+mod fetching;
 mod file_turns;
 mod hints;
 mod jobs;
@@ -45,8 +45,8 @@ use crate::backend::Patience;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
 
-pub use bring::{Bringer, Prepared};
 pub use error::PullError;
+pub use fetch_version::{Fetcher, Prepared};
 pub use origin::{DirectoryOrigin, Origin, Origins, object_origin};
 pub use pulled_store::PulledVersion;
 pub use state::{PullState, TablePull};
@@ -90,7 +90,7 @@ impl Default for PullOptions {
 }
 
 /// Who serves what is pulled, meanwhile.
-pub trait Served: Send + Sync {
+pub trait ServedVersions: Send + Sync {
     /// Told of a table whose files were replaced by sound ones while they may be open.
     fn reopen(&self, table: &TableName);
 
@@ -139,9 +139,9 @@ impl Puller {
         options: PullOptions,
     ) -> Self {
         let runtime = Arc::clone(objects.runtime());
-        let bringer = Bringer::with(runtime, local, options.rate);
+        let fetcher = Fetcher::with(runtime, local, options.rate);
         Self {
-            pulled: Arc::new(PulledStore::new(bringer, objects, options.keep)),
+            pulled: Arc::new(PulledStore::new(fetcher, objects, options.keep)),
             options,
             hints: Arc::default(),
         }
@@ -149,7 +149,7 @@ impl Puller {
 
     /// Has it look at the store now, unless the document of all tables is the one with this stamp
     /// still.
-    pub fn nudge(&self, stamp: u64) {
+    pub fn notify(&self, stamp: u64) {
         self.hints.give(stamp);
     }
 
@@ -158,7 +158,7 @@ impl Puller {
         let requests = self.pulled.objects.requests();
         PullState {
             requests,
-            ..self.pulled.bringer.state()
+            ..self.pulled.fetcher.state()
         }
     }
 
@@ -182,10 +182,10 @@ impl Puller {
     /// once, which the store is told.
     pub fn start(
         &self,
-        served: Arc<dyn Served>,
+        served: Arc<dyn ServedVersions>,
         node: Option<NodeAddress>,
     ) -> Result<Pulling, StoreError> {
-        let mut pulling = self.pulled.bringer.pace(Arc::clone(&served))?;
+        let mut pulling = self.pulled.fetcher.pace(Arc::clone(&served))?;
         let mut watcher = Watcher::new(
             Arc::clone(&self.pulled),
             (self.options.poll, node),
@@ -197,9 +197,9 @@ impl Puller {
     }
 }
 
-impl Bringer {
+impl Fetcher {
     /// Follows what commands take, where the rate is adaptive, until the result is dropped.
-    pub fn pace(&self, served: Arc<dyn Served>) -> Result<Pulling, StoreError> {
+    pub fn pace(&self, served: Arc<dyn ServedVersions>) -> Result<Pulling, StoreError> {
         let mut pulling = Pulling {
             stop: Arc::default(),
             threads: Vec::new(),

@@ -38,10 +38,10 @@ impl Bench {
     /// what it may, at most `bytes` a second. Gives the limit, `None` for no limit.
     fn look(&mut self, commands: u64, bucket: usize, bytes: u64) -> Option<u64> {
         self.counts[bucket] += commands;
-        let brought = bytes.min(self.throttle.limit_bytes()) / 2;
+        let fetched = bytes.min(self.throttle.limit_bytes()) / 2;
         let until = self.clock.monotonic() + LOOK;
-        if brought > 0 {
-            self.throttle.take_here(brought);
+        if fetched > 0 {
+            self.throttle.take_here(fetched);
         }
         self.clock
             .sleep(until.saturating_sub(self.clock.monotonic()));

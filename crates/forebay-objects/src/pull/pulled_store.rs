@@ -7,7 +7,7 @@ use forebay_engine::{Pointer, RunId, STORE_FILE, StoreError, Table, TableName};
 use tracing::warn;
 
 use super::PullError;
-use super::bring::{Bringer, manifest_from};
+use super::fetch_version::{Fetcher, manifest_from};
 use super::origin::{Origin, Origins};
 use crate::announcing::pointer_name;
 use crate::objects::{News, Objects};
@@ -15,7 +15,7 @@ use crate::objects::{News, Objects};
 /// See the module's text.
 #[derive(Debug)]
 pub struct PulledStore {
-    pub bringer: Bringer,
+    pub fetcher: Fetcher,
     pub objects: Objects,
     origin: Arc<dyn Origin>,
     /// How many versions of a table to keep.
@@ -45,9 +45,9 @@ impl PulledVersion {
 }
 
 impl PulledStore {
-    pub fn new(bringer: Bringer, objects: Objects, keep: usize) -> Self {
+    pub fn new(fetcher: Fetcher, objects: Objects, keep: usize) -> Self {
         Self {
-            bringer,
+            fetcher,
             origin: Arc::new(objects.clone()),
             objects,
             keep,
@@ -104,7 +104,7 @@ impl PulledStore {
         table: &TableName,
         pointer: &Pointer,
     ) -> Result<Option<PulledVersion>, PullError> {
-        let local = self.bringer.local();
+        let local = self.fetcher.local();
         let (Some(version), Ok(here)) = (pointer.serving, local.table(table)) else {
             return Ok(None);
         };
@@ -134,9 +134,9 @@ impl PulledStore {
             return Ok(Some(here));
         }
         let origins = self.origins();
-        let prepared = self.bringer.prepare(table, version, &origins, cancelled)?;
+        let prepared = self.fetcher.prepare(table, version, &origins, cancelled)?;
         Ok(Some(PulledVersion {
-            here: self.bringer.local().table(table)?,
+            here: self.fetcher.local().table(table)?,
             version,
             pointer: pointer.clone(),
             came: true,
@@ -149,7 +149,7 @@ impl PulledStore {
         let (here, table) = (&pulled.here, pulled.here.name());
         here.point_as(&pulled.pointer)?;
         if pulled.came {
-            self.bringer
+            self.fetcher
                 .shared
                 .state
                 .table(table, |state| state.pulled += 1);
@@ -184,7 +184,7 @@ impl PulledStore {
         cancelled: &AtomicBool,
     ) -> Result<u64, PullError> {
         let origins = self.origins();
-        self.bringer.repair(table, whole, &origins, cancelled)
+        self.fetcher.repair(table, whole, &origins, cancelled)
     }
 
     /// [`Bringer::repair_met`].
@@ -195,7 +195,7 @@ impl PulledStore {
         cancelled: &AtomicBool,
     ) -> Result<u64, PullError> {
         let origins = self.origins();
-        self.bringer.repair_met(table, met, &origins, cancelled)
+        self.fetcher.repair_met(table, met, &origins, cancelled)
     }
 }
 

@@ -37,7 +37,8 @@ pub struct SizeTurn<'a> {
 }
 
 impl SizeTurns {
-    /// Waits for a place for so many bytes; [`PullError::Superseded`] when it is no longer wanted.
+    /// Waits for a place for so many bytes; [`PullError::OldDocuments`] when it is no longer
+    /// wanted.
     pub fn wait(&self, bytes: u64, cancelled: &AtomicBool) -> Result<SizeTurn<'_>, PullError> {
         let line = LINES.iter().position(|(most, _)| bytes <= *most);
         let line = line.unwrap_or(LINES.len() - 1);
@@ -50,7 +51,7 @@ impl SizeTurns {
             if cancelled.load(Ordering::Relaxed) {
                 mine.waiting.retain(|waits| *waits != ticket);
                 self.changed.notify_all();
-                return Err(PullError::Superseded);
+                return Err(PullError::OldDocuments);
             }
             if mine.active < LINES[line].1 && mine.waiting.front() == Some(&ticket) {
                 mine.waiting.pop_front();
@@ -109,7 +110,7 @@ mod tests {
         let gone = AtomicBool::new(true);
         assert!(matches!(
             turns.wait(1 << 40, &gone),
-            Err(PullError::Superseded)
+            Err(PullError::OldDocuments)
         ));
         drop(first);
         turns.wait(1 << 40, &wanted).unwrap();

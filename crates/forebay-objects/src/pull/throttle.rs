@@ -132,7 +132,7 @@ impl PullThrottle {
     /// Waits until so many bytes may be brought.
     pub async fn take(&self, bytes: u64) {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.measured.lock().brought(bytes);
+        self.measured.lock().fetched(bytes);
         self.throttle.wait(bytes).await;
     }
 

@@ -12,8 +12,8 @@ use super::all_tables::AllTables;
 use super::hints::Hints;
 use super::pulled_store::PulledStore;
 use super::turns::{Turn, Turns};
-use super::watched::Watched;
-use super::{NodeAddress, PullError, Served};
+use super::watched::WatchedTable;
+use super::{NodeAddress, PullError, ServedVersions};
 use crate::announcing::pointer_name;
 
 /// Between two looks at what is here.
@@ -29,10 +29,10 @@ const GONE_MOST: Duration = Duration::from_secs(600);
 pub struct Watcher {
     pulled: Arc<PulledStore>,
     poll: Duration,
-    served: Arc<dyn Served>,
+    served: Arc<dyn ServedVersions>,
     stop: Arc<AtomicBool>,
     hints: Arc<Hints>,
-    tables: BTreeMap<TableName, Watched>,
+    tables: BTreeMap<TableName, WatchedTable>,
     all: AllTables,
     /// Once the store was reached.
     turns: Option<Turns>,
@@ -46,7 +46,7 @@ impl Watcher {
     pub fn new(
         pulled: Arc<PulledStore>,
         (poll, node): (Duration, Option<NodeAddress>),
-        served: Arc<dyn Served>,
+        served: Arc<dyn ServedVersions>,
         (stop, hints): (Arc<AtomicBool>, Arc<Hints>),
     ) -> Self {
         Self {
@@ -66,10 +66,10 @@ impl Watcher {
 
     pub fn run(&mut self) {
         // What is here is looked after even when the object store is never reached.
-        for table in self.pulled.bringer.local().tables().unwrap_or_default() {
+        for table in self.pulled.fetcher.local().tables().unwrap_or_default() {
             self.tables.entry(table).or_default();
         }
-        let clock = Arc::clone(self.pulled.bringer.local().clock());
+        let clock = Arc::clone(self.pulled.fetcher.local().clock());
         let mut hint = None;
         while !self.stop.load(Ordering::Relaxed) {
             let now = clock.monotonic();
@@ -86,8 +86,8 @@ impl Watcher {
             let rest = due.saturating_sub(now).clamp(LEAST, LOOK);
             hint = self.hints.wait(rest);
         }
-        self.tables.values_mut().for_each(Watched::stop);
-        let is_reached = self.pulled.bringer.shared.state.get().problem.is_none();
+        self.tables.values_mut().for_each(WatchedTable::stop);
+        let is_reached = self.pulled.fetcher.shared.state.get().problem.is_none();
         if self.turns.is_some() && is_reached {
             self.all.leave();
         }
@@ -149,8 +149,8 @@ impl Watcher {
             true => format!("{error}: is there a store? A push makes one"),
             false => error.to_string(),
         });
-        let now = self.pulled.bringer.local().clock().monotonic();
-        let state = &self.pulled.bringer.shared.state;
+        let now = self.pulled.fetcher.local().clock().monotonic();
+        let state = &self.pulled.fetcher.shared.state;
         if let Some(lasted) = state.store(text.clone(), now) {
             match text {
                 Some(problem) => warn!(
@@ -198,7 +198,7 @@ impl Watcher {
             match answer {
                 Ok(news) => {
                     let watched = self.tables.entry(name.clone()).or_default();
-                    watched.heard(&self.pulled, name, news);
+                    watched.received(&self.pulled, name, news);
                 }
                 Err(source) => {
                     let name = pointer_name(name);
@@ -211,12 +211,12 @@ impl Watcher {
 
     /// Looks at the document, and at each table of which it says something new. What a node finds
     /// without being told, the others may not know.
-    fn look_at_all(&mut self, now: Duration, tell: bool) {
+    fn look_at_all(&mut self, now: Duration, notify: bool) {
         let asked = self.all.ask();
         let Some(is_new) = self.reached(asked) else {
             return self.failed(now);
         };
-        let known = |name: &TableName| self.tables.get(name).and_then(Watched::entry);
+        let known = |name: &TableName| self.tables.get(name).and_then(WatchedTable::entry);
         if is_new {
             let changed = self.all.differing(&known, self.tables.keys());
             if !self.look_at(&changed) {
@@ -224,8 +224,8 @@ impl Watcher {
                 return self.failed(now);
             }
             self.wait_for_gone(now);
-            if tell && !changed.is_empty() {
-                self.all.tell();
+            if notify && !changed.is_empty() {
+                self.all.notify();
             }
         }
         let tables = &self.tables;
@@ -241,7 +241,7 @@ impl Watcher {
     /// Looks at a pointer in turn: the document has to say what it does.
     fn check(&mut self, name: &TableName) {
         if self.look_at(&BTreeSet::from([name.clone()])) {
-            let found = self.tables.get(name).and_then(Watched::entry);
+            let found = self.tables.get(name).and_then(WatchedTable::entry);
             self.all.compare(name, found);
         }
     }
@@ -270,7 +270,7 @@ impl Watcher {
 
     /// The tables that are here, or were to come, and were dropped there.
     fn gone(&self) -> BTreeSet<TableName> {
-        let here = self.pulled.bringer.local().tables().unwrap_or_default();
+        let here = self.pulled.fetcher.local().tables().unwrap_or_default();
         let gone = self.tables.iter().filter(|(name, watched)| {
             watched.is_dropping() || watched.absent && here.contains(name)
         });
@@ -299,12 +299,12 @@ impl Watcher {
 
     /// Tables that are no longer there go here too, while the store itself is there.
     fn drop_gone(&mut self, there: &BTreeSet<TableName>) {
-        for name in self.pulled.bringer.local().tables().unwrap_or_default() {
+        for name in self.pulled.fetcher.local().tables().unwrap_or_default() {
             let absent = self.tables.get(&name).is_some_and(|watched| watched.absent);
             if there.contains(&name) && !(absent && self.is_emptied(&name)) {
                 continue;
             }
-            match self.pulled.bringer.local().drop_table(&name) {
+            match self.pulled.fetcher.local().drop_table(&name) {
                 Ok(()) => info!(table = %name, "it was dropped in the object store"),
                 Err(error) => warn!(table = %name, %error, "a dropped table stays for now"),
             }
@@ -320,7 +320,7 @@ impl Watcher {
         if let Some(mut watched) = self.tables.remove(name) {
             watched.stop();
         }
-        self.pulled.bringer.shared.state.forget(name);
+        self.pulled.fetcher.shared.state.forget(name);
     }
 
     /// Whether nothing but locks is left of a table there: some stores list what is empty.

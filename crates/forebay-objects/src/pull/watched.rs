@@ -6,9 +6,9 @@ use std::time::Duration;
 use forebay_engine::{Pointer, RunId, TableName};
 use object_store::UpdateVersion;
 
-use super::jobs::{Job, Repair, bring_job, pause, repair_job, report, started};
+use super::jobs::{Job, Repair, fetch_job, pause, repair_job, report, started};
 use super::pulled_store::{PulledStore, parse_pointer};
-use super::{PullError, Served};
+use super::{PullError, ServedVersions};
 use crate::announcing::pointer_name;
 use crate::objects::News;
 use crate::tables_document::TableEntry;
@@ -18,7 +18,7 @@ const LENGTHS: Duration = Duration::from_secs(5);
 const READING: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Default)]
-pub struct Watched {
+pub struct WatchedTable {
     pub seen: Option<UpdateVersion>,
     /// What the pointer was when it was looked at last; `None`: it was not, or there was none.
     pub pointer: Option<Pointer>,
@@ -28,7 +28,7 @@ pub struct Watched {
     failures: u32,
     /// There is no pointer there.
     pub absent: bool,
-    bringing: Option<Job>,
+    fetching: Option<Job>,
     repairing: Option<Job>,
     /// Runs of a version in which readers met damage.
     pub met: Option<(u64, Vec<RunId>)>,
@@ -40,9 +40,9 @@ pub struct Watched {
     reading_at: Duration,
 }
 
-impl Watched {
+impl WatchedTable {
     /// Takes note of a pointer's news.
-    pub fn heard(&mut self, pulled: &PulledStore, name: &TableName, news: News) {
+    pub fn received(&mut self, pulled: &PulledStore, name: &TableName, news: News) {
         let (bytes, seen) = match news {
             News::Content(bytes, seen) => (bytes, seen),
             News::Absent => {
@@ -51,7 +51,7 @@ impl Watched {
             }
             News::Same => return,
         };
-        let state = &pulled.bringer.shared.state;
+        let state = &pulled.fetcher.shared.state;
         self.absent = false;
         match parse_pointer(&pointer_name(name), &bytes) {
             Ok(pointer) => {
@@ -65,7 +65,7 @@ impl Watched {
                 });
                 self.wanted = Some(pointer);
                 (self.retry_at, self.failures) = (Duration::ZERO, 0);
-                if let Some(job) = &self.bringing {
+                if let Some(job) = &self.fetching {
                     job.cancel();
                 }
             }
@@ -85,7 +85,7 @@ impl Watched {
 
     /// Ends what is under way.
     pub fn stop(&mut self) {
-        let jobs = [self.bringing.take(), self.repairing.take()];
+        let jobs = [self.fetching.take(), self.repairing.take()];
         for job in jobs.into_iter().flatten() {
             job.cancel();
             let _ = job.end();
@@ -96,7 +96,7 @@ impl Watched {
     pub fn work(
         &mut self,
         pulled: &Arc<PulledStore>,
-        served: &Arc<dyn Served>,
+        served: &Arc<dyn ServedVersions>,
         name: &TableName,
         now: Duration,
     ) {
@@ -105,18 +105,18 @@ impl Watched {
         // pulled.
         if let Some(pointer) = &watched.wanted
             && now >= watched.retry_at
-            && watched.bringing.as_ref().is_none_or(Job::is_cancelled)
+            && watched.fetching.as_ref().is_none_or(Job::is_cancelled)
             && pulled.activate_if_here(name, pointer).unwrap_or(false)
         {
             watched.wanted = None;
         }
-        if let Some(job) = watched.bringing.take_if(|job| job.is_finished()) {
+        if let Some(job) = watched.fetching.take_if(|job| job.is_finished()) {
             let cancelled = job.is_cancelled();
             let ended = job.end();
             report(pulled, name, &ended);
             match ended {
                 Ok(()) if !cancelled => (watched.wanted, watched.failures) = (None, 0),
-                Ok(()) | Err(PullError::Superseded) => {}
+                Ok(()) | Err(PullError::OldDocuments) => {}
                 Err(_) => {
                     watched.retry_at = now + pause(watched.failures);
                     watched.failures += 1;
@@ -127,12 +127,12 @@ impl Watched {
         if let Some(repair) = watched.next_mend(now) {
             watched.repairing = started(name, repair_job(pulled, name, repair, served));
         }
-        if watched.bringing.is_none()
+        if watched.fetching.is_none()
             && now >= watched.retry_at
             && !watched.is_to_mend(now)
             && let Some(pointer) = watched.wanted.clone()
         {
-            watched.bringing = started(name, bring_job(pulled, name, pointer, served));
+            watched.fetching = started(name, fetch_job(pulled, name, pointer, served));
         }
     }
 
@@ -147,7 +147,7 @@ impl Watched {
             // What a pull has to say stays.
             Ok(()) if self.repair_failures == 0 => {
                 pulled
-                    .bringer
+                    .fetcher
                     .shared
                     .state
                     .table(name, |state| state.doing = None);
@@ -175,7 +175,7 @@ impl Watched {
             return None;
         }
         if self.met.is_some() {
-            if let Some(job) = &self.bringing {
+            if let Some(job) = &self.fetching {
                 job.cancel();
                 return None;
             }

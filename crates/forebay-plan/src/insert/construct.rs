@@ -1,7 +1,7 @@
 //! A first plan under an insert limit: give away down to the limit, then place what was given by
 //! best fit in two dimensions, the largest first.
 
-use super::fluid::Fluid;
+use super::fluid::FluidProblem;
 use super::least_loaded::LeastLoaded;
 use super::problem::Problem;
 
@@ -9,7 +9,7 @@ use super::problem::Problem;
 const LOOKED_AT: usize = 12;
 
 /// The machines' times while a plan is made.
-struct Filling<'p> {
+struct MachineLoads<'p> {
     problem: &'p Problem,
     insert: Vec<f64>,
     moving: Vec<f64>,
@@ -19,7 +19,7 @@ struct Filling<'p> {
     held: Vec<f64>,
 }
 
-impl Filling<'_> {
+impl MachineLoads<'_> {
     /// The fuller of the two dimensions if this were added.
     fn fill(&self, machine: usize, insert: f64, moving: f64) -> f64 {
         let m = &self.problem.machines[machine];
@@ -57,10 +57,10 @@ impl Filling<'_> {
 }
 
 /// An assignment whose machines insert about `limit` and move about what the fluid plan does.
-pub fn construct(fluid: &Fluid, problem: &Problem, limit: f64) -> Vec<u32> {
+pub fn construct(fluid: &FluidProblem, problem: &Problem, limit: f64) -> Vec<u32> {
     let mut dest = problem.homes();
     let loads = problem.loads(&dest);
-    let mut filling = Filling {
+    let mut filling = MachineLoads {
         problem,
         held: problem
             .limits
@@ -88,7 +88,7 @@ pub fn construct(fluid: &Fluid, problem: &Problem, limit: f64) -> Vec<u32> {
 
 /// Takes from every machine above the limit what it gives away most cheaply; the last one goes if
 /// that leaves the machine nearer to the limit than keeping it.
-fn give(fluid: &Fluid, filling: &mut Filling, limit: f64) -> Vec<u32> {
+fn give(fluid: &FluidProblem, filling: &mut MachineLoads, limit: f64) -> Vec<u32> {
     let mut pool = Vec::new();
     for machine in 0..filling.problem.machines.len() {
         let mut excess = fluid.excess(machine, limit);
@@ -112,7 +112,7 @@ fn give(fluid: &Fluid, filling: &mut Filling, limit: f64) -> Vec<u32> {
 
 /// Puts one partition where it leaves the least full machine; at home when that is no fuller than
 /// anywhere else.
-fn place(filling: &mut Filling, least_loaded: &mut LeastLoaded, dest: &mut [u32], item: u32) {
+fn place(filling: &mut MachineLoads, least_loaded: &mut LeastLoaded, dest: &mut [u32], item: u32) {
     let it = filling.problem.items[item as usize];
     let home = it.home as usize;
     // Siblings keep it from two machines each: where they are, and where they come from.

@@ -12,8 +12,8 @@
 //! which is convex in I, as is its sum with I.
 //!
 //! A partition that alone is a good part of a machine's load is not to be cut: either it stays and
-//! the others at its home make room, or it goes and those where it goes do (`Whole`). That bound
-//! only falls with I, so it is searched by halving intervals.
+//! the others at its home make room, or it goes and those where it goes do (`LargePartition`). That
+//! bound only falls with I, so it is searched by halving intervals.
 
 use super::limits::Limits;
 use super::problem::{InsertItem, Problem};
@@ -74,7 +74,7 @@ const HALVINGS: usize = 80;
 
 /// The fluid problem, sorted once for all limits.
 #[derive(Debug, Clone)]
-pub struct Fluid<'p> {
+pub struct FluidProblem<'p> {
     problem: &'p Problem,
     offers: Vec<Offers>,
     /// Insert cost at home, at speed 1.
@@ -86,12 +86,12 @@ pub struct Fluid<'p> {
     /// No moves reach this one.
     pub most_insert: f64,
     base_move: f64,
-    whole: Vec<Whole>,
+    whole: Vec<LargePartition>,
 }
 
 /// A large partition, and its place in its home's offers if it may leave.
 #[derive(Debug, Clone, Copy)]
-struct Whole {
+struct LargePartition {
     item: InsertItem,
     place: Option<usize>,
 }
@@ -104,7 +104,7 @@ struct Point {
     slope: f64,
 }
 
-impl<'p> Fluid<'p> {
+impl<'p> FluidProblem<'p> {
     pub fn new(problem: &'p Problem) -> Self {
         let count = problem.machines.len();
         let mut offers = vec![Offers::default(); count];
@@ -189,7 +189,7 @@ impl<'p> Fluid<'p> {
     }
 
     /// The partitions that are large against a machine's share, the largest first.
-    fn large(&self) -> Vec<Whole> {
+    fn large(&self) -> Vec<LargePartition> {
         let items = &self.problem.items;
         let speeds = self.problem.machines.iter().map(|m| m.insert_speed);
         let share = self.at_home.iter().sum::<f64>() / speeds.sum::<f64>();
@@ -203,14 +203,14 @@ impl<'p> Fluid<'p> {
             let item = items[index];
             let mut offers = self.offers[item.home as usize].items.iter();
             let place = offers.position(|&other| other as usize == index);
-            Whole { item, place }
+            LargePartition { item, place }
         };
         large.into_iter().map(whole).collect()
     }
 
     /// The least of the busiest machine's move time if this partition is not cut.
-    fn moving_whole(&self, whole: &Whole, limit: f64) -> f64 {
-        let Whole { item, place } = *whole;
+    fn moving_whole(&self, whole: &LargePartition, limit: f64) -> f64 {
+        let LargePartition { item, place } = *whole;
         let home = item.home as usize;
         let machines = &self.problem.machines;
         let time = |machine: usize, cost: Option<f64>| {

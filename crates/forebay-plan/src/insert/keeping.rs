@@ -1,6 +1,6 @@
 //! What limits say of assignments: whether they are kept, and what has to be done for them.
 
-use super::limits::{LIMIT_SLACK, Limits, Unmet};
+use super::limits::{LIMIT_SLACK, Limits, UnmetLimit};
 use super::problem::Problem;
 
 impl Problem {
@@ -59,16 +59,16 @@ impl Limits {
     }
 
     /// Whether an assignment keeps all limits at its end.
-    pub fn check(&self, problem: &Problem, dest: &[u32]) -> Result<(), Unmet> {
+    pub fn check(&self, problem: &Problem, dest: &[u32]) -> Result<(), UnmetLimit> {
         for &machine in dest {
             if self.drained[machine as usize] {
-                return Err(Unmet::Drained { machine });
+                return Err(UnmetLimit::Drained { machine });
             }
         }
         for (machine, bytes) in self.held(dest).into_iter().enumerate() {
             if !self.fits(machine, bytes) {
                 let (room, machine) = (self.room[machine], machine as u32);
-                return Err(Unmet::Room {
+                return Err(UnmetLimit::Room {
                     machine,
                     bytes,
                     room,
@@ -78,7 +78,7 @@ impl Limits {
         let bytes = self.moved(problem, dest);
         if bytes > self.max_moved * LIMIT_SLACK {
             let limit = self.max_moved;
-            return Err(Unmet::Moved { bytes, limit });
+            return Err(UnmetLimit::Moved { bytes, limit });
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ pub struct Limits {
 
 /// The limit that no plan was found for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Unmet {
+pub enum UnmetLimit {
     /// A machine would hold so many bytes of those that it may.
     Room { machine: u32, bytes: f64, room: f64 },
     /// Moves that have to be made carry so many bytes of those that may be moved.

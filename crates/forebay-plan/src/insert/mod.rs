@@ -29,7 +29,7 @@ mod timeline;
 mod trim;
 
 pub use holders::Holders;
-pub use limits::{Limits, Unmet};
+pub use limits::{Limits, UnmetLimit};
 pub use outcome::{InsertPlan, Move, PieceReport, RegionPlan, Split};
 pub use planner::plan;
 pub use problem::{InsertItem, Loads, Machine, Problem};

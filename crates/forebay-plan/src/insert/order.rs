@@ -1,6 +1,6 @@
 //! The order of moves in which no machine ever holds more bytes than it may.
 
-use super::limits::{Limits, Unmet};
+use super::limits::{Limits, UnmetLimit};
 use super::problem::Problem;
 
 /// One move, and the earlier ones in the order that it waits for.
@@ -19,7 +19,7 @@ pub fn in_order(
     problem: &Problem,
     limits: &Limits,
     dest: &[u32],
-) -> Result<Vec<OrderedMove>, Unmet> {
+) -> Result<Vec<OrderedMove>, UnmetLimit> {
     let homes = problem.homes();
     let mut held = limits.existing(&homes);
     let mut waiting: Vec<u32> = (0..dest.len() as u32)
@@ -60,7 +60,7 @@ pub fn in_order(
         });
         if waiting.len() == before {
             let machine = dest[waiting[0] as usize];
-            return Err(Unmet::Order { machine });
+            return Err(UnmetLimit::Order { machine });
         }
     }
     Ok(order)
@@ -72,11 +72,11 @@ pub fn carried_out(
     problem: &Problem,
     limits: &Limits,
     mut dest: Vec<u32>,
-) -> Result<Vec<u32>, Unmet> {
+) -> Result<Vec<u32>, UnmetLimit> {
     for _ in 0..=dest.len() {
         let machine = match in_order(problem, limits, &dest) {
             Ok(_) => return Ok(dest),
-            Err(Unmet::Order { machine }) => machine,
+            Err(UnmetLimit::Order { machine }) => machine,
             Err(other) => return Err(other),
         };
         let held = limits.held(&dest);
@@ -88,9 +88,9 @@ pub fn carried_out(
         let insert = |item: &usize| problem.items[*item].insert;
         let back = (0..dest.len()).filter(returns);
         let Some(item) = back.min_by(|a, b| insert(a).total_cmp(&insert(b))) else {
-            return Err(Unmet::Order { machine });
+            return Err(UnmetLimit::Order { machine });
         };
         dest[item] = problem.items[item].home;
     }
-    Err(Unmet::Order { machine: 0 })
+    Err(UnmetLimit::Order { machine: 0 })
 }

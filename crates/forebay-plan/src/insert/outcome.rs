@@ -1,4 +1,4 @@
-//! What `forebay plan insert --json` prints. docs/plan.md describes the fields.
+//! What `forebay plan insert --json` prints. docs/reference/plan-json.md describes the fields.
 
 use serde::Serialize;
 

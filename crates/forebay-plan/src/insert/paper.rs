@@ -2,7 +2,7 @@
 //! limits, of which the cheapest plan stays. docs/papers/planned-bulk-insertion.md lists what is
 //! corrected.
 
-use super::fluid::Fluid;
+use super::fluid::FluidProblem;
 use super::least_loaded::LeastLoaded;
 use super::problem::Problem;
 
@@ -29,7 +29,7 @@ struct Bin {
 }
 
 /// The cheapest of the paper's plans, and of no moves.
-pub fn plan(problem: &Problem, fluid: &Fluid) -> Vec<u32> {
+pub fn plan(problem: &Problem, fluid: &FluidProblem) -> Vec<u32> {
     let mut best = (problem.cost(&problem.homes()), problem.homes());
     let bound = fluid.best().1;
     for limit in limits(problem, fluid) {
@@ -47,7 +47,7 @@ pub fn plan(problem: &Problem, fluid: &Fluid) -> Vec<u32> {
 
 /// Insert limits worth a plan: all over the range for few partitions, else around the fluid
 /// optimum.
-fn limits(problem: &Problem, fluid: &Fluid) -> Vec<f64> {
+fn limits(problem: &Problem, fluid: &FluidProblem) -> Vec<f64> {
     let (low, high) = (fluid.least_insert, fluid.most_insert);
     if problem.items.len() <= SCANNED_PARTITIONS {
         let step = (high - low) / SCANNED_LIMITS as f64;
@@ -62,7 +62,7 @@ fn limits(problem: &Problem, fluid: &Fluid) -> Vec<f64> {
     around.chain([center]).collect()
 }
 
-fn plan_under(problem: &Problem, fluid: &Fluid, limit: f64) -> Vec<u32> {
+fn plan_under(problem: &Problem, fluid: &FluidProblem, limit: f64) -> Vec<u32> {
     let mut dest = problem.homes();
     let (mut pool, at_home, offloaded) = offload(problem, fluid, limit);
     let mut bins: Vec<Bin> = (0..problem.machines.len())
@@ -93,7 +93,7 @@ fn plan_under(problem: &Problem, fluid: &Fluid, limit: f64) -> Vec<u32> {
 /// Takes partitions from every machine above the limit in increasing move cost per insert. The one
 /// that crosses the limit goes if that leaves the machine nearer to it. Gives the pool, what stays
 /// where, and the most that one machine pays for it.
-fn offload(problem: &Problem, fluid: &Fluid, limit: f64) -> (Vec<Vector>, Vec<f64>, f64) {
+fn offload(problem: &Problem, fluid: &FluidProblem, limit: f64) -> (Vec<Vector>, Vec<f64>, f64) {
     let mut pool = Vec::new();
     let mut kept = vec![0.0; problem.machines.len()];
     let mut most: f64 = 0.0;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::holders::Holders;
 use super::homes::{check_homes, check_shape};
-use super::limits::{Limits, Unmet};
+use super::limits::{Limits, UnmetLimit};
 use super::pieces::{Piece, Pieces};
 use super::problem::{InsertItem, Machine, Problem};
 use super::request::{MachineList, MachineSpec, Operation, Request};
@@ -178,14 +178,14 @@ impl<'a> Region<'a> {
     }
 
     /// Refuses what no plan was found for.
-    pub fn refusal(&self, request: &Request, index: usize, unmet: Unmet) -> InputError {
+    pub fn refusal(&self, request: &Request, index: usize, unmet: UnmetLimit) -> InputError {
         let list = match index {
             0 => "machines".to_owned(),
             _ => format!("regions[{}].machines", index - 1),
         };
         let machine_path = |machine: u32| format!("{list}[{machine}]");
         match unmet {
-            Unmet::Room {
+            UnmetLimit::Room {
                 machine,
                 bytes,
                 room,
@@ -201,13 +201,13 @@ impl<'a> Region<'a> {
                 );
                 InputError::new(path, problem)
             }
-            Unmet::Moved { bytes, limit } => {
+            UnmetLimit::Moved { bytes, limit } => {
                 let problem = format!(
                     "draining the machines moves {bytes} bytes of {limit}: allow as many, or drain fewer"
                 );
                 InputError::new("max_moved_bytes", problem)
             }
-            Unmet::Drained { machine } => {
+            UnmetLimit::Drained { machine } => {
                 let problem = match self.siblings.is_empty() {
                     true => "no other machine takes its partitions: let one take, or add one",
                     false => {
@@ -217,7 +217,7 @@ impl<'a> Region<'a> {
                 };
                 InputError::new(format!("{}.drain", machine_path(machine)), problem)
             }
-            Unmet::Order { machine } => {
+            UnmetLimit::Order { machine } => {
                 let problem = format!(
                     "moves to machine {machine} wait for its own moves to full machines: leave more \
                      room on one machine (storage_bytes is {} here)",

@@ -1,4 +1,4 @@
-//! What `forebay plan insert` reads. docs/plan.md describes the fields.
+//! What `forebay plan insert` reads. docs/reference/plan-json.md describes the fields.
 
 use std::fmt;
 

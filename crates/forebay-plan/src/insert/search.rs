@@ -6,7 +6,7 @@
 //! everywhere. When the energy comes to 0 the target is met, and the next one is lower.
 
 use super::construct::construct;
-use super::fluid::Fluid;
+use super::fluid::FluidProblem;
 use super::problem::Problem;
 use super::state::InsertState;
 use crate::Random;
@@ -111,7 +111,7 @@ struct Proposal {
 /// Improves `dest` as long as the budget lasts; gives the best assignment found.
 pub fn improve(
     problem: &Problem,
-    fluid: &Fluid,
+    fluid: &FluidProblem,
     dest: Vec<u32>,
     random: &mut Random,
     budget: &mut SearchBudget,
@@ -225,16 +225,16 @@ fn anneal(
 #[inline]
 fn propose(state: &InsertState, target: &Target, random: &mut Random) -> Option<Proposal> {
     let count = state.insert.len();
-    let dice = random.next_u64();
-    let machine = if dice & 7 == 0 {
+    let rng = random.next_u64();
+    let machine = if rng & 7 == 0 {
         random.below(count) as u32
     } else {
         target.over[random.below(target.over.len())]
     };
     let over_insert = state.insert[machine as usize] > target.insert;
     let over_move = state.moving[machine as usize] > target.moving;
-    if over_move && (!over_insert || dice & 8 == 0) {
-        return propose_fewer_moves(state, machine, dice, random);
+    if over_move && (!over_insert || rng & 8 == 0) {
+        return propose_fewer_moves(state, machine, rng, random);
     }
     let held = state.held_count(machine);
     if held == 0 {
@@ -242,19 +242,19 @@ fn propose(state: &InsertState, target: &Target, random: &mut Random) -> Option<
     }
     let item = state.held(machine, random.below(held));
     let home = state.home(item);
-    let to = if home != machine && dice & 0x30 == 0 {
+    let to = if home != machine && rng & 0x30 == 0 {
         home
     } else {
         random.below(count) as u32
     };
-    proposal(state, item, to, dice, random)
+    proposal(state, item, to, rng, random)
 }
 
 /// One that came or went, to its home or somewhere else.
 fn propose_fewer_moves(
     state: &InsertState,
     machine: u32,
-    dice: u64,
+    rng: u64,
     random: &mut Random,
 ) -> Option<Proposal> {
     let moved = state.moved_count(machine);
@@ -263,19 +263,19 @@ fn propose_fewer_moves(
     }
     let item = state.moved(machine, random.below(moved));
     let home = state.home(item);
-    let to = if dice & 0x30 == 0 && home != machine {
+    let to = if rng & 0x30 == 0 && home != machine {
         random.below(state.insert.len()) as u32
     } else {
         home
     };
-    proposal(state, item, to, dice, random)
+    proposal(state, item, to, rng, random)
 }
 
 fn proposal(
     state: &InsertState,
     item: u32,
     to: u32,
-    dice: u64,
+    rng: u64,
     random: &mut Random,
 ) -> Option<Proposal> {
     let from = state.at(item);
@@ -283,7 +283,7 @@ fn proposal(
         return None;
     }
     let held = state.held_count(to);
-    if dice & 0x40 == 0 || held == 0 {
+    if rng & 0x40 == 0 || held == 0 {
         return Some(Proposal {
             item,
             to,

@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use super::construct::construct;
-use super::fluid::Fluid;
-use super::limits::Unmet;
+use super::fluid::FluidProblem;
+use super::limits::UnmetLimit;
 use super::order::carried_out;
 use super::paper;
 use super::problem::Problem;
@@ -54,7 +54,7 @@ pub struct Solution {
     pub cost: f64,
     pub lower_bound: f64,
     /// The limit that no plan was found for; then the assignment is none that may be used.
-    pub unmet: Option<Unmet>,
+    pub unmet: Option<UnmetLimit>,
 }
 
 /// Rounding may take the bound above the best plan's cost by its last digits.
@@ -66,7 +66,7 @@ const GOOD_ENOUGH: f64 = 1.0005;
 /// Plans. `over` says when a polish has to end; nobody else asks it. Never dearer than no moves, or
 /// than those that limits ask for. The paper's mode knows no limits.
 pub fn solve(problem: &Problem, mode: Mode, seed: u64, over: &mut dyn FnMut() -> bool) -> Solution {
-    let fluid = Fluid::new(problem);
+    let fluid = FluidProblem::new(problem);
     let (center, bound) = fluid.best();
     let (first, unmet) = match first(problem, seed) {
         Ok(first) => (first, None),
@@ -105,12 +105,12 @@ pub fn solve(problem: &Problem, mode: Mode, seed: u64, over: &mut dyn FnMut() ->
 }
 
 /// What the search begins with: no moves, or those that limits ask for.
-fn first(problem: &Problem, seed: u64) -> Result<Vec<u32>, Unmet> {
+fn first(problem: &Problem, seed: u64) -> Result<Vec<u32>, UnmetLimit> {
     let Some(limits) = &problem.limits else {
         return Ok(problem.homes());
     };
     let mut dest = limits.forced(problem);
-    if let Err(Unmet::Room { .. }) = limits.check(problem, &dest) {
+    if let Err(UnmetLimit::Room { .. }) = limits.check(problem, &dest) {
         dest = relieve(problem, dest, &mut Random::new(seed));
     }
     limits.check(problem, &dest)?;
@@ -138,7 +138,7 @@ fn fast_steps(partitions: usize) -> u64 {
 /// The best of some first plans around the fluid optimum, and of no moves.
 fn constructed(
     problem: &Problem,
-    fluid: &Fluid,
+    fluid: &FluidProblem,
     first: Vec<u32>,
     center: f64,
     bound: f64,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::board::{Board, Prices, Section};
-use super::changed::Changed;
+use super::changed::LayoutChange;
 use super::line::Extent;
 use super::repair::{self, GONE};
 use super::shake::{self, GoodEnough};
@@ -20,15 +20,15 @@ const PRICES: Prices = Prices {
 };
 
 /// A layout for these nodes from an old one: nodes may be new or gone, and replicas, weights and
-/// zones be others. What is copied is near [`Changed::lacking`] (docs/decisions/planners.md has
-/// figures); places keep their lists as far as loads allow.
+/// zones be others. What is copied is near [`LayoutChange::lacking`] (docs/decisions/planners.md
+/// has figures); places keep their lists as far as loads allow.
 pub fn change(
     old: &[Class],
     nodes: &[ListNode],
     line: &Line,
     replicas: usize,
     heads_per_node: u32,
-) -> Result<Changed, ListsError> {
+) -> Result<LayoutChange, ListsError> {
     check(nodes, line, replicas, heads_per_node)?;
     check_old(old, line)?;
     let extent = Extent::new(line);
@@ -53,13 +53,18 @@ pub fn change(
     shake::improve(&mut board, goal);
     let whole = line.weight(0..line.places() as u32);
     let new = classes(nodes, &board.sections);
-    Ok(Changed::new(old, new, line, Some(least * whole)))
+    Ok(LayoutChange::new(old, new, line, Some(least * whole)))
 }
 
 /// The old layout with one node in place of another: the new one takes all its places, and nothing
 /// else changes. Where the two are in different zones, or of different weights, [`change`] does
 /// better.
-pub fn swap_node(old: &[Class], gone: u32, new: u32, line: &Line) -> Result<Changed, ListsError> {
+pub fn swap_node(
+    old: &[Class],
+    gone: u32,
+    new: u32,
+    line: &Line,
+) -> Result<LayoutChange, ListsError> {
     check_old(old, line)?;
     if let Some(index) = old.iter().position(|class| class.list.contains(&new)) {
         return Err(ListsError::InLists { index, id: new });
@@ -72,7 +77,7 @@ pub fn swap_node(old: &[Class], gone: u32, new: u32, line: &Line) -> Result<Chan
             .map(|&id| if id == gone { new } else { id })
             .collect(),
     });
-    Ok(Changed::new(old, swapped.collect(), line, None))
+    Ok(LayoutChange::new(old, swapped.collect(), line, None))
 }
 
 /// An old layout by the positions of today's nodes.

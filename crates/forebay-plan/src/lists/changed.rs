@@ -15,7 +15,7 @@ use super::{Class, Line};
 /// A new layout and what leads there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Changed {
+pub struct LayoutChange {
     /// Places of the line.
     pub places: u32,
     pub old: Vec<Class>,
@@ -69,7 +69,8 @@ pub struct NodeCopies {
     pub dropped: f64,
 }
 
-/// Ranges that are changed together. When it is done, the layout is [`Changed::layout_at`] `until`.
+/// Ranges that are changed together. When it is done, the layout is [`LayoutChange::layout_at`]
+/// `until`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListBatch {
@@ -79,7 +80,7 @@ pub struct ListBatch {
     pub bytes: f64,
 }
 
-impl Changed {
+impl LayoutChange {
     /// The way between two layouts of a line. Without `lacking` there is only this one.
     pub(super) fn new(old: &[Class], new: Vec<Class>, line: &Line, lacking: Option<f64>) -> Self {
         let ranges = ranges(old, &new, line);

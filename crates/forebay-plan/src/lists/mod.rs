@@ -35,7 +35,7 @@ use thiserror::Error;
 
 use board::{Board, Prices, Section};
 pub use change::{change, swap_node};
-pub use changed::{Changed, ListBatch, NodeCopies, RangeChange};
+pub use changed::{LayoutChange, ListBatch, NodeCopies, RangeChange};
 pub use extend::extend;
 use line::Extent;
 pub use line::Line;

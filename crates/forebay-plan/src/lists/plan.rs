@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Changed, Class, Line, RangeChange};
+use super::{Class, LayoutChange, Line, RangeChange};
 use crate::draw::{Picture, Stage, size, timeline_of_copies};
 use crate::plan::{Action, Node, NodePrice, Partition, PartitionMap, Plan, Price, Step};
 
@@ -20,7 +20,7 @@ pub struct ListPlan {
     pub plan: Plan,
 }
 
-impl Changed {
+impl LayoutChange {
     /// The copies, hand-overs and drops of all ranges. Copies come from the old holder that lives
     /// and has sent least; where none lives, from one that does not, and the plan cannot be carried
     /// out. The weights of `line` times `bytes_per_weight` are bytes.

@@ -1,5 +1,6 @@
 //! What a placement is planned for: nodes, partitions, load, and what stands where now. Read from
-//! JSON and checked; every refusal names the field. docs/plan.md describes the fields.
+//! JSON and checked; every refusal names the field. docs/reference/placement-json.md describes the
+//! fields.
 
 use serde::Deserialize;
 

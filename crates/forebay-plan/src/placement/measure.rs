@@ -63,7 +63,7 @@ pub struct Failure {
 
 /// The figures of `placement` under `loads`.
 pub fn measure(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Measures {
-    let mut settled = Settled::new(cluster, placement, loads);
+    let mut settled = RoutedPlacement::new(cluster, placement, loads);
     let nodes: Vec<Vec<u32>> = settled.open.iter().map(|&node| vec![node]).collect();
     let names: Vec<String> = settled.open.iter().map(u32::to_string).collect();
     let node_failure = settled.worst_failure(&nodes, &names);
@@ -85,12 +85,12 @@ pub fn measure(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Measu
 
 /// Only the capacity, see [`Measures::capacity`].
 pub fn capacity(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> f64 {
-    Settled::new(cluster, placement, loads).capacity
+    RoutedPlacement::new(cluster, placement, loads).capacity
 }
 
 /// Load of each node when the best routing serves `loads`, as a share of all load.
 pub fn routed_loads(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Vec<f64> {
-    let settled = Settled::new(cluster, placement, loads);
+    let settled = RoutedPlacement::new(cluster, placement, loads);
     let all: u64 = settled.whole.max(1);
     (0..placement.nodes().len() as u32)
         .map(|node| settled.routing.served(node) as f64 / all as f64)
@@ -109,7 +109,7 @@ pub fn split_loads(placement: &Placement, loads: &[f64]) -> Vec<f64> {
 }
 
 /// A placement with its load routed in the best way.
-struct Settled {
+struct RoutedPlacement {
     routing: Routing,
     nodes: usize,
     partitions: usize,
@@ -119,7 +119,7 @@ struct Settled {
     limited_by: Vec<u32>,
 }
 
-impl Settled {
+impl RoutedPlacement {
     fn new(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Self {
         let load = whole_loads(loads);
         let stays = |node: usize| cluster.nodes[node].fate == Fate::Stays;

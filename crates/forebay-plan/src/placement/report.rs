@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::cluster::Cluster;
 use super::layout::Placement;
 use super::measure::{self, Measures, measure};
-use super::migrate::{self, Exceeded, Transfer, TransferOrder, migrate};
+use super::migrate::{self, ExceededLimit, Transfer, TransferOrder, migrate};
 use super::replicas::Objective;
 use super::schemes::{self, Scheme};
 use crate::InputError;
@@ -70,10 +70,10 @@ pub struct Report {
     pub migration: Option<Goal>,
     /// Steps at which limits are not kept, where that cannot be helped.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub exceeded: Option<Exceeded>,
+    pub exceeded: Option<ExceededLimit>,
     /// Partitions that no node holds any more, and the nodes that they have to be restored to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub restore: Vec<Restored>,
+    pub restore: Vec<RestoredPartition>,
     /// The way from the current placement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
@@ -99,7 +99,7 @@ pub struct Goal {
 
 /// A partition that no node that lives holds.
 #[derive(Debug, Clone, Serialize)]
-pub struct Restored {
+pub struct RestoredPartition {
     pub partition: u32,
     pub to: u32,
 }
@@ -143,7 +143,7 @@ pub fn report(
         capacity_now: now,
         current: before,
         migration: goal,
-        exceeded: Some(order.exceeded).filter(|exceeded| *exceeded != Exceeded::default()),
+        exceeded: Some(order.exceeded).filter(|exceeded| *exceeded != ExceededLimit::default()),
         restore: restored(transfers),
         plan,
         picture: Picture::default(),
@@ -177,13 +177,13 @@ fn migrated(cluster: &Cluster, share: f64, objective: Objective) -> Result<Plann
     Ok((migration.placement, migration.order, Some(goal)))
 }
 
-fn restored(transfers: &[Transfer]) -> Vec<Restored> {
+fn restored(transfers: &[Transfer]) -> Vec<RestoredPartition> {
     let nowhere = |transfer: &Transfer| match *transfer {
         Transfer::Copy {
             partition,
             from: None,
             to,
-        } => Some(Restored { partition, to }),
+        } => Some(RestoredPartition { partition, to }),
         _ => None,
     };
     transfers.iter().filter_map(nowhere).collect()

@@ -77,7 +77,7 @@ pub struct Price {
     pub nodes: Vec<NodePrice>,
 }
 
-/// An ordered list of steps and what they cost. docs/plan.md describes the JSON.
+/// An ordered list of steps and what they cost. docs/reference/plan-json.md describes the JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -42,7 +42,7 @@ impl Step {
 }
 
 /// What is going on at each node, and who waits for it.
-struct Clockwork<'a> {
+struct NodeTimeline<'a> {
     plan: &'a Plan,
     nodes: &'a [Node],
     running: Vec<u32>,
@@ -77,11 +77,11 @@ impl Plan {
         if steps.any(|(index, step)| step.after.iter().any(|&before| before as usize >= index)) {
             return None;
         }
-        Some(Clockwork::new(self, nodes).run())
+        Some(NodeTimeline::new(self, nodes).run())
     }
 }
 
-impl<'a> Clockwork<'a> {
+impl<'a> NodeTimeline<'a> {
     fn new(plan: &'a Plan, nodes: &'a [Node]) -> Self {
         let mut waiting = vec![Vec::new(); plan.steps.len()];
         for (index, step) in plan.steps.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::store::{StateCopy, Trouble, Wrote};
+use super::store::{StateCopy, Trouble, WriteProgress};
 use super::world::{Life, MS, SECOND, World};
 use crate::entry::Content;
 use crate::events::{Action, Committed, Event, Permit, Persist};
@@ -73,7 +73,7 @@ impl World {
                 let life = world.life(to);
                 world.on_host(life, move |world| {
                     for message in decode(frame).expect("a frame is read as it was written") {
-                        world.tell(life, Event::Message(message));
+                        world.notify(life, Event::Message(message));
                     }
                 });
             });
@@ -107,8 +107,8 @@ impl World {
         };
         let written = self.store(life).map(|store| store.write(&persist));
         let installs = match written {
-            Some(Ok(Wrote::All { installs })) => installs,
-            Some(Ok(Wrote::CopyOnly)) => {
+            Some(Ok(WriteProgress::All { installs })) => installs,
+            Some(Ok(WriteProgress::CopyOnly)) => {
                 self.installed(life, &persist);
                 return self.write_again(life, persist);
             }
@@ -155,7 +155,7 @@ impl World {
 
     fn acknowledge(&mut self, life: Life, number: u64) {
         if self.durability != Durability::Sync {
-            return self.tell(life, Event::Persisted { number });
+            return self.notify(life, Event::Persisted { number });
         }
         let is_slow = self.hosts[life.host].is_slow;
         let most = if is_slow { 1500 * MS } else { 4 * MS };
@@ -163,7 +163,7 @@ impl World {
         self.after(delay, move |world| {
             world.on_host(life, move |world| {
                 if world.sync(life) {
-                    world.tell(life, Event::Persisted { number });
+                    world.notify(life, Event::Persisted { number });
                 }
             });
         });
@@ -194,7 +194,7 @@ impl World {
         for committed in &entries {
             self.apply_one(life, committed);
         }
-        self.tell(life, Event::Applied { index });
+        self.notify(life, Event::Applied { index });
         self.flush(life);
         self.apply(life);
         self.read_all(life);
@@ -264,7 +264,7 @@ impl World {
                 Event::EntriesGone { through: range.0 }
             }
         };
-        self.tell(life, event);
+        self.notify(life, event);
     }
 
     /// Runs are written now and then; the log before them may go, but for a part for peers, less of
@@ -291,7 +291,7 @@ impl World {
                 if let Some(process) = self.process(life) {
                     process.flushed = index;
                 }
-                self.tell(life, Event::Trim { through });
+                self.notify(life, Event::Trim { through });
             }
             Ok(()) | Err(Trouble::NoRoom) => {}
             Err(trouble) => self.trouble(life, trouble),
@@ -309,7 +309,7 @@ impl World {
         process.reading = early;
         let ready: Vec<Permit> = ready;
         for permit in ready {
-            self.given_leave(life, &permit);
+            self.given_permit(life, &permit);
             let Some(key) = self.clients.key_of(permit.request) else {
                 continue;
             };
@@ -340,7 +340,7 @@ impl World {
             true => self.answered(life, request, super::model::Answer::Value(value)),
             false => {
                 self.count("reads again");
-                self.tell(life, Event::Read { request });
+                self.notify(life, Event::Read { request });
             }
         }
     }
@@ -379,13 +379,13 @@ impl World {
     }
 
     fn came(&mut self, life: Life, copy: Option<(SnapshotFacts, StateCopy)>) {
-        let brought = match (copy, self.store(life)) {
-            (Some((facts, copy)), Some(store)) => store.bring(copy).map(|()| facts),
+        let copied = match (copy, self.store(life)) {
+            (Some((facts, copy)), Some(store)) => store.fetch_copy(copy).map(|()| facts),
             _ => Err(Trouble::NoRoom),
         };
-        match brought {
-            Ok(facts) => self.tell(life, Event::SnapshotCame(facts)),
-            Err(Trouble::NoRoom) => self.tell(life, Event::SnapshotFailed),
+        match copied {
+            Ok(facts) => self.notify(life, Event::SnapshotCame(facts)),
+            Err(Trouble::NoRoom) => self.notify(life, Event::SnapshotFailed),
             Err(trouble) => self.trouble(life, trouble),
         }
     }

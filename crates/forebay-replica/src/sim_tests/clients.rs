@@ -10,7 +10,7 @@ use crate::events::{Event, Refusal};
 use crate::ids::RequestId;
 
 #[derive(Debug, Clone)]
-struct Asked {
+struct ClientCall {
     key: u8,
     op: Op,
     begin: u64,
@@ -60,7 +60,7 @@ impl Default for Habits {
 #[derive(Debug, Default)]
 pub struct Clients {
     pub habits: Habits,
-    asked: BTreeMap<RequestId, Asked>,
+    asked: BTreeMap<RequestId, ClientCall>,
     next: i64,
     /// Who answered last, by the clients' knowledge.
     pub leader: usize,
@@ -76,7 +76,7 @@ impl Clients {
         for asked in self.asked.values() {
             let reads_nothing = asked.op == Op::Get && asked.end.is_none();
             if asked.key < EXPIRING && !asked.did_not_happen && !reads_nothing {
-                let Asked { op, begin, end, .. } = *asked;
+                let ClientCall { op, begin, end, .. } = *asked;
                 let history = histories.entry(asked.key).or_default();
                 history.push(Call { op, begin, end });
             }
@@ -115,7 +115,7 @@ impl World {
                 world.next_call(end);
             } else if world.now > begin + world.clients.habits.patience {
                 let hosts = world.hosts.len() as u64;
-                world.clients.leader = world.dice.below(hosts) as usize;
+                world.clients.leader = world.rng.below(hosts) as usize;
                 world.next_call(end);
             } else {
                 world.wait_for(request, end);
@@ -127,7 +127,7 @@ impl World {
         self.clients.next += 1;
         let value = self.clients.next;
         let habits = self.clients.habits;
-        let key = self.dice.below(habits.keys) as u8;
+        let key = self.rng.below(habits.keys) as u8;
         if habits.are_plain {
             let op = if self.chance(500) {
                 Op::Get
@@ -143,7 +143,7 @@ impl World {
             };
             return (EXPIRING + key % 2, op);
         }
-        let op = match self.dice.below(20) {
+        let op = match self.rng.below(20) {
             0..7 => Op::Get,
             7..10 => Op::Set(value),
             10 => Op::Delete,
@@ -162,7 +162,7 @@ impl World {
 
     pub fn ask(&mut self, key: u8, op: Op) -> RequestId {
         let request = RequestId(self.clients.asked.len() as u64 + 1);
-        let asked = Asked {
+        let asked = ClientCall {
             key,
             op,
             begin: self.now,
@@ -192,7 +192,7 @@ impl World {
         };
         let at = match self.chance(knows) {
             true => leader,
-            false => self.dice.below(others) as usize,
+            false => self.rng.below(others) as usize,
         };
         let life = self.life(at);
         let Some(asked) = self.clients.asked.get_mut(&request) else {
@@ -208,7 +208,7 @@ impl World {
         self.after(delay, move |world| {
             world.on_host(life, move |world| {
                 let operations = op.encode(key);
-                world.tell(
+                world.notify(
                     life,
                     match op {
                         Op::Get => Event::Read { request },
@@ -225,7 +225,7 @@ impl World {
     /// Nothing was logged: it is tried again elsewhere, or given up.
     fn not_happened(&mut self, request: RequestId, leader: Option<usize>) {
         let hosts = self.hosts.len() as u64;
-        self.clients.leader = leader.unwrap_or(self.dice.below(hosts) as usize);
+        self.clients.leader = leader.unwrap_or(self.rng.below(hosts) as usize);
         let (now, patience) = (self.now, self.clients.habits.patience);
         let Some(asked) = self.clients.asked.get_mut(&request) else {
             return;
@@ -240,7 +240,7 @@ impl World {
     }
 
     /// What comes from a process that was not asked last, or after the end, is not heard.
-    fn heard(&mut self, life: Life, request: RequestId) -> Option<&mut Asked> {
+    fn received(&mut self, life: Life, request: RequestId) -> Option<&mut ClientCall> {
         let asked = self.clients.asked.get_mut(&request)?;
         let is_awaited = !asked.is_over && asked.at == Some(life);
         Some(asked).filter(|_| is_awaited)
@@ -248,7 +248,7 @@ impl World {
 
     pub fn answered(&mut self, life: Life, request: RequestId, answer: Answer) {
         let now = self.now;
-        let Some(asked) = self.heard(life, request) else {
+        let Some(asked) = self.received(life, request) else {
             return;
         };
         (asked.end, asked.is_over) = (Some((now, answer)), true);
@@ -262,7 +262,7 @@ impl World {
     }
 
     pub fn refused(&mut self, life: Life, request: RequestId, why: Refusal) {
-        let Some(asked) = self.heard(life, request) else {
+        let Some(asked) = self.received(life, request) else {
             return;
         };
         match why {

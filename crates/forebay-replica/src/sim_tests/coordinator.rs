@@ -50,7 +50,7 @@ impl World {
         };
         if let Some(event) = event {
             let life = self.life(leader);
-            self.tell(life, event);
+            self.notify(life, event);
         }
         self.check_voters(&members);
         self.clear_unwanted(&members);

@@ -1,17 +1,17 @@
 //! A simulated log and engine state on a disk: what was written, and how much of it is synced.
 
 use super::model::{Answer, State};
-use super::store::{StateCopy, Store, Trouble, Wrote};
+use super::store::{StateCopy, Store, Trouble, WriteProgress};
 use crate::entry::LogEntry;
 use crate::events::{Committed, Persist, Promise};
 use crate::ids::{GroupId, PeerId, Place};
-use crate::memory::Found;
+use crate::memory::FoundMemory;
 use crate::older::OlderEntries;
 use crate::start::Start;
 use crate::tail::SnapshotFacts;
 
 #[derive(Debug, Clone)]
-pub enum Written {
+pub enum DiskWrites {
     Log(Persist, Option<State>),
     /// The engine's state as runs, and the log up to there no longer needed.
     Runs(SnapshotFacts, State, u64),
@@ -19,7 +19,7 @@ pub enum Written {
 
 /// What a restart finds.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct RestartState {
     pub promise: Promise,
     pub applied: SnapshotFacts,
     pub state: State,
@@ -29,8 +29,8 @@ pub struct Kept {
 
 #[derive(Debug)]
 struct SimDisk {
-    base: Kept,
-    journal: Vec<Written>,
+    base: RestartState,
+    journal: Vec<DiskWrites>,
     synced: usize,
 }
 
@@ -44,10 +44,10 @@ pub struct ModelStore {
     staged: Option<State>,
 }
 
-impl Kept {
-    fn take(&mut self, written: &Written) {
+impl RestartState {
+    fn take(&mut self, written: &DiskWrites) {
         match written {
-            Written::Log(persist, state) => {
+            DiskWrites::Log(persist, state) => {
                 if let (Some(facts), Some(state)) = (&persist.snapshot, state) {
                     (self.applied, self.state) = (facts.clone(), state.clone());
                     (self.before, self.entries) = (facts.place, Vec::new());
@@ -59,7 +59,7 @@ impl Kept {
                 }
                 self.promise = persist.promise.unwrap_or(self.promise);
             }
-            Written::Runs(facts, state, through) => {
+            DiskWrites::Runs(facts, state, through) => {
                 (self.applied, self.state) = (facts.clone(), state.clone());
                 let is_old = |entry: &&LogEntry| entry.place.index <= *through;
                 let cut = self.entries.iter().take_while(is_old).count();
@@ -73,7 +73,7 @@ impl Kept {
 
 impl SimDisk {
     fn new(start: &Start) -> Self {
-        let base = Kept {
+        let base = RestartState {
             promise: start.promise,
             applied: start.applied.clone(),
             state: State::default(),
@@ -87,7 +87,7 @@ impl SimDisk {
         }
     }
 
-    fn write(&mut self, written: Written) {
+    fn write(&mut self, written: DiskWrites) {
         self.journal.push(written);
         if self.synced == self.journal.len() - 1 && self.synced > 64 {
             for written in self.journal.drain(..self.synced) {
@@ -112,7 +112,7 @@ impl SimDisk {
         self.synced = self.journal.len();
     }
 
-    fn recover(&self) -> Kept {
+    fn recover(&self) -> RestartState {
         let mut kept = self.base.clone();
         self.journal.iter().for_each(|written| kept.take(written));
         kept
@@ -131,7 +131,7 @@ impl ModelStore {
 }
 
 impl Store for ModelStore {
-    fn open(&mut self, found: &Found, _: u64) -> Result<Found, Trouble> {
+    fn open(&mut self, found: &FoundMemory, _: u64) -> Result<FoundMemory, Trouble> {
         Ok(found.clone())
     }
 
@@ -175,7 +175,7 @@ impl Store for ModelStore {
         self.is_full = is_full;
     }
 
-    fn write(&mut self, persist: &Persist) -> Result<Wrote, Trouble> {
+    fn write(&mut self, persist: &Persist) -> Result<WriteProgress, Trouble> {
         if self.is_full {
             return Err(Trouble::NoRoom);
         }
@@ -185,8 +185,8 @@ impl Store for ModelStore {
             self.state = state.clone().expect("a copy is put in place that came");
         }
         let installs = state.is_some();
-        self.disk.write(Written::Log(persist.clone(), state));
-        Ok(Wrote::All { installs })
+        self.disk.write(DiskWrites::Log(persist.clone(), state));
+        Ok(WriteProgress::All { installs })
     }
 
     fn sync(&mut self) -> Result<(), Trouble> {
@@ -226,7 +226,7 @@ impl Store for ModelStore {
         if self.is_full {
             return Err(Trouble::NoRoom);
         }
-        let written = Written::Runs(applied.clone(), self.state.clone(), through);
+        let written = DiskWrites::Runs(applied.clone(), self.state.clone(), through);
         self.disk.write(written);
         Ok(())
     }
@@ -235,7 +235,7 @@ impl Store for ModelStore {
         Ok((applied.clone(), StateCopy::Model(self.state.clone())))
     }
 
-    fn bring(&mut self, copy: StateCopy) -> Result<(), Trouble> {
+    fn fetch_copy(&mut self, copy: StateCopy) -> Result<(), Trouble> {
         if let StateCopy::Model(state) = copy {
             self.staged = Some(state);
         }

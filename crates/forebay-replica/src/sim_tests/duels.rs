@@ -26,10 +26,10 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     world.start_clients(7);
     world.go_on_for(SECOND);
     let long = world.between(1000 * MS, 4500 * MS);
-    match world.dice.below(3) {
+    match world.rng.below(3) {
         0 => restart_a_voter(&mut world, long),
         1 => stop_alone(&mut world, long),
-        _ => hear_late(&mut world, long),
+        _ => receive_late(&mut world, long),
     }
     world.go_on_for(7 * SECOND);
     world.clients.habits.patience = 4 * SECOND;
@@ -48,7 +48,7 @@ fn stop_alone(world: &mut World, long: u64) {
 }
 
 /// What the leader is answered arrives when it has been cut off for long.
-fn hear_late(world: &mut World, long: u64) {
+fn receive_late(world: &mut World, long: u64) {
     let Some(leader) = world.leader() else { return };
     world.net.late = 700;
     let pause = world.between(300 * MS, 1500 * MS);

@@ -23,7 +23,7 @@ fn led_world(seed: u64) -> (World, usize) {
     let led = world.go_on_until(20 * SECOND, |world| world.leader().is_some());
     assert!(led.is_some(), "seed {seed}: no leader");
     // At any moment between two heartbeats.
-    let settle = SECOND + world.dice.below(SECOND);
+    let settle = SECOND + world.rng.below(SECOND);
     world.go_on_for(settle);
     let leader = world.leader().unwrap();
     (world, leader)
@@ -57,12 +57,14 @@ fn pause_ms(seed: u64, way: Way) -> u64 {
 /// the leader, which takes the lead back where that one hangs.
 fn hand_over_ms(seed: u64, hangs: bool) -> u64 {
     let (mut world, leader) = led_world(seed);
-    let heir = (leader + 1) % world.hosts.len();
-    let (to, life) = (world.peer_of(heir).unwrap(), world.life(leader));
+    let forced_peer = (leader + 1) % world.hosts.len();
+    let (to, life) = (world.peer_of(forced_peer).unwrap(), world.life(leader));
     if hangs {
-        world.pause(heir);
+        world.pause(forced_peer);
     }
-    world.on_host(life, move |world| world.tell(life, Event::Transfer { to }));
+    world.on_host(life, move |world| {
+        world.notify(life, Event::Transfer { to })
+    });
     let (mut requests, begun) = (Vec::new(), world.now);
     loop {
         // Another host each time, as a client does that is not answered at once.

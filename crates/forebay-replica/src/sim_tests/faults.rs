@@ -12,9 +12,9 @@ const NEVER: u64 = 1 << 60;
 /// Faults now and then, until the storm is over.
 pub fn schedule(world: &mut World, seconds: u64) {
     if world.chance(400) {
-        world.net.loss = world.dice.below(60);
-        world.net.doubles = world.dice.below(60);
-        world.net.late = [60, 300][world.dice.below(2) as usize];
+        world.net.loss = world.rng.below(60);
+        world.net.doubles = world.rng.below(60);
+        world.net.late = [60, 300][world.rng.below(2) as usize];
     }
     world.is_stormy = true;
     let end = world.now + seconds * SECOND;
@@ -32,7 +32,7 @@ fn next_death(world: &mut World, end: u64) {
     }
     world.after(pause, move |world| {
         let hosts = world.hosts.len() as u64;
-        let (at, calls) = (world.dice.below(hosts), world.dice.below(40));
+        let (at, calls) = (world.rng.below(hosts), world.rng.below(40));
         let life = world.life(at as usize);
         if let Some(store) = world.store(life) {
             store.die_within(calls);
@@ -50,7 +50,7 @@ fn next_fault(world: &mut World, end: u64) {
         world.count("faults");
         // A fault of the leader matters most.
         let hosts = world.hosts.len() as u64;
-        let any = world.dice.below(hosts) as usize;
+        let any = world.rng.below(hosts) as usize;
         let at = if world.chance(500) {
             world.leader().unwrap_or(any)
         } else {
@@ -67,8 +67,8 @@ fn next_fault(world: &mut World, end: u64) {
 
 fn fault(world: &mut World, at: usize, long: u64) {
     let hosts = world.hosts.len() as u64;
-    let other = world.dice.below(hosts) as usize;
-    match world.dice.below(16) {
+    let other = world.rng.below(hosts) as usize;
+    match world.rng.below(16) {
         0 | 1 => {
             world.end(at);
             world.after(long / 8, move |world| world.start(at));
@@ -96,7 +96,7 @@ fn fault(world: &mut World, at: usize, long: u64) {
             world.hosts[at].is_slow = true;
             world.after(long, move |world| world.hosts[at].is_slow = false);
         }
-        12 => world.hosts[at].unix_offset_ms += world.dice.below(20_000) as i64 - 10_000,
+        12 => world.hosts[at].unix_offset_ms += world.rng.below(20_000) as i64 - 10_000,
         13 => transfer(world),
         14 => restart_a_voter(world, long),
         _ => relocate(world, at),
@@ -139,11 +139,13 @@ fn damage(world: &mut World, at: usize) {
 fn transfer(world: &mut World) {
     let Some(leader) = world.leader() else { return };
     let hosts = world.hosts.len() as u64;
-    let to = world.dice.below(hosts) as usize;
+    let to = world.rng.below(hosts) as usize;
     if let Some(to) = world.peer_of(to) {
         world.count("transfers");
         let life = world.life(leader);
-        world.on_host(life, move |world| world.tell(life, Event::Transfer { to }));
+        world.on_host(life, move |world| {
+            world.notify(life, Event::Transfer { to })
+        });
     }
 }
 

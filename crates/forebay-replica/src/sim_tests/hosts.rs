@@ -10,7 +10,7 @@ use super::world::{GROUP, Job, Life, MS, Stores, World};
 use crate::events::{Committed, Event, Permit, Persist};
 use crate::fresh::Freshness;
 use crate::ids::{PeerId, RequestId};
-use crate::memory::{Durability, Found, check_memory};
+use crate::memory::{Durability, FoundMemory, check_memory};
 use crate::quiet::QuietTicks;
 use crate::replica::Replica;
 use crate::start::Start;
@@ -40,7 +40,7 @@ pub struct SimHost {
 /// What outlives processes.
 pub struct HostDisk {
     pub peer: PeerId,
-    pub found: Found,
+    pub found: FoundMemory,
     pub store: Box<dyn Store>,
 }
 
@@ -85,7 +85,7 @@ impl World {
         for _ in 0..replicas + spares {
             let drift_ppm = self.between(0, 20_000) as i64 - 10_000;
             let hour_ms = 3_600_000;
-            let offset = [0, 0, hour_ms, -hour_ms][self.dice.below(4) as usize];
+            let offset = [0, 0, hour_ms, -hour_ms][self.rng.below(4) as usize];
             self.hosts.push(SimHost::new(drift_ppm, offset));
         }
         self.wanted = (0..replicas).collect();
@@ -98,7 +98,7 @@ impl World {
 
     /// A new peer on a host.
     fn place(&mut self, at: usize, start: &Start) {
-        let found = Found {
+        let found = FoundMemory {
             durability: self.durability,
             boot_then: self.hosts[at].boot,
             boot_now: self.hosts[at].boot,
@@ -109,7 +109,7 @@ impl World {
         let mut store: Box<dyn Store> = match self.stores {
             Stores::Model => Box::new(ModelStore::new(start)),
             Stores::Real(kind) => {
-                let seed = self.dice.next_u64();
+                let seed = self.rng.next_u64();
                 Box::new(RealStore::new(start, self.durability, seed, kind))
             }
         };
@@ -155,7 +155,7 @@ impl World {
 
     /// Starts a host's process, if it has a replica and none runs.
     pub fn start(&mut self, at: usize) {
-        let seed = self.dice.next_u64();
+        let seed = self.rng.next_u64();
         let now = self.clock(at);
         let host = &mut self.hosts[at];
         let Some(disk) = host.disk.as_mut().filter(|_| host.process.is_none()) else {
@@ -235,7 +235,7 @@ impl World {
             world.on_host(life, move |world| {
                 let process = world.process(life);
                 if process.is_some_and(|process| process.quiet.tick()) {
-                    world.tell(life, Event::Tick);
+                    world.notify(life, Event::Tick);
                 }
                 world.tick(life);
             });
@@ -283,7 +283,7 @@ impl World {
     /// The machine loses its power: what it synced is left, and some of the rest.
     pub fn lose_power(&mut self, at: usize) {
         self.end(at);
-        let draw = self.dice.next_u64();
+        let draw = self.rng.next_u64();
         self.hosts[at].boot += 1;
         if let Some(disk) = &mut self.hosts[at].disk {
             disk.store.lose_power(draw);
@@ -343,12 +343,12 @@ impl World {
         }
     }
 
-    pub fn tell(&mut self, life: Life, event: Event) {
+    pub fn notify(&mut self, life: Life, event: Event) {
         let old = self.hosts[life.host].old_clock;
         let old = old.filter(|_| matches!(event, Event::Read { .. }));
         let now = old.unwrap_or_else(|| self.clock(life.host));
         if let Event::Read { request } = event {
-            self.asked_leave(life, request, now.monotonic);
+            self.asked_permit(life, request, now.monotonic);
         }
         let Some(process) = self.process(life) else {
             return;

@@ -102,7 +102,10 @@ impl Search {
     fn try_next(&mut self, at: usize, value: Option<i64>, first: usize) -> bool {
         let Call { op, end, .. } = self.calls[at];
         let (after, answer) = op.apply(value);
-        let (is_answered, fits) = (end.is_some(), end.is_none_or(|(_, told)| told == answer));
+        let (is_answered, fits) = (
+            end.is_some(),
+            end.is_none_or(|(_, reported)| reported == answer),
+        );
         // One without an answer that changes nothing need not have happened.
         if !fits || (!is_answered && after == value) {
             return false;

@@ -84,8 +84,8 @@ pub fn run_on_engine(seed: u64, bug: Option<StoreBug>) -> Outcome {
 }
 
 fn go_through_a_storm(world: &mut World, least_s: u64, most_s: u64) {
-    let replicas = [3, 3, 3, 5, 1][world.dice.below(5) as usize];
-    let spares = world.dice.below(2) as usize + usize::from(replicas == 1);
+    let replicas = [3, 3, 3, 5, 1][world.rng.below(5) as usize];
+    let spares = world.rng.below(2) as usize + usize::from(replicas == 1);
     world.build(replicas, spares);
     world.start_coordinator();
     world.go_on_for(4 * SECOND);

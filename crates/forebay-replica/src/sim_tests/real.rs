@@ -12,8 +12,8 @@ use forebay_engine::live::{
 use forebay_engine::replica_log::{
     EntryPlace, GroupRecords, OpenedLog, ReplicaLog, ReplicaLogError, ReplicaLogOptions,
 };
-use forebay_engine::{Held, PartitionId, Store as EngineStore, TableName};
-use forebay_io::sim::{Dice, Fault, HandClock, SeedCounts, SeededRandom, SimDisk};
+use forebay_engine::{OpenPartitions, PartitionId, Store as EngineStore, TableName};
+use forebay_io::sim::{Fault, HandClock, Rng, SeedCounts, SeededRandom, SimDisk};
 use forebay_io::{Disk, may_pass};
 use forebay_run::operation::DeltaKind;
 
@@ -21,7 +21,7 @@ use super::store::Trouble;
 use crate::events::Promise;
 use crate::ids::Place;
 use crate::membership::Membership;
-use crate::memory::{Durability, Found};
+use crate::memory::{Durability, FoundMemory};
 use crate::start::Start;
 use crate::tail::SnapshotFacts;
 
@@ -57,7 +57,7 @@ pub struct RealStore {
     pub(super) disk: SimDisk,
     is_full: bool,
     durability: Durability,
-    pub(super) dice: Dice,
+    pub(super) rng: Rng,
     pub(super) bug: Option<StoreBug>,
     /// What a process has open.
     pub(super) open: Option<OpenStore>,
@@ -73,7 +73,7 @@ pub(super) struct OpenStore {
     pub log: ReplicaLog,
     pub opened: OpenedLog,
     /// A copy that came and is not in place.
-    pub brought: Option<PartitionContent>,
+    pub fetched: Option<PartitionContent>,
     /// A copy of the state in the midst of an entry, for the next peer that asks.
     pub early: Option<RealCopy>,
 }
@@ -92,7 +92,7 @@ impl RealStore {
             disk: SimDisk::new(),
             is_full: false,
             durability,
-            dice: Dice(seed),
+            rng: Rng(seed),
             bug: kind.bug,
             open: None,
             place_apart: None,
@@ -115,7 +115,7 @@ impl RealStore {
             .factor(2)
             .replicated(Replication::Leader);
         let range = draft.partitions[0].clone();
-        let draft = draft.holding(&Held::Only([].into()));
+        let draft = draft.holding(&OpenPartitions::Only([].into()));
         let store = self.engine_store()?;
         let table = store.create_live(&name(), draft, &Budget::by_hand(BUDGET_BYTES))?;
         table.install(PartitionContent {
@@ -125,7 +125,7 @@ impl RealStore {
     }
 
     pub(super) fn engine_store(&mut self) -> Result<EngineStore, LiveError> {
-        let random = Arc::new(SeededRandom::new(self.dice.next_u64()));
+        let random = Arc::new(SeededRandom::new(self.rng.next_u64()));
         let (disk, clock) = (Arc::new(self.disk.clone()), Arc::new(HandClock::at(1)));
         Ok(EngineStore::open_or_create(
             disk,
@@ -136,7 +136,7 @@ impl RealStore {
     }
 
     /// Opens both; `None` where a log of which the power took something is found out as damaged.
-    pub(super) fn open_both(&mut self, found: &Found) -> Result<Option<&OpenStore>, Trouble> {
+    pub(super) fn open_both(&mut self, found: &FoundMemory) -> Result<Option<&OpenStore>, Trouble> {
         let store = self.engine_store().map_err(of_table)?;
         let table = store.live_table(&name(), &Budget::by_hand(BUDGET_BYTES));
         let table = table.map_err(of_table)?;
@@ -162,7 +162,7 @@ impl RealStore {
             table,
             log,
             opened,
-            brought: None,
+            fetched: None,
             early: None,
         })))
     }

@@ -18,7 +18,7 @@ const EXPIRING_KEYS: u8 = 2;
 impl RealStore {
     pub(super) fn apply_entry(&mut self, committed: &Committed) -> Result<Vec<Answer>, Trouble> {
         let bug = self.bug;
-        let (disk, dice) = (self.disk.clone(), &mut self.dice);
+        let (disk, rng) = (self.disk.clone(), &mut self.rng);
         let open = self.open.as_mut();
         let open = open.ok_or_else(|| Trouble::Broken("it is not open".to_owned()))?;
         let operations = committed.operations();
@@ -44,7 +44,7 @@ impl RealStore {
             let answer = apply_one(&open.table, &decided, number, stamp_ms, bytes);
             answers.push(answer.map_err(of_table)?);
             if number + 1 < decided.proposals {
-                midway(open, &disk, dice.below(4))?;
+                midway(open, &disk, rng.below(4))?;
             }
         }
         Ok(answers)

@@ -12,12 +12,12 @@ use super::real::{
     FIRST, OpenStore, RealCopy, RealStore, StoreBug, entry_place, facts_of, of_log, of_table,
 };
 use super::real_apply::{content, number};
-use super::store::{StateCopy, Store, Trouble, Wrote};
+use super::store::{StateCopy, Store, Trouble, WriteProgress};
 use super::world::GROUP;
 use crate::entry::{Content, LogEntry};
 use crate::events::{Committed, Persist, Promise};
 use crate::ids::{GroupId, PeerId, Place};
-use crate::memory::Found;
+use crate::memory::FoundMemory;
 use crate::older::OlderEntries;
 use crate::start::Start;
 use crate::tail::SnapshotFacts;
@@ -26,14 +26,14 @@ use crate::tail::SnapshotFacts;
 const KEPT_BYTES: [u64; 3] = [0, 1 << 10, 16 << 10];
 
 impl Store for RealStore {
-    fn open(&mut self, found: &Found, _: u64) -> Result<Found, Trouble> {
+    fn open(&mut self, found: &FoundMemory, _: u64) -> Result<FoundMemory, Trouble> {
         let Some(open) = self.open_both(found)? else {
-            return Ok(Found {
+            return Ok(FoundMemory {
                 log_is_whole: false,
                 ..found.clone()
             });
         };
-        Ok(Found {
+        Ok(FoundMemory {
             boot_then: open.opened.boot_then.unwrap_or(found.boot_now),
             stopped_clean: open.opened.stopped_clean,
             ..found.clone()
@@ -105,14 +105,14 @@ impl Store for RealStore {
         self.fill(is_full);
     }
 
-    fn write(&mut self, persist: &Persist) -> Result<Wrote, Trouble> {
+    fn write(&mut self, persist: &Persist) -> Result<WriteProgress, Trouble> {
         let bug = self.bug;
         let open = self.is_open()?;
         if let Some(facts) = &persist.snapshot {
-            if let Some(content) = open.brought.clone() {
+            if let Some(content) = open.fetched.clone() {
                 self.put_in_place(content)?;
                 self.place_apart = self.place_apart.take().map(|_| facts.clone());
-                return Ok(Wrote::CopyOnly);
+                return Ok(WriteProgress::CopyOnly);
             }
             let (applied, _) = open.applied()?;
             if applied.place.index < facts.place.index {
@@ -139,7 +139,7 @@ impl Store for RealStore {
             promise: promise.as_ref().map(<[u8; 24]>::as_slice),
         };
         open.log.append(&[records]).map_err(of_log)?;
-        Ok(Wrote::All { installs: false })
+        Ok(WriteProgress::All { installs: false })
     }
 
     fn sync(&mut self) -> Result<(), Trouble> {
@@ -162,7 +162,7 @@ impl Store for RealStore {
     }
 
     fn hash(&mut self) -> Result<Option<u64>, Trouble> {
-        let walks = self.dice.below(8) == 0;
+        let walks = self.rng.below(8) == 0;
         let open = self.is_open()?;
         let (_, done) = open.applied()?;
         match done {
@@ -192,8 +192,8 @@ impl Store for RealStore {
     }
 
     fn flush(&mut self, applied: &SnapshotFacts, _: u64) -> Result<(), Trouble> {
-        let (bug, keeps) = (self.bug, KEPT_BYTES[self.dice.below(3) as usize]);
-        let does_it = self.dice.below(2) == 0;
+        let (bug, keeps) = (self.bug, KEPT_BYTES[self.rng.below(3) as usize]);
+        let does_it = self.rng.below(2) == 0;
         let open = self.is_open()?;
         if does_it || bug != Some(StoreBug::TrimsApplied) {
             open.table.flush().map_err(of_table)?;
@@ -219,7 +219,7 @@ impl Store for RealStore {
     }
 
     fn work(&mut self) -> Result<(), Trouble> {
-        let (draw, mut is_merge) = (self.dice.below(60), false);
+        let (draw, mut is_merge) = (self.rng.below(60), false);
         let open = self.is_open()?;
         let worked = match draw {
             0 => open.table.compact(),
@@ -252,7 +252,7 @@ impl Store for RealStore {
         Ok((facts, StateCopy::Real(copy)))
     }
 
-    fn bring(&mut self, copy: StateCopy) -> Result<(), Trouble> {
+    fn fetch_copy(&mut self, copy: StateCopy) -> Result<(), Trouble> {
         self.drop_copy();
         let disk = self.disk.clone();
         let (StateCopy::Real(from), open) = (copy, self.is_open()?) else {
@@ -266,8 +266,8 @@ impl Store for RealStore {
             let bytes = bytes.map_err(|_| Trouble::NoRoom)?;
             let new = open.table.new_run();
             if let Err(error) = replace_file(&disk, &new.path, &bytes) {
-                let brought = content.runs[..at].iter().map(|run| &run.id);
-                open.table.discard_runs(brought);
+                let fetched = content.runs[..at].iter().map(|run| &run.id);
+                open.table.discard_runs(fetched);
                 return Err(match forebay_io::may_pass(&error) {
                     true => Trouble::NoRoom,
                     false => broken(error),
@@ -275,13 +275,13 @@ impl Store for RealStore {
             }
             run.id = new.id;
         }
-        open.brought = Some(content);
+        open.fetched = Some(content);
         Ok(())
     }
 
     fn drop_copy(&mut self) {
         if let Some(open) = &mut self.open
-            && let Some(content) = open.brought.take()
+            && let Some(content) = open.fetched.take()
         {
             open.table
                 .discard_runs(content.runs.iter().map(|run| &run.id));
@@ -309,12 +309,12 @@ impl RealStore {
     /// There may be no room at that moment, and be some later.
     fn put_in_place(&mut self, content: PartitionContent) -> Result<(), Trouble> {
         let is_full = self.is_full();
-        let lacks_room = self.dice.below(3) == 0;
+        let lacks_room = self.rng.below(3) == 0;
         self.fill(is_full || lacks_room);
         let installed = self.is_open()?.table.install(content).map_err(of_table);
         self.fill(is_full);
         if installed.is_ok() {
-            self.is_open()?.brought = None;
+            self.is_open()?.fetched = None;
         }
         installed
     }

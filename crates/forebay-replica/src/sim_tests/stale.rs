@@ -53,7 +53,7 @@ impl World {
                 return;
             }
             let hosts = world.hosts.len() as u64;
-            let at = world.dice.below(hosts) as usize;
+            let at = world.rng.below(hosts) as usize;
             let life = world.life(at);
             let delay = world.between(50, 500);
             world.after(delay, move |world| {
@@ -83,7 +83,7 @@ impl World {
         if fresh.ages(now, BOUND) {
             self.stale.requests += 1;
             let request = RequestId(FIRST_REQUEST + self.stale.requests);
-            self.tell(life, Event::Read { request });
+            self.notify(life, Event::Read { request });
         }
     }
 
@@ -108,14 +108,14 @@ impl World {
     }
 
     /// A process asks for leave to read.
-    pub fn asked_leave(&mut self, life: Life, request: RequestId, now: Duration) {
+    pub fn asked_permit(&mut self, life: Life, request: RequestId, now: Duration) {
         if let Some(process) = self.process(life) {
             process.asked.insert(request, now);
         }
     }
 
     /// All that the permit covers is applied.
-    pub fn given_leave(&mut self, life: Life, permit: &Permit) {
+    pub fn given_permit(&mut self, life: Life, permit: &Permit) {
         let now = self.clock(life.host).monotonic;
         let from_answer = self.stale.bug == Some(StaleBug::CountsFromAnswer);
         let Some(process) = self.process(life) else {

@@ -8,7 +8,7 @@ use super::real::RealCopy;
 use crate::entry::{Content, LogEntry};
 use crate::events::{Committed, Persist};
 use crate::ids::{GroupId, PeerId};
-use crate::memory::Found;
+use crate::memory::FoundMemory;
 use crate::start::Start;
 use crate::tail::SnapshotFacts;
 
@@ -23,7 +23,7 @@ pub enum Trouble {
 
 /// How far a wish is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wrote {
+pub enum WriteProgress {
     /// The copy is in place, and the log does not say so yet: the wish is to be written again.
     CopyOnly,
     All {
@@ -42,7 +42,7 @@ pub enum StateCopy {
 /// come first in each one.
 pub trait Store {
     /// Opens what there is, for a process on the boot that is told; tells what it found.
-    fn open(&mut self, found: &Found, seed: u64) -> Result<Found, Trouble>;
+    fn open(&mut self, found: &FoundMemory, seed: u64) -> Result<FoundMemory, Trouble>;
 
     /// What a replica begins with. REQUIRES: it is open, and remembers.
     fn start(&mut self, group: GroupId, me: PeerId, seed: u64) -> Result<Start, Trouble>;
@@ -59,7 +59,7 @@ pub trait Store {
     fn set_full(&mut self, is_full: bool);
 
     /// Puts the copy that was brought in place, if the wish has one, and writes to the log.
-    fn write(&mut self, persist: &Persist) -> Result<Wrote, Trouble>;
+    fn write(&mut self, persist: &Persist) -> Result<WriteProgress, Trouble>;
 
     /// All that is in the log.
     fn sync(&mut self) -> Result<(), Trouble>;
@@ -92,7 +92,7 @@ pub trait Store {
     fn copy(&mut self, applied: &SnapshotFacts) -> Result<(SnapshotFacts, StateCopy), Trouble>;
 
     /// Takes the files of a copy, which is not in place yet.
-    fn bring(&mut self, copy: StateCopy) -> Result<(), Trouble>;
+    fn fetch_copy(&mut self, copy: StateCopy) -> Result<(), Trouble>;
 
     fn drop_copy(&mut self);
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::checks::Checks;
@@ -51,7 +51,7 @@ pub struct World {
     pub now: u64,
     queue: BTreeMap<(u64, u64), Job>,
     queued: u64,
-    pub dice: Dice,
+    pub rng: Rng,
     pub trace: u64,
     pub durability: Durability,
     pub hosts: Vec<SimHost>,
@@ -70,8 +70,8 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64) -> Self {
-        let mut dice = Dice(seed);
-        let durability = match dice.below(3) {
+        let mut rng = Rng(seed);
+        let durability = match rng.below(3) {
             0 => Durability::Sync,
             1 => Durability::Os,
             _ => Durability::EveryMs(100),
@@ -81,7 +81,7 @@ impl World {
             now: SECOND,
             queue: BTreeMap::new(),
             queued: 0,
-            dice,
+            rng,
             trace: seed,
             durability,
             hosts: Vec::new(),
@@ -98,12 +98,12 @@ impl World {
     }
 
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.dice.below(high - low + 1)
+        low + self.rng.below(high - low + 1)
     }
 
     /// True so many times of a thousand.
     pub fn chance(&mut self, per_mille: u64) -> bool {
-        self.dice.below(1000) < per_mille
+        self.rng.below(1000) < per_mille
     }
 
     pub fn count(&mut self, what: &'static str) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_io::Disk;
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_run::hash::KeyHasher;
 use forebay_run::operation::Operation;
 use forebay_run::{Compression, Order, Run, RunOptions, RunSummary, RunWriter};
@@ -32,20 +32,20 @@ pub fn model(order: Order, records: &[(Vec<u8>, Vec<u8>)]) -> Model {
 }
 
 /// Distinct keys of several shapes, values of `value_bytes` on average, now and then a large one.
-pub fn records(dice: &mut Dice, count: usize, value_bytes: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub fn records(rng: &mut Rng, count: usize, value_bytes: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     (0..count)
         .map(|i| {
-            let mut key = format!("key/{:03}/{i}", dice.below(7)).into_bytes();
-            if dice.below(50) == 0 {
-                key.resize(200 + dice.below(800) as usize, b'k');
+            let mut key = format!("key/{:03}/{i}", rng.below(7)).into_bytes();
+            if rng.below(50) == 0 {
+                key.resize(200 + rng.below(800) as usize, b'k');
                 key.extend_from_slice(format!("{i}").as_bytes());
             }
-            let bytes = match dice.below(100) {
-                0 => 5000 + dice.below(20_000),
+            let bytes = match rng.below(100) {
+                0 => 5000 + rng.below(20_000),
                 1..5 => 0,
-                _ => dice.below(2 * value_bytes + 1),
+                _ => rng.below(2 * value_bytes + 1),
             };
-            let mut filler = Dice(dice.next_u64());
+            let mut filler = Rng(rng.next_u64());
             let text = (0..bytes).map(|_| b'a' + (filler.below(9) as u8)).collect();
             (key, text)
         })

@@ -24,14 +24,14 @@ use crate::execute::{Outcome, View};
 use crate::port::Port;
 use crate::resp::{OwnedArgs, Reply};
 use crate::table_view::TableView;
-use crate::work::{Task, Work, Worked};
+use crate::work::{Task, Work, WorkOutcome};
 
 /// Before versions are asked for again that a node did not have: nodes swap at about one time.
 const VERSION_PAUSE: Duration = Duration::from_millis(20);
 
 /// A command, with the map and the versions of one try to answer it.
 #[derive(Debug)]
-pub struct Asker<'w> {
+pub struct Requester<'w> {
     pub work: &'w Work,
     pub cluster: &'w Cluster,
     pub map: Arc<ClusterMap>,
@@ -87,7 +87,7 @@ impl PeerReplies {
     }
 }
 
-impl<'w> Asker<'w> {
+impl<'w> Requester<'w> {
     pub fn new(work: &'w Work, cluster: &'w Cluster) -> Self {
         let now = work.shared.store.clock().monotonic();
         let limits = cluster.limits();
@@ -217,11 +217,11 @@ impl<'w> Asker<'w> {
             let garbled = || io::Error::other("its answer cannot be understood");
             let taken = match links.ask(&node.peer, frame.clone(), limit).await {
                 Ok(PeerAnswer::Refused(text)) => match self.refused(node, text) {
-                    told @ Unanswered::OtherVersion(_) => {
-                        other_version.get_or_insert(told);
+                    reported @ Unanswered::OtherVersion(_) => {
+                        other_version.get_or_insert(reported);
                         continue;
                     }
-                    told => return Err(told),
+                    reported => return Err(reported),
                 },
                 Ok(PeerAnswer::Bytes(bytes)) => take(&bytes, node.id).ok_or_else(garbled),
                 Err(error) => Err(error),
@@ -245,7 +245,7 @@ impl<'w> Asker<'w> {
         }
         match (part, other_version) {
             (Some(part), _) => return Ok(part),
-            (None, Some(told)) => return Err(told),
+            (None, Some(reported)) => return Err(reported),
             (None, None) => {}
         }
         let code = if is_late { "TRYAGAIN" } else { "CLUSTERDOWN" };
@@ -298,7 +298,7 @@ impl<'w> Asker<'w> {
     }
 
     /// The same of replicas as they are now, where leave to read them was given.
-    pub async fn read_by_leave(&self, task: Task, count: usize) -> PeerReplies {
+    pub async fn read_by_permit(&self, task: Task, count: usize) -> PeerReplies {
         let tables = self.work.shared.tables().keep();
         self.read_as(task, count, tables, true).await
     }
@@ -308,12 +308,12 @@ impl<'w> Asker<'w> {
         task: Task,
         count: usize,
         tables: TableView,
-        has_leave: bool,
+        has_permit: bool,
     ) -> PeerReplies {
         let work = Work {
             task,
             tables,
-            has_leave,
+            has_permit,
             user: Arc::clone(&self.work.user),
             client: Arc::clone(&self.work.client),
             shared: Arc::clone(&self.work.shared),
@@ -321,8 +321,8 @@ impl<'w> Asker<'w> {
         };
         let ran = tokio::task::spawn_blocking(move || work.run_as(Port::Peer)).await;
         let reply = match ran {
-            Ok(Worked::Done(done)) => done.replies,
-            Ok(Worked::Elsewhere(_)) | Err(_) => {
+            Ok(WorkOutcome::Done(done)) => done.replies,
+            Ok(WorkOutcome::Elsewhere(_)) | Err(_) => {
                 let mut reply = Reply::new(false);
                 reply.error("ERR internal error: see the server's log");
                 reply
@@ -346,7 +346,7 @@ impl<'w> Asker<'w> {
             may_wait: false,
             port: self.work.client.port,
             decided: None,
-            has_leave: false,
+            has_permit: false,
         }
     }
 

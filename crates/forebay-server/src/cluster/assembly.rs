@@ -11,7 +11,7 @@ use forebay_cluster::coordinator::CoordinatorSettings;
 use forebay_cluster::local::{HeldRanges, LocalReplicas, LocalVersions, ReplicaParts};
 use forebay_cluster::message::Introduction;
 use forebay_cluster::model::Identity;
-use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
+use forebay_cluster::shell::{NodeHandle, NodeParts, SavedCatalog};
 use forebay_cluster::{Peers, Trusted};
 use forebay_engine::{DEFAULT_POLL, Serving, Store, StoreError};
 use forebay_io::Clock;
@@ -42,22 +42,22 @@ pub struct NodeSetup {
     pub asked_at: Duration,
     /// The node's own, in which it keeps what it holds. Files, clock and randomness are its.
     pub cache: Store,
-    pub remembered: Remembered,
+    pub remembered: SavedCatalog,
     /// The cluster's store, as versions are brought from it.
     pub origin: Arc<dyn Origin>,
     pub rate: PullRate,
     /// See [`forebay_cluster::local::boot_id`].
     pub boot_id: u128,
     /// Of each live table's log, what is kept for replicas that were away.
-    pub log_kept_bytes: u64,
+    pub log_retention_bytes: u64,
     /// Where other nodes come to.
     pub peer: SocketAddr,
     pub gateway: Option<SocketAddr>,
     /// `None`: in the clear.
     pub tls: Option<PeerTls>,
     pub trusted: Arc<dyn Trusted>,
-    /// See [`ClusterConfig::stale_reads`].
-    pub stale_reads: Option<Duration>,
+    /// See [`ClusterConfig::max_staleness`].
+    pub max_staleness: Option<Duration>,
 }
 
 /// A node that is ready to be started with its server.
@@ -103,8 +103,8 @@ impl ClusterNode {
             memory_bytes: config.live_memory_bytes,
             boot_id: setup.boot_id,
             appliers: APPLIERS,
-            log_kept_bytes: setup.log_kept_bytes,
-            throttle: Arc::clone(versions.bringer().throttle()),
+            log_retention_bytes: setup.log_retention_bytes,
+            throttle: Arc::clone(versions.fetcher().throttle()),
             staged: Arc::clone(&versions) as _,
         });
         let replicas = Arc::new(replicas.map_err(NodeError::Replicas)?);
@@ -135,7 +135,7 @@ impl ClusterNode {
             peer_tls: tls,
             forward: ForwardLimits::default(),
             reach,
-            stale_reads: setup.stale_reads,
+            max_staleness: setup.max_staleness,
         });
         Ok(Self {
             store,

@@ -27,7 +27,7 @@ pub struct ClusterConfig {
     pub reach: Arc<Reach>,
     /// After READONLY a replica that follows answers without asking what was the newest within this
     /// time; `None`: it asks each time.
-    pub stale_reads: Option<Duration>,
+    pub max_staleness: Option<Duration>,
 }
 
 /// How long commands that are forwarded may take.

@@ -7,7 +7,7 @@ use crate::metrics::{Histogram, HistogramSum};
 
 /// What became of commands whose keys are not here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Led {
+pub enum RoutedCounts {
     /// Another node answered.
     Answered,
     /// The client was told where to go.
@@ -44,21 +44,26 @@ impl Proposed {
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct ClusterCounts {
-    led: [AtomicU64; Led::ALL.len()],
+    led: [AtomicU64; RoutedCounts::ALL.len()],
     proposed: [AtomicU64; Proposed::ALL.len()],
     times: Histogram,
     suspected: AtomicU64,
 }
 
-impl Led {
-    pub const ALL: [Led; 4] = [Led::Answered, Led::Redirected, Led::Failed, Led::Unanswered];
+impl RoutedCounts {
+    pub const ALL: [RoutedCounts; 4] = [
+        RoutedCounts::Answered,
+        RoutedCounts::Redirected,
+        RoutedCounts::Failed,
+        RoutedCounts::Unanswered,
+    ];
 
     pub fn label(self) -> &'static str {
         match self {
-            Led::Answered => "answered",
-            Led::Redirected => "redirected",
-            Led::Failed => "failed",
-            Led::Unanswered => "unanswered",
+            RoutedCounts::Answered => "answered",
+            RoutedCounts::Redirected => "redirected",
+            RoutedCounts::Failed => "failed",
+            RoutedCounts::Unanswered => "unanswered",
         }
     }
 
@@ -66,16 +71,16 @@ impl Led {
     pub fn of(reply: &[u8]) -> Self {
         let is = |word: &[u8]| reply.starts_with(word);
         match reply {
-            _ if !is(b"-") => Led::Answered,
-            _ if is(b"-MOVED ") => Led::Redirected,
-            _ if is(b"-TRYAGAIN ") || is(b"-CLUSTERDOWN ") => Led::Unanswered,
-            _ => Led::Failed,
+            _ if !is(b"-") => RoutedCounts::Answered,
+            _ if is(b"-MOVED ") => RoutedCounts::Redirected,
+            _ if is(b"-TRYAGAIN ") || is(b"-CLUSTERDOWN ") => RoutedCounts::Unanswered,
+            _ => RoutedCounts::Failed,
         }
     }
 }
 
 impl ClusterCounts {
-    pub fn led(&self, led: Led) {
+    pub fn led(&self, led: RoutedCounts) {
         self.led[led as usize].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -94,8 +99,8 @@ impl ClusterCounts {
         self.times.record(time, count as u64);
     }
 
-    pub fn all_led(&self) -> impl Iterator<Item = (Led, u64)> {
-        Led::ALL
+    pub fn all_led(&self) -> impl Iterator<Item = (RoutedCounts, u64)> {
+        RoutedCounts::ALL
             .into_iter()
             .map(|led| (led, self.led[led as usize].load(Ordering::Relaxed)))
     }

@@ -3,17 +3,17 @@
 use forebay_cluster::NodeId;
 use forebay_engine::TableName;
 
-use super::ask::{Asker, PeerReplies, Unanswered, all};
-use super::counts::Led;
+use super::ask::{PeerReplies, Requester, Unanswered, all};
+use super::counts::RoutedCounts;
 use super::frame::command;
-use super::gather::Gathered;
+use super::gather::DividedCommand;
 use super::gets;
 use super::live;
 use super::node::Cluster;
 use super::place::{KeyPlace, place_of};
 use super::split;
 use super::walk;
-use crate::command::{COMMANDS, CommandError, Queued, no_permission, split as split_key};
+use crate::command::{COMMANDS, CommandError, QueuedCommands, no_permission, split as split_key};
 use crate::execute::Outcome;
 use crate::resp::{Args, OwnedArgs, Reply};
 use crate::users::Verb;
@@ -38,7 +38,7 @@ pub async fn elsewhere(work: Work) -> Done {
         Task::Watch(_) => live::answer_watch(work, cluster).await,
         Task::One(..) | Task::Exec(_) | Task::Part(_) => {
             let (reply, outcome) = patiently(&work, cluster).await;
-            cluster.counts.led(Led::of(reply.bytes()));
+            cluster.counts.led(RoutedCounts::of(reply.bytes()));
             Done::of(reply, outcome, None)
         }
     };
@@ -83,118 +83,121 @@ fn table_of(place: usize, args: &OwnedArgs) -> Option<&[u8]> {
 
 /// Tries, and for a while again where nodes have different maps or versions.
 async fn patiently(work: &Work, cluster: &Cluster) -> (Reply, Outcome) {
-    let mut asker = Asker::new(work, cluster);
+    let mut requester = Requester::new(work, cluster);
     loop {
-        let why = match once(&asker).await {
+        let why = match once(&requester).await {
             Ok(done) => return done,
             Err(why) => why,
         };
-        if !asker.tries_again(&why).await {
-            return asker.fail(&why.into_words());
+        if !requester.tries_again(&why).await {
+            return requester.fail(&why.into_words());
         }
     }
 }
 
-async fn once(asker: &Asker<'_>) -> Result<(Reply, Outcome), Unanswered> {
-    if let Some(answered) = live::answer(asker).await {
+async fn once(requester: &Requester<'_>) -> Result<(Reply, Outcome), Unanswered> {
+    if let Some(answered) = live::answer(requester).await {
         return answered;
     }
-    match &asker.work.task {
-        Task::One(place, args) => one(asker, *place, args).await,
-        Task::Exec(queued) => exec(asker, queued).await,
+    match &requester.work.task {
+        Task::One(place, args) => one(requester, *place, args).await,
+        Task::Exec(queued) => exec(requester, queued).await,
         Task::Gets(_) | Task::Writes(_) | Task::Part(_) | Task::Watch(_) => {
-            Ok(asker.fail("ERR internal error: it is answered otherwise"))
+            Ok(requester.fail("ERR internal error: it is answered otherwise"))
         }
     }
 }
 
 /// Where the keys of a command are. The user may read all of them.
 fn places<'a>(
-    asker: &'a Asker<'_>,
+    requester: &'a Requester<'_>,
     place: usize,
     args: &Args<'a>,
 ) -> Result<Vec<KeyPlace<'a>>, CommandError> {
     let keys = COMMANDS[place].key_places(args.len());
     keys.map(|at| {
         let (table, _) = split_key(args.get(at))?;
-        if !asker.work.user.may(Verb::Read, table) {
-            return Err(no_permission(&asker.work.user, table, "read"));
+        if !requester.work.user.may(Verb::Read, table) {
+            return Err(no_permission(&requester.work.user, table, "read"));
         }
-        let mut place = place_of(&asker.map, &asker.tables, args.get(at))?;
-        place.is_here &= asker.reads_here(place.holders);
+        let mut place = place_of(&requester.map, &requester.tables, args.get(at))?;
+        place.is_here &= requester.reads_here(place.holders);
         Ok(place)
     })
     .collect()
 }
 
 pub async fn one(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     place: usize,
     args: &OwnedArgs,
 ) -> Result<(Reply, Outcome), Unanswered> {
     if COMMANDS[place].is_of_all_tables() {
-        return walk::answer(asker, place, args).await;
+        return walk::answer(requester, place, args).await;
     }
     let args = args.borrow();
-    let places = places(asker, place, &args)?;
+    let places = places(requester, place, &args)?;
     let Some(first) = places.first() else {
-        let name = asker.name(place);
-        return Ok(asker.fail(&format!("ERR {name} names no key")));
+        let name = requester.name(place);
+        return Ok(requester.fail(&format!("ERR {name} names no key")));
     };
     let is_one_slot = first.slot.is_some() && places.iter().all(|at| at.slot == first.slot);
-    if is_one_slot && let Some(moved) = asker.moved(first) {
-        return Ok(asker.fail(&moved));
+    if is_one_slot && let Some(moved) = requester.moved(first) {
+        return Ok(requester.fail(&moved));
     }
     if places.iter().all(|at| at.is_here) {
         // It has come meanwhile, or could not be read.
-        let replies = asker.run_at(None, place, args.to_owned(), "").await?;
-        return Ok(asker.pass(replies.one()));
+        let replies = requester.run_at(None, place, args.to_owned(), "").await?;
+        return Ok(requester.pass(replies.one()));
     }
     if places.iter().any(|at| at.is_here) || places.iter().any(|at| at.holders != first.holders) {
-        return gather(asker, place, &args, &places).await;
+        return gather(requester, place, &args, &places).await;
     }
     let commands = command(args.iter());
-    let replies = asker.ask(first.holders, &commands, 1, "").await?;
-    match asker.not_there(&replies, replies.one()) {
+    let replies = requester.ask(first.holders, &commands, 1, "").await?;
+    match requester.not_there(&replies, replies.one()) {
         Some(differ) => Err(differ),
-        None => Ok(asker.pass(replies.one())),
+        None => Ok(requester.pass(replies.one())),
     }
 }
 
 /// A command on several keys that lie at several nodes: each is asked for its keys, of the same
 /// versions.
 async fn gather(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     place: usize,
     args: &Args<'_>,
     places: &[KeyPlace<'_>],
 ) -> Result<(Reply, Outcome), Unanswered> {
-    let Some(gathered) = Gathered::of(asker, place, args, places)? else {
-        let name = asker.name(place);
+    let Some(gathered) = DividedCommand::of(requester, place, args, places)? else {
+        let name = requester.name(place);
         return Err(Unanswered::Told(format!(
             "CROSSSLOT the keys of {name} lie at several nodes: give keys that belong together a hash tag"
         )));
     };
-    let ask = |part: usize| gathered.ask(asker, part);
+    let ask = |part: usize| gathered.ask(requester, part);
     let parts = all((0..gathered.parts()).map(ask).collect()).await;
     let parts: Vec<PeerReplies> = parts.into_iter().collect::<Result<_, _>>()?;
-    gathered.put_together(asker, &parts)
+    gathered.put_together(requester, &parts)
 }
 
 /// MULTI, what was queued, and EXEC, at one node that has all of its keys.
-async fn exec(asker: &Asker<'_>, queued: &Queued) -> Result<(Reply, Outcome), Unanswered> {
+async fn exec(
+    requester: &Requester<'_>,
+    queued: &QueuedCommands,
+) -> Result<(Reply, Outcome), Unanswered> {
     let (mut common, mut are_here): (Option<Vec<NodeId>>, _) = (None, true);
     let mut commands = command([&b"MULTI"[..]].into_iter());
     for (place, args) in &queued.commands {
         let args = args.borrow();
         if COMMANDS[*place].is_of_all_tables() {
-            let name = asker.name(*place);
-            return Ok(asker.fail(&format!(
+            let name = requester.name(*place);
+            return Ok(requester.fail(&format!(
                 "ERR {name} asks several nodes, and cannot be in a MULTI: give it by itself"
             )));
         }
         commands.extend(command(args.iter()));
-        for at in places(asker, *place, &args)? {
+        for at in places(requester, *place, &args)? {
             are_here &= at.is_here;
             let mut holders = at.holders.to_vec();
             holders.retain(|node| common.as_ref().is_none_or(|common| common.contains(node)));
@@ -204,33 +207,35 @@ async fn exec(asker: &Asker<'_>, queued: &Queued) -> Result<(Reply, Outcome), Un
     commands.extend(command([&b"EXEC"[..]].into_iter()));
     let common = common.unwrap_or_default();
     if common.is_empty() {
-        return Ok(asker.fail(
+        return Ok(requester.fail(
             "CROSSSLOT no node has all keys of this MULTI: give keys that belong together a hash tag, or \
              read them one by one",
         ));
     }
     if are_here {
         // They have come meanwhile, or could not be read.
-        let same = Queued::of(queued.commands.clone());
-        let replies = asker.read_here(Task::Exec(same), 1).await;
-        return match asker.not_there(&replies, replies.one()) {
+        let same = QueuedCommands::of(queued.commands.clone());
+        let replies = requester.read_here(Task::Exec(same), 1).await;
+        return match requester.not_there(&replies, replies.one()) {
             Some(differ) => Err(differ),
-            None => Ok(asker.pass(replies.one())),
+            None => Ok(requester.pass(replies.one())),
         };
     }
     let count = queued.commands.len() + 2;
-    let replies = asker.ask(&common, &commands, count, "").await?;
+    let replies = requester.ask(&common, &commands, count, "").await?;
     let Some(last) = replies.get(count - 1) else {
-        return Ok(asker.fail("ERR this MULTI has more commands than another node takes at a time"));
+        return Ok(
+            requester.fail("ERR this MULTI has more commands than another node takes at a time")
+        );
     };
-    if let Some(differ) = asker.not_there(&replies, last) {
+    if let Some(differ) = requester.not_there(&replies, last) {
         return Err(differ);
     }
     // A command that was refused says why; EXEC does not.
     let refused = (0..count - 1).filter_map(|at| replies.get(at));
     let refused = refused.filter_map(split::error).next();
     Ok(match refused {
-        Some(words) => asker.fail(&words),
-        None => asker.pass(last),
+        Some(words) => requester.fail(&words),
+        None => requester.pass(last),
     })
 }

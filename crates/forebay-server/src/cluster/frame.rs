@@ -158,14 +158,14 @@ mod tests {
     #[test]
     fn codes_of_other_nodes_are_left_out() {
         let words = "the key is elsewhere";
-        for told in [
+        for reported in [
             "the key is elsewhere",
             "TRYAGAIN the key is elsewhere",
             "TRYAGAIN nothing was written: the key is elsewhere",
             "NOTHERE 7 the key is elsewhere",
             "CLUSTERDOWN NOTHERE 12 the key is elsewhere",
         ] {
-            assert_eq!(reason(told), words, "{told}");
+            assert_eq!(reason(reported), words, "{reported}");
         }
         assert_eq!(reason("NOREPLICAS no majority"), "NOREPLICAS no majority");
         assert_eq!(reason("TRYAGAIN"), "");

@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use forebay_cluster::NodeId;
 
-use super::ask::{Asker, PeerReplies, Unanswered};
+use super::ask::{PeerReplies, Requester, Unanswered};
 use super::frame::command;
 use super::place::KeyPlace;
 use super::split;
@@ -24,7 +24,7 @@ enum Kind {
 
 /// A command, divided.
 #[derive(Debug)]
-pub struct Gathered<'m> {
+pub struct DividedCommand<'m> {
     kind: Kind,
     place: usize,
     /// As in a frame: all parts read these.
@@ -43,12 +43,12 @@ struct Part<'m> {
     count: usize,
 }
 
-type Asking<'a> = Pin<Box<dyn Future<Output = Result<PeerReplies, Unanswered>> + Send + 'a>>;
+type NodeQuestion<'a> = Pin<Box<dyn Future<Output = Result<PeerReplies, Unanswered>> + Send + 'a>>;
 
-impl<'m> Gathered<'m> {
+impl<'m> DividedCommand<'m> {
     /// `None` for commands that want all keys at one node.
     pub fn of(
-        asker: &Asker<'_>,
+        requester: &Requester<'_>,
         place: usize,
         args: &Args<'_>,
         places: &[KeyPlace<'m>],
@@ -68,7 +68,7 @@ impl<'m> Gathered<'m> {
         let mut versions = BTreeMap::new();
         for (at, wire) in places.iter().zip(args.skip(1).iter()) {
             let (table, _) = split_key(wire)?;
-            if let Some((table, version)) = asker.read_of(table) {
+            if let Some((table, version)) = requester.read_of(table) {
                 versions.insert(table, version);
             }
             gathered.add(at, args.get(0), wire);
@@ -102,27 +102,30 @@ impl<'m> Gathered<'m> {
     }
 
     /// The reply to one part.
-    pub fn ask<'a>(&'a self, asker: &'a Asker<'_>, part: usize) -> Asking<'a> {
+    pub fn ask<'a>(&'a self, requester: &'a Requester<'_>, part: usize) -> NodeQuestion<'a> {
         let Part { holders, args, .. } = &self.parts[part];
         Box::pin(async move {
             let Some(holders) = *holders else {
-                return checked(asker, asker.run_here(self.place, args.clone()).await);
+                return checked(
+                    requester,
+                    requester.run_here(self.place, args.clone()).await,
+                );
             };
             let commands = command(args.borrow().iter());
-            let replies = asker.ask(holders, &commands, 1, &self.versions).await?;
-            checked(asker, replies)
+            let replies = requester.ask(holders, &commands, 1, &self.versions).await?;
+            checked(requester, replies)
         })
     }
 
     /// The reply that the parts make.
     pub fn put_together(
         &self,
-        asker: &Asker<'_>,
+        requester: &Requester<'_>,
         parts: &[PeerReplies],
     ) -> Result<(Reply, Outcome), Unanswered> {
         let garbled =
             || Unanswered::Told("ERR a node's reply is not what was asked for".to_owned());
-        let mut reply = asker.work.reply();
+        let mut reply = requester.work.reply();
         if self.kind == Kind::Sum {
             let counts = parts.iter().map(|part| split::integer(part.one()));
             let sum = counts.sum::<Option<i64>>().ok_or_else(garbled)?;
@@ -131,13 +134,13 @@ impl<'m> Gathered<'m> {
         }
         let items: Option<Vec<_>> = parts.iter().map(|part| split::items(part.one())).collect();
         let items = items.ok_or_else(garbled)?;
-        let limit = asker.work.shared.config.limits.reply_bytes;
+        let limit = requester.work.shared.config.limits.reply_bytes;
         reply.array(self.keys.len());
         for (part, index) in &self.keys {
             let item = items[*part].get(*index).ok_or_else(garbled)?;
             reply.append(&parts[*part].one()[item.clone()]);
             if reply.len() > limit {
-                return Ok(asker.fail(&format!(
+                return Ok(requester.fail(&format!(
                     "ERR the reply is larger than {limit} bytes: ask for less at a time"
                 )));
             }
@@ -147,8 +150,8 @@ impl<'m> Gathered<'m> {
 }
 
 /// The reply to a part, unless that is an error.
-fn checked(asker: &Asker<'_>, replies: PeerReplies) -> Result<PeerReplies, Unanswered> {
-    if let Some(differ) = asker.not_there(&replies, replies.one()) {
+fn checked(requester: &Requester<'_>, replies: PeerReplies) -> Result<PeerReplies, Unanswered> {
+    if let Some(differ) = requester.not_there(&replies, replies.one()) {
         return Err(differ);
     }
     match split::error(replies.one()) {

@@ -7,8 +7,8 @@ use std::pin::Pin;
 
 use forebay_cluster::NodeId;
 
-use super::ask::{Asker, PeerReplies, Unanswered, all};
-use super::counts::Led;
+use super::ask::{PeerReplies, Requester, Unanswered, all};
+use super::counts::RoutedCounts;
 use super::frame::push_get;
 use super::node::Cluster;
 use super::place::{KeyPlace, TablePlaces};
@@ -31,7 +31,7 @@ struct NodeKeys<'m> {
 }
 
 /// How the answer to a key is to be had.
-enum KeyWay {
+enum KeySource {
     /// It is here: it lies there among the replies that were made at once.
     Made(Range<usize>),
     Told(String),
@@ -46,7 +46,7 @@ enum KeyWay {
 
 /// What is to be done for GETs.
 struct Plan<'m> {
-    ways: Vec<KeyWay>,
+    ways: Vec<KeySource>,
     made: Reply,
     /// Keys that are read on a thread that may wait.
     read: OwnedArgs,
@@ -54,7 +54,7 @@ struct Plan<'m> {
 }
 
 /// What one try came to.
-struct Tried {
+struct TryOutcome {
     done: Done,
     /// Nodes disagree about the first key.
     differ: Option<Unanswered>,
@@ -62,31 +62,31 @@ struct Tried {
 
 /// Answers some of them, the first in any case.
 pub async fn answer(work: &Work, cluster: &Cluster, gets: &OwnedGets) -> Done {
-    let mut asker = Asker::new(work, cluster);
+    let mut requester = Requester::new(work, cluster);
     loop {
-        let tried = answer_once(&asker, gets).await;
+        let tried = answer_once(&requester, gets).await;
         let Some(differ) = tried.differ else {
             return tried.done;
         };
-        if !asker.tries_again(&differ).await {
-            let (reply, outcome) = asker.fail(&differ.into_words());
+        if !requester.tries_again(&differ).await {
+            let (reply, outcome) = requester.fail(&differ.into_words());
             return Done::of(reply, outcome, None);
         }
     }
 }
 
-async fn answer_once(asker: &Asker<'_>, gets: &OwnedGets) -> Tried {
-    let places = match TablePlaces::of(&asker.map, &asker.tables, gets.table()) {
+async fn answer_once(requester: &Requester<'_>, gets: &OwnedGets) -> TryOutcome {
+    let places = match TablePlaces::of(&requester.map, &requester.tables, gets.table()) {
         Ok(places) => places,
         Err(error) => {
-            let (reply, outcome) = asker.fail(&Unanswered::from(error).into_words());
-            return Tried::of(Done::of(reply, outcome, None));
+            let (reply, outcome) = requester.fail(&Unanswered::from(error).into_words());
+            return TryOutcome::of(Done::of(reply, outcome, None));
         }
     };
-    let plan = Plan::of(asker, gets, &places);
+    let plan = Plan::of(requester, gets, &places);
     let mut works: Vec<AskedNode<'_>> = Vec::new();
     for group in &plan.groups {
-        works.push(Box::pin(asker.ask(
+        works.push(Box::pin(requester.ask(
             group.holders,
             &group.commands,
             group.count,
@@ -97,23 +97,23 @@ async fn answer_once(asker: &Asker<'_>, gets: &OwnedGets) -> Tried {
     let read = plan.read.borrow().len();
     if read > 0 {
         let task = Task::Gets(OwnedGets::new(gets.table(), plan.read.clone()));
-        works.push(Box::pin(
-            async move { Ok(asker.read_here(task, read).await) },
-        ));
+        works.push(Box::pin(async move {
+            Ok(requester.read_here(task, read).await)
+        }));
     }
     let answers = all(works).await;
-    put_together(asker, &plan, &answers)
+    put_together(requester, &plan, &answers)
 }
 
 impl<'m> Plan<'m> {
-    fn of(asker: &Asker<'_>, gets: &OwnedGets, places: &TablePlaces<'m>) -> Self {
+    fn of(requester: &Requester<'_>, gets: &OwnedGets, places: &TablePlaces<'m>) -> Self {
         let mut plan = Self {
             ways: Vec::new(),
-            made: asker.work.reply(),
+            made: requester.work.reply(),
             read: OwnedArgs::default(),
             groups: Vec::new(),
         };
-        let (view, mut bytes) = (asker.view(), 0);
+        let (view, mut bytes) = (requester.view(), 0);
         for (at, key) in gets.keys().iter().enumerate() {
             bytes += key.len();
             let is_full = bytes > FRAME_BYTES || plan.made.len() >= HIGH_WATER;
@@ -121,15 +121,15 @@ impl<'m> Plan<'m> {
                 break;
             }
             let (place, start) = (places.place(key), plan.made.len());
-            let way = if place.is_here && asker.reads_here(place.holders) {
+            let way = if place.is_here && requester.reads_here(place.holders) {
                 if gets.answer_one(&view, at, &mut plan.made) {
-                    KeyWay::Made(start..plan.made.len())
+                    KeySource::Made(start..plan.made.len())
                 } else {
                     plan.read.push(key);
-                    KeyWay::Read(plan.read.borrow().len() - 1)
+                    KeySource::Read(plan.read.borrow().len() - 1)
                 }
-            } else if let Some(moved) = asker.moved(&place) {
-                KeyWay::Told(moved)
+            } else if let Some(moved) = requester.moved(&place) {
+                KeySource::Told(moved)
             } else {
                 asked(&mut plan.groups, &place, gets.table(), key)
             };
@@ -145,7 +145,7 @@ fn asked<'m>(
     place: &KeyPlace<'m>,
     table: &[u8],
     key: &[u8],
-) -> KeyWay {
+) -> KeySource {
     let known = groups
         .iter()
         .position(|group| group.holders == place.holders);
@@ -162,7 +162,7 @@ fn asked<'m>(
     } = &mut groups[group];
     push_get(commands, table, key);
     *count += 1;
-    KeyWay::Asked {
+    KeySource::Asked {
         group,
         index: *count - 1,
     }
@@ -170,11 +170,11 @@ fn asked<'m>(
 
 /// The replies in order, up to the first that is not there yet.
 fn put_together(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     plan: &Plan<'_>,
     answers: &[Result<PeerReplies, Unanswered>],
-) -> Tried {
-    let mut reply = asker.work.reply();
+) -> TryOutcome {
+    let mut reply = requester.work.reply();
     let (mut answered, mut failed) = (0, 0);
     let mut differ = None;
     for way in &plan.ways {
@@ -183,22 +183,22 @@ fn put_together(
         }
         let before = reply.len();
         let (group, index) = match way {
-            KeyWay::Made(range) => {
+            KeySource::Made(range) => {
                 reply.append(&plan.made.bytes()[range.clone()]);
                 answered += 1;
                 failed += usize::from(reply.bytes()[before] == b'-');
                 continue;
             }
-            KeyWay::Read(index) => (plan.groups.len(), *index),
-            KeyWay::Asked { group, index } => (*group, *index),
-            KeyWay::Told(words) => {
+            KeySource::Read(index) => (plan.groups.len(), *index),
+            KeySource::Asked { group, index } => (*group, *index),
+            KeySource::Told(words) => {
                 reply.error(words);
-                asker.cluster.counts.led(Led::Redirected);
+                requester.cluster.counts.led(RoutedCounts::Redirected);
                 (answered, failed) = (answered + 1, failed + 1);
                 continue;
             }
         };
-        match taken(asker, &answers[group], index, &mut reply) {
+        match taken(requester, &answers[group], index, &mut reply) {
             Ok(true) => {}
             Ok(false) => break,
             Err(found) => {
@@ -209,10 +209,13 @@ fn put_together(
         answered += 1;
         failed += usize::from(reply.bytes()[before] == b'-');
         if group < plan.groups.len() {
-            asker.cluster.counts.led(Led::of(&reply.bytes()[before..]));
+            requester
+                .cluster
+                .counts
+                .led(RoutedCounts::of(&reply.bytes()[before..]));
         }
     }
-    Tried {
+    TryOutcome {
         // It is asked again when it is the first.
         differ: differ.filter(|_| answered == 0),
         done: Done {
@@ -225,7 +228,7 @@ fn put_together(
 
 /// Takes one reply of a node's; `false`: it is to be asked for again.
 fn taken(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     answer: &Result<PeerReplies, Unanswered>,
     index: usize,
     reply: &mut Reply,
@@ -233,7 +236,7 @@ fn taken(
     match answer {
         Ok(replies) => match replies.get(index) {
             None => return Ok(false),
-            Some(one) => match asker.not_there(replies, one) {
+            Some(one) => match requester.not_there(replies, one) {
                 None => reply.append(one),
                 Some(differ) => return Err(differ),
             },
@@ -244,7 +247,7 @@ fn taken(
     Ok(true)
 }
 
-impl Tried {
+impl TryOutcome {
     fn of(done: Done) -> Self {
         Self { done, differ: None }
     }

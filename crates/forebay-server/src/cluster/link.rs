@@ -225,7 +225,7 @@ impl Link {
             error: io::Error::from(ErrorKind::BrokenPipe),
             was_sent,
         };
-        let _one = UnderWay::new(&self.under_way);
+        let _one = ActiveWork::new(&self.under_way);
         let answered = self.put(frame).ok_or_else(|| gone(false))?;
         answered.await.map_err(|_| gone(true))?
     }
@@ -239,16 +239,16 @@ impl Link {
 }
 
 /// Counts a question, also one that is given up.
-struct UnderWay<'a>(&'a AtomicUsize);
+struct ActiveWork<'a>(&'a AtomicUsize);
 
-impl<'a> UnderWay<'a> {
+impl<'a> ActiveWork<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for ActiveWork<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -272,7 +272,7 @@ impl Dialer {
         peer: &HostPort,
         stream: Box<dyn NetStream>,
         asked: &mut UnboundedReceiver<Question>,
-        waiting: &mut Askers,
+        waiting: &mut Requesters,
     ) -> io::Result<()> {
         let (mut reading, mut writing) = tokio::io::split(stream);
         let (mut input, mut output) = (BytesMut::with_capacity(READ_BYTES), BytesMut::new());
@@ -305,9 +305,9 @@ impl Dialer {
                     while let Some(answer) = take_answer(&mut input, self.answer_bytes)? {
                         answered.note(self.clock.monotonic());
                         let unasked = || invalid("an answer to no question");
-                        let asker = waiting.pop_front().ok_or_else(unasked)?;
+                        let requester = waiting.pop_front().ok_or_else(unasked)?;
                         // Who gave up is told nothing.
-                        let _ = asker.send(Ok(answer));
+                        let _ = requester.send(Ok(answer));
                     }
                     input.reserve(READ_BYTES);
                 }
@@ -316,7 +316,7 @@ impl Dialer {
     }
 }
 
-type Askers = VecDeque<oneshot::Sender<Result<PeerAnswer, AskFailure>>>;
+type Requesters = VecDeque<oneshot::Sender<Result<PeerAnswer, AskFailure>>>;
 
 /// Sends some of what there is, or what the connection holds back. Answers whether all is sent.
 async fn send(

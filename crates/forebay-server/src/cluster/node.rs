@@ -10,7 +10,7 @@ use forebay_io::{Clock, Net};
 use super::config::{ClusterConfig, ForwardLimits};
 use super::counts::ClusterCounts;
 use super::link::{Dialer, Links};
-use super::nudge::ClassChanges;
+use super::notify::ClassChanges;
 use super::pins::Pin;
 use crate::client::Client;
 use crate::config::HIGH_WATER;
@@ -107,8 +107,8 @@ impl Cluster {
         self.config.forward
     }
 
-    pub fn stale_reads(&self) -> Option<Duration> {
-        self.config.stale_reads
+    pub fn max_staleness(&self) -> Option<Duration> {
+        self.config.max_staleness
     }
 
     /// REQUIRES: `worker` is below the number of workers.

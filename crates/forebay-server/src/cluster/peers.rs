@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_cluster::{HostPort, Later, Peers};
+use forebay_cluster::{DeferredAnswer, HostPort, Peers};
 use forebay_engine::TableName;
 use forebay_io::{Clock, Net};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 use super::frame::{CONTROL, COPY, FETCH, FORMAT, GROUPS, PING, frame};
 use super::link::{Dialer, Links, PeerAnswer};
 use super::pins::PeerTls;
-use super::post::Posts;
-use super::reach::{AnswerTimes, Reach, SignAsker};
+use super::post::PeerSenders;
+use super::reach::{AnswerTimes, Reach, ReachProbe};
 
 /// Messages under way to one node, each with a connection of its own: an answer may take seconds.
 const MESSAGES: usize = 32;
@@ -33,7 +33,7 @@ const ANSWER_BYTES: usize = 64 << 20;
 pub struct PeerClient {
     messages: Arc<Links>,
     fetches: Arc<Links>,
-    posts: Posts,
+    posts: PeerSenders,
     reach: Arc<Reach>,
     runtime: Option<Runtime>,
 }
@@ -57,14 +57,14 @@ impl PeerClient {
             tls: tls.map(|tls| Arc::clone(&tls.client)),
             answer_bytes: ANSWER_BYTES,
         };
-        let signs = PeerSigns {
+        let signs = PeerProbes {
             links: Arc::new(Links::new(dialer.clone(), 1)),
             runtime: runtime.handle().clone(),
         };
         Ok(Self {
             messages: Arc::new(Links::new(dialer.clone(), MESSAGES)),
             fetches: Arc::new(Links::new(dialer.clone(), FETCHES)),
-            posts: Posts::new(dialer),
+            posts: PeerSenders::new(dialer),
             reach: Arc::new(Reach::new(Box::new(signs), answered)),
             runtime: Some(runtime),
         })
@@ -81,7 +81,7 @@ impl PeerClient {
         peer: &HostPort,
         frame: Bytes,
         limit: Duration,
-    ) -> Later<io::Result<Bytes>> {
+    ) -> DeferredAnswer<io::Result<Bytes>> {
         let (links, peer) = (Arc::clone(links), peer.clone());
         let (sender, answered) = oneshot::channel();
         if let Some(runtime) = &self.runtime {
@@ -104,12 +104,12 @@ impl PeerClient {
 
 /// Asks nodes for a sign, over a connection to each that is given up where none comes.
 #[derive(Debug)]
-struct PeerSigns {
+struct PeerProbes {
     links: Arc<Links>,
     runtime: Handle,
 }
 
-impl SignAsker for PeerSigns {
+impl ReachProbe for PeerProbes {
     fn ask(&self, peer: &HostPort) {
         let (links, peer) = (Arc::clone(&self.links), peer.clone());
         let frame = frame(&[PING.as_bytes(), FORMAT.as_bytes()]);
@@ -121,7 +121,12 @@ impl SignAsker for PeerSigns {
 }
 
 impl Peers for PeerClient {
-    fn ask(&self, peer: &HostPort, message: Bytes, within: Duration) -> Later<io::Result<Bytes>> {
+    fn ask(
+        &self,
+        peer: &HostPort,
+        message: Bytes,
+        within: Duration,
+    ) -> DeferredAnswer<io::Result<Bytes>> {
         let frame = frame(&[CONTROL.as_bytes(), FORMAT.as_bytes(), &message]);
         self.send(&self.messages, peer, frame, within)
     }
@@ -133,7 +138,7 @@ impl Peers for PeerClient {
         file: &str,
         range: Range<u64>,
         within: Duration,
-    ) -> Later<io::Result<Bytes>> {
+    ) -> DeferredAnswer<io::Result<Bytes>> {
         let (start, end) = (range.start.to_string(), range.end.to_string());
         let frame = frame(&[
             FETCH.as_bytes(),
@@ -154,7 +159,12 @@ impl Peers for PeerClient {
         }
     }
 
-    fn copy(&self, peer: &HostPort, message: Bytes, within: Duration) -> Later<io::Result<Bytes>> {
+    fn copy(
+        &self,
+        peer: &HostPort,
+        message: Bytes,
+        within: Duration,
+    ) -> DeferredAnswer<io::Result<Bytes>> {
         let frame = frame(&[COPY.as_bytes(), FORMAT.as_bytes(), &message]);
         self.send(&self.fetches, peer, frame, within)
     }

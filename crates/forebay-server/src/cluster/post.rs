@@ -19,28 +19,28 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// See the module's text.
 #[derive(Debug)]
-pub struct Posts {
+pub struct PeerSenders {
     dialer: Dialer,
-    ways: Mutex<BTreeMap<HostPort, PostWay>>,
+    ways: Mutex<BTreeMap<HostPort, NodeQueue>>,
 }
 
 /// What is on its way to one node.
 #[derive(Debug)]
-struct PostWay {
+struct NodeQueue {
     link: Link,
-    under_way: VecDeque<Posted>,
+    under_way: VecDeque<QueuedMessage>,
     held_bytes: usize,
     /// When the first of them became the first.
     since: Duration,
 }
 
 #[derive(Debug)]
-struct Posted {
+struct QueuedMessage {
     bytes: usize,
     taken: oneshot::Receiver<Result<PeerAnswer, AskFailure>>,
 }
 
-impl Posts {
+impl PeerSenders {
     pub fn new(dialer: Dialer) -> Self {
         Self {
             dialer,
@@ -57,7 +57,7 @@ impl Posts {
         {
             stuck.link.abandon();
         }
-        let open = || PostWay {
+        let open = || NodeQueue {
             link: Link::open(self.dialer.clone(), peer.clone()),
             under_way: VecDeque::new(),
             held_bytes: 0,
@@ -70,7 +70,7 @@ impl Posts {
     }
 }
 
-impl PostWay {
+impl NodeQueue {
     /// Forgets what was taken; answers whether the connection is of no more use.
     fn is_stuck(&mut self, now: Duration) -> bool {
         while let Some(first) = self.under_way.front_mut() {
@@ -100,7 +100,7 @@ impl PostWay {
             self.since = now;
         }
         self.held_bytes += bytes;
-        self.under_way.push_back(Posted { bytes, taken });
+        self.under_way.push_back(QueuedMessage { bytes, taken });
         true
     }
 }

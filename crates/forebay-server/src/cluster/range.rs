@@ -4,7 +4,7 @@ use forebay_cluster::{LivePlace, NodeId};
 use forebay_engine::Bounds;
 use forebay_run::Order;
 
-use super::ask::{Asker, PeerReplies, Unanswered};
+use super::ask::{PeerReplies, Requester, Unanswered};
 use super::coverage::{Coverage, Segment};
 use super::frame::command;
 use super::live::{PartAsk, PartWanted};
@@ -21,7 +21,7 @@ use crate::users::Verb;
 
 /// What was found of a range so far.
 #[derive(Debug, Default)]
-struct Found {
+struct FoundRange {
     records: usize,
     /// Replies, one behind the other.
     items: Vec<u8>,
@@ -29,30 +29,30 @@ struct Found {
 }
 
 pub async fn answer(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     place: usize,
     args: &Args<'_>,
 ) -> Result<(Reply, Outcome), Unanswered> {
     let request = RangeRequest::parse(args)?;
     // Whether there is such a table is for those who may read it.
-    if !asker.work.user.may(Verb::Read, request.table) {
-        let stop = no_permission(&asker.work.user, request.table, "read");
+    if !requester.work.user.may(Verb::Read, request.table) {
+        let stop = no_permission(&requester.work.user, request.table, "read");
         return Err(Unanswered::from(stop));
     }
-    let live = asker.cluster.member().live();
+    let live = requester.cluster.member().live();
     if let Some(place) = live.table(request.table) {
-        return of_live(asker, &request, place).await;
+        return of_live(requester, &request, place).await;
     }
     // A table that the cluster does not have is not waited for.
-    TablePlaces::of(&asker.map, &asker.tables, request.table)?;
-    let source = find_source(&asker.tables, &asker.work.user, request.table)?;
-    let table = asker.map.table(source.table());
+    TablePlaces::of(&requester.map, &requester.tables, request.table)?;
+    let source = find_source(&requester.tables, &requester.work.user, request.table)?;
+    let table = requester.map.table(source.table());
     let Some(table) = table.filter(|_| source.order() == Order::Ordered) else {
-        let replies = asker.run_here(place, args.to_owned()).await;
-        return Ok(asker.pass(replies.one()));
+        let replies = requester.run_here(place, args.to_owned()).await;
+        return Ok(requester.pass(replies.one()));
     };
     // Ranges are asked for at any port: each lies at one node after the other, whoever is asked.
-    let mut segments = Coverage::of(&asker.map, Port::Gateway).segments(table);
+    let mut segments = Coverage::of(&requester.map, Port::Gateway).segments(table);
     if request.is_reverse() {
         segments.reverse();
     }
@@ -66,15 +66,15 @@ pub async fn answer(
         });
         Some((segment, request.piece(lower, upper)?))
     });
-    let versions = asker.version_of(request.table);
-    let mut found = Found::default();
+    let versions = requester.version_of(request.table);
+    let mut found = FoundRange::default();
     for (segment, piece) in pieces {
         if found.is_full(&request) {
             found.next = Some(request.next_at(&piece));
             break;
         }
         ask(
-            asker,
+            requester,
             (place, &request),
             (segment, &piece),
             &versions,
@@ -85,17 +85,17 @@ pub async fn answer(
             break;
         }
     }
-    Ok(found.reply(asker, request.parts()))
+    Ok(found.reply(requester, request.parts()))
 }
 
 /// The same of a live table: of each partition by leave of who leads it.
 async fn of_live(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     request: &RangeRequest<'_>,
     place: &LivePlace,
 ) -> Result<(Reply, Outcome), Unanswered> {
-    if !asker.work.user.may(Verb::Read, request.table) {
-        let stop = no_permission(&asker.work.user, request.table, "read");
+    if !requester.work.user.may(Verb::Read, request.table) {
+        let stop = no_permission(&requester.work.user, request.table, "read");
         return Err(Unanswered::from(stop));
     }
     if place.order == Order::Hashed {
@@ -109,7 +109,7 @@ async fn of_live(
         let piece = request.piece_within(bounds)?;
         Some((bounds, piece))
     });
-    let mut found = Found::default();
+    let mut found = FoundRange::default();
     for (bounds, piece) in pieces {
         if found.is_full(request) {
             found.next = Some(request.next_at(&piece));
@@ -122,22 +122,22 @@ async fn of_live(
             whole: Some(bounds.clone()),
             wanted: PartWanted::Range(args),
         };
-        let replies = asker.read_part(&ask).await?;
+        let replies = requester.read_part(&ask).await?;
         found.add(replies.one(), request.parts())?;
         if found.next.is_some() {
             break;
         }
     }
-    Ok(found.reply(asker, request.parts()))
+    Ok(found.reply(requester, request.parts()))
 }
 
 /// Adds what a piece has.
 async fn ask(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     (place, request): (usize, &RangeRequest<'_>),
     (segment, piece): (&Segment<'_>, &RangePiece),
     versions: &str,
-    found: &mut Found,
+    found: &mut FoundRange,
 ) -> Result<(), Unanswered> {
     let args = request.args_of(piece, request.limit() - found.records);
     let whole = PageRequest {
@@ -146,16 +146,16 @@ async fn ask(
         until: segment.until.clone(),
         count: 1,
     };
-    let is_here = asker.tables.batch.get(request.table);
-    let is_here =
-        is_here.is_some_and(|version| whole.is_here(version)) && asker.reads_here(segment.holders);
-    let replies = asker
+    let is_here = requester.tables.batch.get(request.table);
+    let is_here = is_here.is_some_and(|version| whole.is_here(version))
+        && requester.reads_here(segment.holders);
+    let replies = requester
         .run_at((!is_here).then_some(segment.holders), place, args, versions)
         .await?;
     found.add(replies.one(), request.parts())
 }
 
-impl Found {
+impl FoundRange {
     fn is_full(&self, request: &RangeRequest<'_>) -> bool {
         self.records >= request.limit() || self.items.len() >= RANGE_BYTES
     }
@@ -178,8 +178,8 @@ impl Found {
         Ok(())
     }
 
-    fn reply(self, asker: &Asker<'_>, parts: usize) -> (Reply, Outcome) {
-        let mut reply = Reply::new(asker.work.resp3);
+    fn reply(self, requester: &Requester<'_>, parts: usize) -> (Reply, Outcome) {
+        let mut reply = Reply::new(requester.work.resp3);
         reply.array(2);
         match &self.next {
             Some(next) => reply.bulk(next),
@@ -187,11 +187,11 @@ impl Found {
         }
         reply.array(self.records * parts);
         reply.append(&self.items);
-        asker.pass(reply.bytes())
+        requester.pass(reply.bytes())
     }
 }
 
-impl Asker<'_> {
+impl Requester<'_> {
     /// The version that a table is read by, as in a frame.
     pub fn version_of(&self, table: &[u8]) -> String {
         let read = self.read_of(table);

@@ -23,16 +23,16 @@ const LACKED_FOR: Duration = Duration::from_secs(30);
 
 /// Whoever asks a node for a sign, without waiting for it. An answer of any kind is one, and is
 /// noted at [`Reach::of`].
-pub trait SignAsker: Debug + Send + Sync {
+pub trait ReachProbe: Debug + Send + Sync {
     fn ask(&self, peer: &HostPort);
 }
 
 /// See the module's text. By default it asks nobody, and takes nobody for cut off.
 #[derive(Debug, Default)]
 pub struct Reach {
-    asker: Option<Box<dyn SignAsker>>,
+    requester: Option<Box<dyn ReachProbe>>,
     answered: Arc<AnswerTimes>,
-    looks: Mutex<Option<Looks>>,
+    looks: Mutex<Option<ProbePeriod>>,
     /// When it was found last that no majority answers.
     lacked_at: Mutex<Option<Duration>>,
 }
@@ -50,7 +50,7 @@ pub struct AnswerTime {
 
 /// A time in which somebody looks again and again.
 #[derive(Debug)]
-struct Looks {
+struct ProbePeriod {
     since: Duration,
     last: Duration,
     asked: Option<Duration>,
@@ -99,9 +99,9 @@ impl AnswerTimes {
 }
 
 impl Reach {
-    pub fn new(asker: Box<dyn SignAsker>, answered: Arc<AnswerTimes>) -> Self {
+    pub fn new(requester: Box<dyn ReachProbe>, answered: Arc<AnswerTimes>) -> Self {
         Self {
-            asker: Some(asker),
+            requester: Some(requester),
             answered,
             looks: Mutex::default(),
             lacked_at: Mutex::default(),
@@ -134,18 +134,18 @@ impl Reach {
     }
 
     fn look(&self, now: Duration, others: &[&HostPort], may_begin: bool) -> bool {
-        let Some(asker) = &self.asker else {
+        let Some(requester) = &self.requester else {
             return false;
         };
         let mut looks = self.looks.lock();
-        let is_over = |looks: &Looks| now.saturating_sub(looks.last) >= LOOKS_WITHIN;
+        let is_over = |looks: &ProbePeriod| now.saturating_sub(looks.last) >= LOOKS_WITHIN;
         if looks.as_ref().is_none_or(is_over) {
             *looks = None;
             if !may_begin {
                 return false;
             }
         }
-        let looks = looks.get_or_insert(Looks {
+        let looks = looks.get_or_insert(ProbePeriod {
             since: now,
             last: now,
             asked: None,
@@ -153,7 +153,7 @@ impl Reach {
         looks.last = now;
         if (looks.asked).is_none_or(|asked| now.saturating_sub(asked) >= ASKS_EACH) {
             looks.asked = Some(now);
-            others.iter().for_each(|peer| asker.ask(peer));
+            others.iter().for_each(|peer| requester.ask(peer));
         }
         let reached = 1 + others.iter().filter(|peer| self.reaches(now, peer)).count();
         let lacks = 2 * reached <= others.len() + 1;
@@ -173,9 +173,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Default, Clone)]
-    struct Asked(Arc<Mutex<Vec<HostPort>>>);
+    struct Probe(Arc<Mutex<Vec<HostPort>>>);
 
-    impl SignAsker for Asked {
+    impl ReachProbe for Probe {
         fn ask(&self, peer: &HostPort) {
             self.0.lock().push(peer.clone());
         }
@@ -189,8 +189,8 @@ mod tests {
         (1..=count).map(|port| HostPort::new("n", port)).collect()
     }
 
-    fn reach() -> (Reach, Asked) {
-        let asked = Asked::default();
+    fn reach() -> (Reach, Probe) {
+        let asked = Probe::default();
         (Reach::new(Box::new(asked.clone()), Arc::default()), asked)
     }
 

@@ -231,7 +231,7 @@ async fn page(
         Ok(page) => page.write(&mut pipeline.reply),
         Err(CommandError::NotHere(words)) => pipeline.reply.error(&shared.not_here(&words)),
         Err(CommandError::Damaged(words)) => {
-            shared.tell_damage(&words);
+            shared.notify_damage(&words);
             pipeline.reply.error(&format!("{DAMAGED} {words}"));
         }
         Err(error) => {
@@ -333,8 +333,8 @@ fn replicas_of(cluster: &Cluster) -> Result<Arc<LocalReplicas>, String> {
 /// Hands messages to the replicas here. It does not wait for what they do.
 fn groups(cluster: &Cluster, args: &Args<'_>) -> Result<Bytes, String> {
     check_format(args, 3).map_err(wrong)?;
-    let heard = replicas_of(cluster)?.hear(Bytes::copy_from_slice(args.get(2)));
-    heard
+    let received = replicas_of(cluster)?.receive(Bytes::copy_from_slice(args.get(2)));
+    received
         .map(|()| Bytes::new())
         .map_err(|error| format!("ERR {error}"))
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forebay_engine::Version;
 use forebay_run::hash::slot_of;
 
-use super::ask::{Asker, Unanswered};
+use super::ask::{Requester, Unanswered};
 use super::coverage::Coverage;
 use super::live::{PartAsk, PartWanted};
 use super::page::Spot;
@@ -28,43 +28,43 @@ const PAGE_KEYS: usize = 5000;
 
 /// Answers a command that names no key.
 pub async fn answer(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     place: usize,
     args: &OwnedArgs,
 ) -> Result<(Reply, Outcome), Unanswered> {
-    asker.check_started()?;
+    requester.check_started()?;
     match COMMANDS[place].name {
-        "scan" => scan(asker, &args.borrow()).await,
-        "keys" => keys(asker, &args.borrow()).await,
-        "dbsize" => dbsize(asker).await,
-        "randomkey" => randomkey(asker, place, args).await,
-        "kv.range" => super::range::answer(asker, place, &args.borrow()).await,
+        "scan" => scan(requester, &args.borrow()).await,
+        "keys" => keys(requester, &args.borrow()).await,
+        "dbsize" => dbsize(requester).await,
+        "randomkey" => randomkey(requester, place, args).await,
+        "kv.range" => super::range::answer(requester, place, &args.borrow()).await,
         _ => {
-            let name = asker.name(place);
-            Ok(asker.fail(&format!("ERR {name} is not answered over several nodes")))
+            let name = requester.name(place);
+            Ok(requester.fail(&format!("ERR {name} is not answered over several nodes")))
         }
     }
 }
 
 /// A SCAN under way.
-struct Walked {
+struct ScanState {
     keys: Vec<Vec<u8>>,
     seen: usize,
     pages: usize,
 }
 
-async fn scan(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Unanswered> {
-    let request = ScanRequest::parse(args, asker.scope())?;
-    let coverage = Coverage::of(&asker.map, asker.work.client.port);
-    let mut walked = Walked {
+async fn scan(requester: &Requester<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Unanswered> {
+    let request = ScanRequest::parse(args, requester.scope())?;
+    let coverage = Coverage::of(&requester.map, requester.work.client.port);
+    let mut walked = ScanState {
         keys: Vec::new(),
         seen: 0,
         pages: 0,
     };
     let mut next = ScanCursor::default();
     let ScanCursor { table, place } = request.cursor;
-    let live = asker.cluster.member().live();
-    for (number, walked_table) in numbered(asker.walked(&live), |table| table.name()) {
+    let live = requester.cluster.member().live();
+    for (number, walked_table) in numbered(requester.walked(&live), |table| table.name()) {
         if number < table || !request.accepts(walked_table.name(), walked_table.kind()) {
             continue;
         }
@@ -74,7 +74,7 @@ async fn scan(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Un
         }
         let place = if number == table { place } else { 0 };
         let goes_on = scan_table(
-            asker,
+            requester,
             &coverage,
             &walked_table,
             place,
@@ -90,12 +90,12 @@ async fn scan(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Un
             break;
         }
     }
-    let mut reply = asker.work.reply();
+    let mut reply = requester.work.reply();
     next.reply(&walked.keys, &mut reply);
     Ok((reply, Outcome::Answered))
 }
 
-impl Walked {
+impl ScanState {
     fn is_done(&self, request: &ScanRequest<'_>) -> bool {
         self.seen >= request.count || self.pages >= MOST_PAGES
     }
@@ -103,17 +103,17 @@ impl Walked {
 
 /// Walks through a table from a place on; answers where the next SCAN goes on, `None` at the end.
 async fn scan_table(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     coverage: &Coverage,
     table: &WalkedTable<'_>,
     place: u64,
     request: &ScanRequest<'_>,
-    walked: &mut Walked,
+    walked: &mut ScanState,
 ) -> Result<Option<u64>, Unanswered> {
-    let cursors = &asker.work.shared.scan_cursors;
-    let random = &**asker.work.shared.store.random();
+    let cursors = &requester.work.shared.scan_cursors;
+    let random = &**requester.work.shared.store.random();
     let first = cursors.find(place).map(Spot::Key);
-    for segment in asker.segments(coverage, table) {
+    for segment in requester.segments(coverage, table) {
         let mut from = match &segment.from {
             Spot::Hash(_) => Spot::Hash(first_hash(place)),
             Spot::Key(_) => first.clone().unwrap_or(Spot::Key(Vec::new())),
@@ -130,7 +130,7 @@ async fn scan_table(
                 }));
             }
             let count = request.count.saturating_sub(walked.seen).max(1);
-            let page = asker.page(table, &segment, from, count).await?;
+            let page = requester.page(table, &segment, from, count).await?;
             walked.pages += 1;
             walked.seen += page.keys.len();
             let shown = page
@@ -147,13 +147,13 @@ async fn scan_table(
     Ok(None)
 }
 
-async fn keys(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Unanswered> {
+async fn keys(requester: &Requester<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Unanswered> {
     let pattern = args.get(1);
-    let shown = asker.scope().shown_keys(Some(pattern));
-    let live = asker.cluster.member().live();
-    let mut tables = asker.walked(&live);
+    let shown = requester.scope().shown_keys(Some(pattern));
+    let live = requester.cluster.member().live();
+    let mut tables = requester.walked(&live);
     tables.retain(|table| shown.may_match(table.name()));
-    let coverage = Coverage::of(&asker.map, asker.work.client.port);
+    let coverage = Coverage::of(&requester.map, requester.work.client.port);
     // Of live tables it is known on the way.
     let known = tables.iter().map(|table| match table {
         WalkedTable::Batch(version) => rows(version, &coverage),
@@ -162,10 +162,10 @@ async fn keys(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Un
     check_walked(pattern, known.sum())?;
     let (mut found, mut walked) = (Vec::new(), 0);
     for table in tables {
-        for segment in asker.segments(&coverage, &table) {
+        for segment in requester.segments(&coverage, &table) {
             let mut from = Some(segment.from.clone());
             while let Some(at) = from {
-                let page = asker.page(&table, &segment, at, PAGE_KEYS).await?;
+                let page = requester.page(&table, &segment, at, PAGE_KEYS).await?;
                 walked += page.keys.len() as u64;
                 check_walked(pattern, walked)?;
                 let keys = page.keys.iter();
@@ -174,7 +174,7 @@ async fn keys(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Un
             }
         }
     }
-    let mut reply = asker.work.reply();
+    let mut reply = requester.work.reply();
     reply.array(found.len());
     found.iter().for_each(|key| reply.bulk(key));
     Ok((reply, Outcome::Answered))
@@ -188,18 +188,18 @@ fn rows(version: &Version, coverage: &Coverage) -> u64 {
 }
 
 /// The rows of all batch tables that are covered.
-fn batch_rows(asker: &Asker<'_>, coverage: &Coverage) -> u64 {
-    let tables = asker.batch_tables().into_iter();
+fn batch_rows(requester: &Requester<'_>, coverage: &Coverage) -> u64 {
+    let tables = requester.batch_tables().into_iter();
     tables.map(|version| rows(version, coverage)).sum()
 }
 
-async fn dbsize(asker: &Asker<'_>) -> Result<(Reply, Outcome), Unanswered> {
-    let coverage = Coverage::of(&asker.map, asker.work.client.port);
-    let live = asker.cluster.member().live();
-    let of_live = asker.live_rows(&coverage, &live).await?;
+async fn dbsize(requester: &Requester<'_>) -> Result<(Reply, Outcome), Unanswered> {
+    let coverage = Coverage::of(&requester.map, requester.work.client.port);
+    let live = requester.cluster.member().live();
+    let of_live = requester.live_rows(&coverage, &live).await?;
     let of_live: u64 = of_live.iter().map(|part| part.rows).sum();
-    let rows = batch_rows(asker, &coverage) + of_live;
-    let mut reply = asker.work.reply();
+    let rows = batch_rows(requester, &coverage) + of_live;
+    let mut reply = requester.work.reply();
     reply.int(i64::try_from(rows).unwrap_or(i64::MAX));
     Ok((reply, Outcome::Answered))
 }
@@ -207,34 +207,34 @@ async fn dbsize(asker: &Asker<'_>) -> Result<(Reply, Outcome), Unanswered> {
 /// A key by chance: a partition is drawn by its rows, and who has it draws from what it has. At a
 /// port that does not cover everything this node draws from batch tables.
 async fn randomkey(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     place: usize,
     args: &OwnedArgs,
 ) -> Result<(Reply, Outcome), Unanswered> {
-    let coverage = Coverage::of(&asker.map, asker.work.client.port);
-    let live = asker.cluster.member().live();
-    let of_live = asker.live_rows(&coverage, &live).await?;
-    if let Some(found) = live_key(asker, batch_rows(asker, &coverage), &of_live).await? {
+    let coverage = Coverage::of(&requester.map, requester.work.client.port);
+    let live = requester.cluster.member().live();
+    let of_live = requester.live_rows(&coverage, &live).await?;
+    if let Some(found) = live_key(requester, batch_rows(requester, &coverage), &of_live).await? {
         return Ok(found);
     }
-    let drawn = match asker.work.client.port {
-        crate::port::Port::Gateway => asker.draw(),
+    let drawn = match requester.work.client.port {
+        crate::port::Port::Gateway => requester.draw(),
         _ => None,
     };
-    let replies = asker
+    let replies = requester
         .run_at(drawn.as_deref(), place, args.clone(), "")
         .await?;
-    Ok(asker.pass(replies.one()))
+    Ok(requester.pass(replies.one()))
 }
 
 /// A key of a live table by chance; `None`: it is to be one of a batch table, or there is none.
 async fn live_key(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     in_batch: u64,
     parts: &[LiveRows<'_>],
 ) -> Result<Option<(Reply, Outcome)>, Unanswered> {
     let in_live: u64 = parts.iter().map(|part| part.rows).sum();
-    let random = asker.work.shared.store.random();
+    let random = requester.work.shared.store.random();
     let drawn = random.next_u64() % (in_batch + in_live).max(1);
     let Some(mut drawn) = drawn.checked_sub(in_batch) else {
         return Ok(None);
@@ -255,10 +255,10 @@ async fn live_key(
             continue;
         }
         let ask = PartAsk::new(part.table, part.from.clone(), PartWanted::Key);
-        let replies = asker.read_part(&ask).await?;
+        let replies = requester.read_part(&ask).await?;
         if let Some(key) = split::bulk(replies.one()) {
-            let shown = asker.scope().shown_keys(None).show(part.table, key);
-            let mut reply = asker.work.reply();
+            let shown = requester.scope().shown_keys(None).show(part.table, key);
+            let mut reply = requester.work.reply();
             reply.bulk(&shown.unwrap_or_default());
             return Ok(Some((reply, Outcome::Answered)));
         }
@@ -266,7 +266,7 @@ async fn live_key(
     Ok(None)
 }
 
-impl Asker<'_> {
+impl Requester<'_> {
     /// Who has a partition drawn by chance; `None`: this node.
     fn draw(&self) -> Option<Vec<forebay_cluster::NodeId>> {
         let versions: Vec<&Arc<Version>> = self.batch_tables();

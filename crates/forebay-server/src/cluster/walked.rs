@@ -9,7 +9,7 @@ use forebay_cluster::{LivePlace, LivePlaces};
 use forebay_engine::{Source, TableName, ValueKind, Version};
 use forebay_run::Order;
 
-use super::ask::{Asker, Unanswered, all};
+use super::ask::{Requester, Unanswered, all};
 use super::coverage::{Coverage, Segment};
 use super::live::{PartAsk, PartWanted};
 use super::page::{KeyPage, PageRequest, Spot};
@@ -57,7 +57,7 @@ impl<'a> WalkedTable<'a> {
     }
 }
 
-impl Asker<'_> {
+impl Requester<'_> {
     pub fn scope(&self) -> Scope<'_> {
         Scope {
             tables: &self.tables,

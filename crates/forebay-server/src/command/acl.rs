@@ -48,11 +48,14 @@ fn reply_texts(call: &mut SessionCall<'_>, texts: &[String]) {
 }
 
 /// Of all users, which only an administrator may know.
-fn each_user<T>(call: &SessionCall<'_>, told: impl Fn(&User) -> T) -> Result<Vec<T>, CommandError> {
+fn each_user<T>(
+    call: &SessionCall<'_>,
+    reported: impl Fn(&User) -> T,
+) -> Result<Vec<T>, CommandError> {
     call.check_administers()?;
     Ok(match &call.shared.secrets.load().users {
-        Some(users) => users.iter().map(told).collect(),
-        None => vec![told(&call.shared.anyone)],
+        Some(users) => users.iter().map(reported).collect(),
+        None => vec![reported(&call.shared.anyone)],
     })
 }
 
@@ -121,27 +124,28 @@ fn get_user(call: &mut SessionCall<'_>) -> Answer {
 /// ACL CAT [category]: the categories, or the commands of one.
 fn cat(call: &mut SessionCall<'_>) -> Answer {
     let wanted = call.args.get(2).to_ascii_lowercase();
-    let mut told: Vec<&str> = Vec::new();
+    let mut reported: Vec<&str> = Vec::new();
     for command in COMMANDS {
         let of_command = categories(command);
         if call.args.len() == 2 {
-            told.extend(of_command);
+            reported.extend(of_command);
         } else if of_command.iter().any(|name| name.as_bytes() == wanted) {
-            told.push(command.name);
+            reported.push(command.name);
         }
     }
     if call.args.len() == 2 {
-        told.sort_unstable();
-        told.dedup();
+        reported.sort_unstable();
+        reported.dedup();
     }
-    if told.is_empty() {
+    if reported.is_empty() {
         let wanted = shown(call.args.get(2));
         return Err(CommandError::error(format!(
             "ERR Unknown category '{wanted}'"
         )));
     }
-    call.reply.array(told.len());
-    told.iter()
+    call.reply.array(reported.len());
+    reported
+        .iter()
         .for_each(|name| call.reply.bulk(name.as_bytes()));
     Ok(())
 }

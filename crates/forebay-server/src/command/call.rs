@@ -8,11 +8,11 @@ use forebay_engine::{Lookup, Source, SourceError, TableName, Value};
 use forebay_run::row::RowError;
 use tracing::error;
 
-use super::held::Held;
+use super::held::KeyGuard;
 use super::names::{KeyNames, ShownKeys};
 use super::txn::NEVER_MS;
 use super::{Answer, CommandError, shown};
-use crate::decided::{DecidedAt, reply_limit};
+use crate::decided::{DecisionClock, reply_limit};
 use crate::resp::{Args, Reply};
 use crate::session::Session;
 use crate::shared::Shared;
@@ -33,9 +33,9 @@ pub struct Call<'a> {
     /// The first table that it read, for the metrics.
     pub first: Option<&'a TableName>,
     /// What is held of its keys.
-    pub held: Held<'a>,
+    pub held: KeyGuard<'a>,
     /// As of the view.
-    pub decided: Option<&'a DecidedAt>,
+    pub decided: Option<&'a DecisionClock>,
 }
 
 /// What a walk sees.
@@ -51,7 +51,7 @@ pub struct Reading<'a> {
     /// Whether it may wait for the device.
     pub may_wait: bool,
     /// What is held of the keys.
-    pub held: Held<'a>,
+    pub held: KeyGuard<'a>,
     /// The most bytes of a reply.
     pub limit_bytes: usize,
     /// Where the reply begins that all values are part of; none: each is a reply of its own.

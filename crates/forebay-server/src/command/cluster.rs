@@ -87,7 +87,7 @@ pub fn cluster(call: &mut SessionCall<'_>) -> Answer {
     if TOPOLOGY.contains(&&*sub) {
         check_known(&map)?;
         if is_cut_off {
-            check_told(&map)?;
+            check_reported(&map)?;
         }
     }
     match (&*sub, args.len()) {
@@ -167,7 +167,7 @@ fn check_known(map: &ClusterMap) -> Answer {
 
 /// A node that is cut off takes itself for the primary of all slots. Of live tables it can answer
 /// nothing: clients are to learn from other nodes who heads what. Keys of batch tables it answers.
-fn check_told(map: &ClusterMap) -> Answer {
+fn check_reported(map: &ClusterMap) -> Answer {
     let mut tables = map.tables();
     let name = map.node(map.me).map_or("?", |node| node.name.as_str());
     match tables.any(|(_, table)| table.serving.is_some()) {

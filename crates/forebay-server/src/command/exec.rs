@@ -5,10 +5,10 @@ use forebay_engine::live::LiveTable;
 use forebay_engine::{Source, TableName};
 
 use super::call::{find_source, split};
-use super::held::Held;
+use super::held::KeyGuard;
 use super::txn::{Edit, Txn};
 use super::write::{Several, check_keys, find_live};
-use super::{Answer, COMMANDS, Call, Command, CommandError, Queued, Run};
+use super::{Answer, COMMANDS, Call, Command, CommandError, QueuedCommands, Run};
 use crate::commits::Commits;
 use crate::execute::{Outcome, View, settle};
 use crate::resp::{Args, OwnedArgs, Reply};
@@ -27,7 +27,7 @@ impl View<'_> {
     /// partition, at one moment.
     pub fn exec_writing(
         &self,
-        queued: &Queued,
+        queued: &QueuedCommands,
         reply: &mut Reply,
         commits: &mut Commits,
     ) -> (Outcome, Option<TableName>) {
@@ -39,7 +39,7 @@ impl View<'_> {
     /// The same, whose error is the caller's to tell.
     pub fn transaction(
         &self,
-        queued: &Queued,
+        queued: &QueuedCommands,
         first: &mut Option<TableName>,
         reply: &mut Reply,
         commits: &mut Commits,
@@ -112,7 +112,7 @@ impl View<'_> {
                 shared: self.shared,
                 reply_start: start,
                 first: None,
-                held: Held::Txn(txn),
+                held: KeyGuard::Txn(txn),
                 decided: self.decided,
             }),
             _ => Err(not_within(command)),

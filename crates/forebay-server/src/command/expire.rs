@@ -49,7 +49,7 @@ pub enum ExpiryChange<'a> {
 
 /// The same, with the moment worked out.
 #[derive(Debug, Clone, Copy)]
-pub enum Until {
+pub enum ExpiryTime {
     Fresh,
     Keep,
     Persist,
@@ -108,17 +108,17 @@ impl<'a> ExpiryChange<'a> {
     }
 
     /// `command` is named in errors.
-    pub fn until(self, edit: &Edit<'_, '_>, command: &str) -> Result<Until, CommandError> {
+    pub fn until(self, edit: &Edit<'_, '_>, command: &str) -> Result<ExpiryTime, CommandError> {
         Ok(match self {
-            ExpiryChange::Fresh => Until::Fresh,
-            ExpiryChange::Keep => Until::Keep,
-            ExpiryChange::Persist => Until::Persist,
+            ExpiryChange::Fresh => ExpiryTime::Fresh,
+            ExpiryChange::Keep => ExpiryTime::Keep,
+            ExpiryChange::Persist => ExpiryTime::Persist,
             ExpiryChange::At(unit, argument) => {
                 let moment_ms = unit.positive_ms(argument, edit.txn.now_ms(), command)?;
                 if edit.txn.table.options().expiry == Expiry::Never {
                     return Err(edit.txn.no_expiry());
                 }
-                Until::At(moment_ms)
+                ExpiryTime::At(moment_ms)
             }
         })
     }
@@ -211,23 +211,23 @@ fn set_moment(edit: &mut Edit<'_, '_>, unit: Unit, command: &str) -> Answer {
     put(
         edit,
         value,
-        Until::At(u64::try_from(moment_ms).unwrap_or(0)),
+        ExpiryTime::At(u64::try_from(moment_ms).unwrap_or(0)),
     )?;
     edit.reply.int(1);
     Ok(())
 }
 
 /// Sets the first key to a value; a moment that has passed deletes it.
-pub fn put(edit: &mut Edit<'_, '_>, value: Vec<u8>, until: Until) -> Answer {
+pub fn put(edit: &mut Edit<'_, '_>, value: Vec<u8>, until: ExpiryTime) -> Answer {
     let key = edit.key();
     match until {
-        Until::Fresh => edit.txn.set(key, value),
-        Until::Keep => edit.txn.rewrite(key, value),
-        Until::Persist => edit.txn.set_until(key, value, NEVER_MS),
-        Until::At(moment_ms) if moment_ms > edit.txn.now_ms() => {
+        ExpiryTime::Fresh => edit.txn.set(key, value),
+        ExpiryTime::Keep => edit.txn.rewrite(key, value),
+        ExpiryTime::Persist => edit.txn.set_until(key, value, NEVER_MS),
+        ExpiryTime::At(moment_ms) if moment_ms > edit.txn.now_ms() => {
             edit.txn.set_until(key, value, moment_ms)
         }
-        Until::At(_) => {
+        ExpiryTime::At(_) => {
             edit.txn.delete(key);
             Ok(())
         }
@@ -270,25 +270,25 @@ pub fn getex(edit: &mut Edit<'_, '_>) -> Answer {
 }
 
 pub fn ttl(call: &mut Call<'_>) -> Answer {
-    tell(call, EX)
+    notify(call, EX)
 }
 
 pub fn pttl(call: &mut Call<'_>) -> Answer {
-    tell(call, PX)
+    notify(call, PX)
 }
 
 pub fn expiretime(call: &mut Call<'_>) -> Answer {
-    tell(call, EXAT)
+    notify(call, EXAT)
 }
 
 pub fn pexpiretime(call: &mut Call<'_>) -> Answer {
-    tell(call, PXAT)
+    notify(call, PXAT)
 }
 
 /// TTL, PTTL, EXPIRETIME, PEXPIRETIME: -1 for a key that does not expire, -2 for an absent one.
-fn tell(call: &mut Call<'_>, unit: Unit) -> Answer {
+fn notify(call: &mut Call<'_>, unit: Unit) -> Answer {
     let (source, key) = call.locate(call.args.get(1))?;
-    let told = match call.expires_ms(source, key)? {
+    let reported = match call.expires_ms(source, key)? {
         None => -2,
         Some(expires_ms) if is_never(expires_ms) => -1,
         Some(expires_ms) => {
@@ -304,6 +304,6 @@ fn tell(call: &mut Call<'_>, unit: Unit) -> Answer {
             ms.saturating_add(unit.ms / 2) / unit.ms
         }
     };
-    call.reply.int(told);
+    call.reply.int(reported);
     Ok(())
 }

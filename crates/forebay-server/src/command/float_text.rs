@@ -1,5 +1,5 @@
 //! Texts of clients as floats: what would be stored as another number is refused, by the rule of
-//! docs/conversions.md for text.
+//! docs/reference/conversions.md for text.
 
 use super::{Answer, CommandError, shown};
 

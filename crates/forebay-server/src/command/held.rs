@@ -17,17 +17,17 @@ pub struct Moment<'a> {
 
 /// What is held of keys before a command reads them.
 #[derive(Debug, Clone, Copy)]
-pub enum Held<'a> {
+pub enum KeyGuard<'a> {
     Moments(&'a [Moment<'a>]),
     /// All keys that the command names, as a MULTI that writes left them.
     Txn(&'a Txn<'a>),
 }
 
-impl Held<'_> {
-    pub const NOTHING: Self = Held::Moments(&[]);
+impl KeyGuard<'_> {
+    pub const NOTHING: Self = KeyGuard::Moments(&[]);
 
     pub fn is_nothing(self) -> bool {
-        matches!(self, Held::Moments([]))
+        matches!(self, KeyGuard::Moments([]))
     }
 
     /// What a key holds; `None` where that is not held.
@@ -51,8 +51,8 @@ impl Held<'_> {
         may_wait: bool,
     ) -> Result<Option<Option<Stored>>, CommandError> {
         let moments = match self {
-            Held::Txn(txn) => return txn.look(key).map(Some),
-            Held::Moments(moments) => moments,
+            KeyGuard::Txn(txn) => return txn.look(key).map(Some),
+            KeyGuard::Moments(moments) => moments,
         };
         let found = moments
             .iter()

@@ -12,7 +12,7 @@ use super::txn::Edit;
 use super::{Answer, CommandError, clamp, integer};
 
 /// A list as it is stored, and how many items it has.
-pub struct Packed {
+pub struct PackedList {
     len: usize,
     bytes: Vec<u8>,
 }
@@ -41,17 +41,17 @@ fn old<'e>(edit: &'e Edit<'_, '_>, kind: &'e Kind) -> Result<Option<ListView<'e>
 pub fn pack<'v>(
     kind: &Kind,
     mut items: impl Iterator<Item = Result<Datum<'v>, RowError>>,
-) -> Result<Packed, RowError> {
+) -> Result<PackedList, RowError> {
     let mut writer = ListWriter::new(kind);
     writer.begin();
     items.try_for_each(|item| writer.datum(kind, &item?))?;
     let (len, mut bytes) = (writer.len(), Vec::new());
     writer.finish(&mut bytes)?;
-    Ok(Packed { len, bytes })
+    Ok(PackedList { len, bytes })
 }
 
 /// Stores what became of a key's list; without items it is gone.
-pub fn put(edit: &mut Edit<'_, '_>, key: &[u8], list: Packed) -> Answer {
+pub fn put(edit: &mut Edit<'_, '_>, key: &[u8], list: PackedList) -> Answer {
     match list.len {
         0 => edit.txn.delete(key),
         _ => edit.txn.rewrite(key, list.bytes)?,
@@ -159,7 +159,7 @@ fn pop(edit: &mut Edit<'_, '_>, end: End, name: &str) -> Answer {
     put(edit, edit.key(), part(kind, &view, left)?)
 }
 
-fn part(kind: &Kind, view: &ListView<'_>, range: Range<usize>) -> Result<Packed, RowError> {
+fn part(kind: &Kind, view: &ListView<'_>, range: Range<usize>) -> Result<PackedList, RowError> {
     pack(kind, range.map(|index| view.datum(index)))
 }
 

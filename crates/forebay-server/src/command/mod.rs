@@ -48,7 +48,7 @@ use crate::resp::{Args, Reply};
 pub use call::{Call, Reading, Scope, SessionCall, find_source, no_permission, no_table, split};
 pub use compare::KeyVersion;
 pub use get::{KEYS_AT_ONCE, reply_values};
-pub use held::Held;
+pub use held::KeyGuard;
 pub use keyspace::check_walked;
 pub use names::KeyNames;
 pub use range::{
@@ -56,7 +56,7 @@ pub use range::{
 };
 pub use scan::{ScanCursor, ScanCursors, ScanRequest, first_hash, numbered, place_of_hash};
 pub use table::COMMANDS;
-pub use transaction::Queued;
+pub use transaction::QueuedCommands;
 use txn::Edit;
 pub use value::write_text;
 pub use watch::{WatchAsk, Watches};

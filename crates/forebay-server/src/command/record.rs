@@ -2,15 +2,15 @@
 //!
 //! `KV.WRITE key UPDATE value`, `INSERT value`, `DELTA amount`, `INSERT value DELTA amount`, each
 //! with `PXAT unix-ms` behind it where it expires at a moment of its own, or `DELETE`. Values and
-//! amounts are in the form in which tables store them (docs/format.md), so that what comes of rows,
-//! lists and numbers is, byte for byte, what runs built of the same records have. They are read
-//! through before they are taken.
+//! amounts are in the form in which tables store them (docs/reference/run-format.md), so that what
+//! comes of rows, lists and numbers is, byte for byte, what runs built of the same records have.
+//! They are read through before they are taken.
 
 use forebay_engine::ValueKind;
 use forebay_run::operation::Operation;
 use forebay_run::row::{Datum, ListView, RowView};
 
-use super::expire::{ExpiryChange, Until};
+use super::expire::{ExpiryChange, ExpiryTime};
 use super::txn::Edit;
 use super::{Answer, CommandError};
 use crate::resp::Args;
@@ -52,7 +52,7 @@ pub fn write(edit: &mut Edit<'_, '_>) -> Answer {
         _ => return Err(CommandError::syntax()),
     };
     let until = match expiry.until(edit, "kv.write")? {
-        Until::At(moment_ms) => Some(moment_ms),
+        ExpiryTime::At(moment_ms) => Some(moment_ms),
         _ => None,
     };
     match operation {

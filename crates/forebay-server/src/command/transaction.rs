@@ -14,7 +14,7 @@ const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 /// The commands since MULTI.
 #[derive(Debug, Default)]
-pub struct Queued {
+pub struct QueuedCommands {
     pub commands: Vec<(usize, OwnedArgs)>,
     bytes: usize,
     /// What was watched when EXEC came.
@@ -23,7 +23,7 @@ pub struct Queued {
     pub failed: bool,
 }
 
-impl Queued {
+impl QueuedCommands {
     /// These commands, with nothing watched.
     pub fn of(commands: Vec<(usize, OwnedArgs)>) -> Self {
         Self {
@@ -74,7 +74,7 @@ pub fn multi(call: &mut SessionCall<'_>) -> Answer {
     if call.session.queued.is_some() {
         return Err(CommandError::error("ERR MULTI calls can not be nested"));
     }
-    call.session.queued = Some(Queued::default());
+    call.session.queued = Some(QueuedCommands::default());
     call.reply.ok();
     Ok(())
 }

@@ -134,7 +134,7 @@ pub fn slowlog(call: &mut SessionCall<'_>) -> Answer {
             let mut entries = log.entries(may_see);
             entries.truncate(usize::try_from(count).unwrap_or(usize::MAX));
             call.reply.array(entries.len());
-            entries.iter().for_each(|entry| tell(call, entry));
+            entries.iter().for_each(|entry| notify(call, entry));
         }
         (b"len", 2) => call.reply.count(log.entries(may_see).len()),
         (b"reset", 2) => {
@@ -156,7 +156,7 @@ pub fn slowlog(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-fn tell(call: &mut SessionCall<'_>, entry: &SlowEntry) {
+fn notify(call: &mut SessionCall<'_>, entry: &SlowEntry) {
     let (reply, us) = (&mut *call.reply, entry.time.as_micros());
     reply.array(6);
     reply.int(entry.id as i64);

@@ -30,17 +30,17 @@ const MAX_WATCHED_BYTES: usize = 4 << 20;
 /// The keys that a connection watches.
 #[derive(Debug, Default)]
 pub struct Watches {
-    watched: Vec<Watched>,
+    watched: Vec<WatchedKeys>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedKeys {
     table: TableName,
     key: Vec<u8>,
     /// The key alone means this table and key, as no table has the name that it begins with.
     stands_alone: bool,
-    seen: Seen,
+    seen: SeenKeyState,
 }
 
 /// Keys that WATCH names, some of them of live tables of a cluster.
@@ -61,7 +61,7 @@ struct AskedKey {
 
 /// What is known of a watched key.
 #[derive(Debug)]
-enum Seen {
+enum SeenKeyState {
     Live {
         partition: PartitionId,
         watch: KeyWatch,
@@ -86,8 +86,8 @@ impl Watches {
     /// Whether a key of a live table was written to.
     pub fn any_written(&self) -> bool {
         self.watched.iter().any(|watched| match &watched.seen {
-            Seen::Live { watch, .. } => watch.is_written(),
-            Seen::Batch(_) | Seen::Replicated(_) => false,
+            SeenKeyState::Live { watch, .. } => watch.is_written(),
+            SeenKeyState::Batch(_) | SeenKeyState::Replicated(_) => false,
         })
     }
 
@@ -95,7 +95,7 @@ impl Watches {
     pub fn versions(&self) -> OwnedArgs {
         let mut versions = OwnedArgs::default();
         for watched in &self.watched {
-            if let Seen::Replicated(version) = watched.seen {
+            if let SeenKeyState::Replicated(version) = watched.seen {
                 versions.push(&wire_key(&watched.table, &watched.key));
                 versions.push(version.text().as_bytes());
             }
@@ -111,11 +111,11 @@ impl Watches {
                 return Err(CommandError::syntax());
             }
             let (table, key) = split(versions.get(at))?;
-            watches.watched.push(Watched {
+            watches.watched.push(WatchedKeys {
                 table: table_name(table)?,
                 key: key.to_vec(),
                 stands_alone: false,
-                seen: Seen::Replicated(KeyVersion::parse(versions.get(at + 1))?),
+                seen: SeenKeyState::Replicated(KeyVersion::parse(versions.get(at + 1))?),
             });
         }
         Ok(watches)
@@ -123,17 +123,18 @@ impl Watches {
 
     /// Whether all keys are of live tables of a cluster.
     pub fn are_replicated(&self) -> bool {
-        let is_replicated = |watched: &Watched| matches!(watched.seen, Seen::Replicated(_));
+        let is_replicated =
+            |watched: &WatchedKeys| matches!(watched.seen, SeenKeyState::Replicated(_));
         self.watched.iter().all(is_replicated)
     }
 
     /// Those of live tables of a cluster alone.
     pub fn replicated_only(&self) -> Self {
-        let watched = self.replicated().map(|(watched, version)| Watched {
+        let watched = self.replicated().map(|(watched, version)| WatchedKeys {
             table: watched.table.clone(),
             key: watched.key.clone(),
             stands_alone: watched.stands_alone,
-            seen: Seen::Replicated(version),
+            seen: SeenKeyState::Replicated(version),
         });
         let (watched, bytes) = (watched.collect(), self.bytes);
         Self { watched, bytes }
@@ -162,10 +163,10 @@ impl Watches {
         Ok(false)
     }
 
-    fn replicated(&self) -> impl Iterator<Item = (&Watched, KeyVersion)> {
+    fn replicated(&self) -> impl Iterator<Item = (&WatchedKeys, KeyVersion)> {
         let watched = self.watched.iter();
         watched.filter_map(|watched| match watched.seen {
-            Seen::Replicated(version) => Some((watched, version)),
+            SeenKeyState::Replicated(version) => Some((watched, version)),
             _ => None,
         })
     }
@@ -178,9 +179,11 @@ impl Watches {
 
     /// Refuses keys of which EXEC cannot know while it writes to this partition.
     pub fn check_partition(&self, table: &LiveTable, written: PartitionId) -> Answer {
-        let is_of = |watched: &Watched| match &watched.seen {
-            Seen::Live { partition, .. } => watched.table == *table.name() && *partition == written,
-            Seen::Batch(_) | Seen::Replicated(_) => false,
+        let is_of = |watched: &WatchedKeys| match &watched.seen {
+            SeenKeyState::Live { partition, .. } => {
+                watched.table == *table.name() && *partition == written
+            }
+            SeenKeyState::Batch(_) | SeenKeyState::Replicated(_) => false,
         };
         match self.watched.iter().all(is_of) {
             true => Ok(()),
@@ -193,14 +196,15 @@ impl Watches {
     }
 
     fn has(&self, table: &[u8], key: &[u8]) -> bool {
-        let is_it =
-            |watched: &Watched| watched.table.as_str().as_bytes() == table && watched.key == key;
+        let is_it = |watched: &WatchedKeys| {
+            watched.table.as_str().as_bytes() == table && watched.key == key
+        };
         self.watched.iter().any(is_it)
     }
 
     /// Counts a key that is to be watched beside `others`.
     fn count(&mut self, others: &Self, key: &[u8]) -> Answer {
-        self.bytes += key.len() + size_of::<Watched>();
+        self.bytes += key.len() + size_of::<WatchedKeys>();
         match self.bytes + others.bytes > MAX_WATCHED_BYTES {
             true => Err(CommandError::error(format!(
                 "ERR the keys watched take more than {MAX_WATCHED_BYTES} bytes"
@@ -223,11 +227,11 @@ impl WatchAsk {
         let asked = self.asked.into_iter().zip(versions);
         watches
             .watched
-            .extend(asked.map(|(asked, version)| Watched {
+            .extend(asked.map(|(asked, version)| WatchedKeys {
                 table: asked.table,
                 key: asked.key,
                 stands_alone: asked.stands_alone,
-                seen: Seen::Replicated(*version),
+                seen: SeenKeyState::Replicated(*version),
             }));
         watches
     }
@@ -264,7 +268,7 @@ pub fn watch(call: &mut SessionCall<'_>) -> Answer {
             continue;
         }
         let source = find_source(call.tables, &user, table)?;
-        known.watched.push(Watched {
+        known.watched.push(WatchedKeys {
             table: source.table().clone(),
             key: key.to_vec(),
             stands_alone: stands_alone(source.table(), key),
@@ -301,9 +305,9 @@ pub fn unwatch(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-fn see(source: Source<'_>, key: &[u8]) -> Result<Seen, CommandError> {
+fn see(source: Source<'_>, key: &[u8]) -> Result<SeenKeyState, CommandError> {
     let table = match source {
-        Source::Batch(version) => return Ok(Seen::Batch(version.version())),
+        Source::Batch(version) => return Ok(SeenKeyState::Batch(version.version())),
         Source::Live(table) => table,
     };
     let partition = table.partition_holding(key)?;
@@ -315,7 +319,7 @@ fn see(source: Source<'_>, key: &[u8]) -> Result<Seen, CommandError> {
             .try_expires_ms(key)?
             .map(|expires_ms| expires_ms.unwrap_or(u64::MAX)),
     };
-    Ok(Seen::Live {
+    Ok(SeenKeyState::Live {
         partition,
         watch,
         expires_ms,
@@ -334,7 +338,7 @@ impl View<'_> {
         if watches.any_written() {
             return Ok(true);
         }
-        match !self.has_leave && watches.replicated().next().is_some() {
+        match !self.has_permit && watches.replicated().next().is_some() {
             true => Err(CommandError::Replicas),
             false => Ok(false),
         }
@@ -355,13 +359,13 @@ impl View<'_> {
         Ok(false)
     }
 
-    fn is_changed(&self, watched: &Watched) -> Result<bool, CommandError> {
+    fn is_changed(&self, watched: &WatchedKeys) -> Result<bool, CommandError> {
         let names = KeyNames::of(self.shared, self.tables, self.user);
         let stands_alone = |names: KeyNames<'_>| names.stands_alone(&watched.table, &watched.key);
         if watched.stands_alone && !names.is_some_and(stands_alone) {
             return Ok(true);
         }
-        if matches!(watched.seen, Seen::Replicated(_)) {
+        if matches!(watched.seen, SeenKeyState::Replicated(_)) {
             return Ok(false);
         }
         let name = watched.table.as_str().as_bytes();
@@ -371,8 +375,8 @@ impl View<'_> {
             found => found?,
         };
         match (&watched.seen, table) {
-            (Seen::Batch(seen), Source::Batch(version)) => Ok(version.version() != *seen),
-            (Seen::Live { expires_ms, .. }, Source::Live(table)) => match expires_ms {
+            (SeenKeyState::Batch(seen), Source::Batch(version)) => Ok(version.version() != *seen),
+            (SeenKeyState::Live { expires_ms, .. }, Source::Live(table)) => match expires_ms {
                 Some(moment_ms) => Ok(*moment_ms <= self.shared.store.clock().unix_ms()),
                 None if !self.may_wait => Err(CommandError::NotResident),
                 // One that is there has not expired: it was not written to. Of one that is not,

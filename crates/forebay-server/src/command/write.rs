@@ -352,7 +352,7 @@ pub fn refuse_write(command: &Command, args: &Args<'_>, user: &User) -> CommandE
     let not_here = || {
         CommandError::error(format!(
             "ERR {name} is not supported: batch tables change only as a whole, by 'forebay push', and \
-             live tables by the commands that docs/server.md lists"
+             live tables by the commands that docs/reference/redis-commands.md lists"
         ))
     };
     let Some(table) = (place > 0 && place < args.len()).then(|| args.get(place)) else {

@@ -8,12 +8,12 @@ use serde_json::json;
 
 /// An error answer.
 #[derive(Debug)]
-pub struct Refused {
+pub struct ErrorAnswer {
     status: StatusCode,
     text: String,
 }
 
-impl Refused {
+impl ErrorAnswer {
     pub fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self {
             status,
@@ -30,7 +30,7 @@ impl Refused {
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for ErrorAnswer {
     fn into_response(self) -> Response {
         let mut answer = (self.status, Json(json!({ "error": self.text }))).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
@@ -43,7 +43,7 @@ impl IntoResponse for Refused {
     }
 }
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for ErrorAnswer {
     fn from(error: StoreError) -> Self {
         let status = match error {
             StoreError::NoTable { .. } | StoreError::NoVersion { .. } => StatusCode::NOT_FOUND,
@@ -66,27 +66,27 @@ impl From<StoreError> for Refused {
     }
 }
 
-impl From<ReadError> for Refused {
+impl From<ReadError> for ErrorAnswer {
     fn from(error: ReadError) -> Self {
         tracing::error!(%error, "a read failed");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 }
 
-pub async fn not_found() -> Refused {
-    Refused::new(StatusCode::NOT_FOUND, "there is nothing at this path")
+pub async fn not_found() -> ErrorAnswer {
+    ErrorAnswer::new(StatusCode::NOT_FOUND, "there is nothing at this path")
 }
 
 /// Every place is taken.
-pub async fn too_many() -> Refused {
-    Refused::new(
+pub async fn too_many() -> ErrorAnswer {
+    ErrorAnswer::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "there are too many HTTP connections: close some, or ask again",
     )
 }
 
-pub async fn method_not_allowed() -> Refused {
-    Refused::new(
+pub async fn method_not_allowed() -> ErrorAnswer {
+    ErrorAnswer::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "this path does not take this method",
     )

@@ -18,7 +18,7 @@ use forebay_engine::{StoreError, TableName};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::answer::Refused;
+use super::answer::ErrorAnswer;
 use super::guard::Caller;
 use super::tables::waiting;
 use crate::shared::Shared;
@@ -43,7 +43,7 @@ pub async fn step(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Path((table, id, step)): Path<(String, String, String)>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ErrorAnswer> {
     let (replicas, name) = admit(&shared, &caller, &table, &id)?;
     waiting(move || {
         let done = match &*step {
@@ -52,7 +52,7 @@ pub async fn step(
             "take" => replicas.take_held(&name, &id),
             _ => {
                 let text = "a checkpoint is made by the steps flush, hold and take";
-                return Err(Refused::new(StatusCode::NOT_FOUND, text));
+                return Err(ErrorAnswer::new(StatusCode::NOT_FOUND, text));
             }
         };
         Ok(octets(done.map_err(refused)?).into_response())
@@ -66,11 +66,11 @@ pub async fn file(
     Extension(caller): Extension<Caller>,
     Path((table, id, file)): Path<(String, String, String)>,
     part: Result<Query<FilePart>, QueryRejection>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ErrorAnswer> {
     let (replicas, name) = admit(&shared, &caller, &table, &id)?;
     let Query(part) = part.map_err(|_| {
         let text = "a part of a file is asked for by from and bytes, whole numbers";
-        Refused::new(StatusCode::BAD_REQUEST, text)
+        ErrorAnswer::new(StatusCode::BAD_REQUEST, text)
     })?;
     waiting(move || {
         let bytes = part.bytes.unwrap_or(MOST_BYTES).min(MOST_BYTES);
@@ -86,7 +86,7 @@ pub async fn touch(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Path((table, id)): Path<(String, String)>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ErrorAnswer> {
     let (replicas, name) = admit(&shared, &caller, &table, &id)?;
     replicas.touch_checkpoint(&name, &id).map_err(refused)?;
     Ok(axum::Json(json!({ "checkpoint": id })).into_response())
@@ -97,7 +97,7 @@ pub async fn end(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Path((table, id)): Path<(String, String)>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ErrorAnswer> {
     let (replicas, name) = admit(&shared, &caller, &table, &id)?;
     waiting(move || {
         replicas.end_checkpoint(&name, &id);
@@ -119,27 +119,27 @@ fn admit(
     caller: &Caller,
     table: &str,
     id: &str,
-) -> Result<(Arc<LocalReplicas>, TableName), Refused> {
+) -> Result<(Arc<LocalReplicas>, TableName), ErrorAnswer> {
     caller.check_read(table)?;
     if !caller.may(Verb::Write, table) {
         let text = format!("you may not write table {table}, whose writes a checkpoint holds up");
-        return Err(Refused::new(StatusCode::FORBIDDEN, text));
+        return Err(ErrorAnswer::new(StatusCode::FORBIDDEN, text));
     }
     let name = TableName::new(table).map_err(StoreError::Name)?;
     if id.len() > MOST_ID_BYTES || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         let text = "the id of a checkpoint is up to 64 letters and digits";
-        return Err(Refused::new(StatusCode::BAD_REQUEST, text));
+        return Err(ErrorAnswer::new(StatusCode::BAD_REQUEST, text));
     }
     let cluster = shared.cluster.as_ref();
     let replicas = cluster.and_then(|cluster| cluster.member().replicas());
     let replicas = replicas.ok_or_else(|| {
         let text = "this server runs no replicas: 'forebay checkpoint' and 'forebay backup' work on its store";
-        Refused::new(StatusCode::NOT_FOUND, text)
+        ErrorAnswer::new(StatusCode::NOT_FOUND, text)
     })?;
     Ok((replicas, name))
 }
 
-fn refused(error: PartError) -> Refused {
+fn refused(error: PartError) -> ErrorAnswer {
     let status = match error {
         PartError::NoTable(_) | PartError::NoCheckpoint => StatusCode::NOT_FOUND,
         PartError::File(ref error) if error.kind() == io::ErrorKind::NotFound => {
@@ -151,5 +151,5 @@ fn refused(error: PartError) -> Refused {
             StatusCode::INTERNAL_SERVER_ERROR
         }
     };
-    Refused::new(status, error.to_string())
+    ErrorAnswer::new(status, error.to_string())
 }

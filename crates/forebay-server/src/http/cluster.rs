@@ -14,7 +14,7 @@ use forebay_io::within;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::Refused;
+use super::answer::ErrorAnswer;
 use super::guard::Caller;
 use super::stopped;
 use super::unread::hide_unread;
@@ -33,8 +33,8 @@ pub struct Poll {
 }
 
 impl Poll {
-    async fn wait(&self, shared: &Shared) -> Result<(), Refused> {
-        let bad = |text| Refused::new(StatusCode::BAD_REQUEST, text);
+    async fn wait(&self, shared: &Shared) -> Result<(), ErrorAnswer> {
+        let bad = |text| ErrorAnswer::new(StatusCode::BAD_REQUEST, text);
         let after = self.after.as_ref().map(|text| text.parse());
         let after = after.transpose().map_err(|_: ParseIntError| {
             bad("after is a revision, a whole number, as the status has it")
@@ -69,9 +69,9 @@ pub fn parse_wait(text: &str, longest: Duration) -> Option<Duration> {
 }
 
 /// Has the coordinator look for requests. It gives nothing away, and costs one look.
-pub async fn nudge(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Refused> {
-    ask(&shared, &Question::Nudge).await?;
-    Ok(Json(json!({ "nudged": true })))
+pub async fn notify(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, ErrorAnswer> {
+    ask(&shared, &Question::Notify).await?;
+    Ok(Json(json!({ "notified": true })))
 }
 
 /// The state of the cluster, as the coordinator knows it; as this node does where none answers. Of
@@ -80,7 +80,7 @@ pub async fn status(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Query(poll): Query<Poll>,
-) -> Result<Json<Status>, Refused> {
+) -> Result<Json<Status>, ErrorAnswer> {
     poll.wait(&shared).await?;
     match ask(&shared, &Question::Status).await? {
         Reply::Status(Some(mut status)) => {
@@ -88,20 +88,20 @@ pub async fn status(
             hide_unread(&mut status, &shared, &may_read);
             Ok(Json(*status))
         }
-        _ => Err(Refused::new(
+        _ => Err(ErrorAnswer::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "nothing is known of the cluster yet: ask again, or use forebay cluster status",
         )),
     }
 }
 
-async fn ask(shared: &Shared, question: &Question) -> Result<Reply, Refused> {
+async fn ask(shared: &Shared, question: &Question) -> Result<Reply, ErrorAnswer> {
     let Some(cluster) = &shared.cluster else {
         let text = "this server is no node of a cluster";
-        return Err(Refused::new(StatusCode::NOT_FOUND, text));
+        return Err(ErrorAnswer::new(StatusCode::NOT_FOUND, text));
     };
     let failed =
-        |problem: io::Error| Refused::new(StatusCode::SERVICE_UNAVAILABLE, problem.to_string());
+        |problem: io::Error| ErrorAnswer::new(StatusCode::SERVICE_UNAVAILABLE, problem.to_string());
     let asked = to_bytes(question).map_err(failed)?;
     let answer = cluster.member().answer(asked).await.map_err(failed)?;
     from_bytes(&answer).map_err(failed)

@@ -33,10 +33,10 @@ fn head(page: &mut Page, map: &ClusterMap, facts: &NodeFacts) {
     let name = "forebay_cluster_served_revision";
     let help = "The newest revision of the catalog whose tables serve here.";
     page.one(name, "gauge", help, facts.serves);
-    let name = "forebay_cluster_head_heard_seconds";
+    let name = "forebay_cluster_catalog_age_seconds";
     let help = "Since a head of the catalog was last heard of, from the store or any node.";
     page.begin(name, "gauge", help);
-    page.line(name, &[], facts.head_heard.as_secs_f64());
+    page.line(name, &[], facts.head_received.as_secs_f64());
     let name = "forebay_cluster_catalog_lost";
     let help = "1: the catalog is lost, damaged or an old copy, and nobody changes anything.";
     page.one(name, "gauge", help, u64::from(facts.is_catalog_lost));
@@ -87,7 +87,7 @@ const FAMILIES: [(&str, &str, OfTable); 3] = [
         |held| held.missing,
     ),
     (
-        "forebay_cluster_unheld_ranges",
+        "forebay_cluster_unavailable_ranges",
         "Ranges that no node holds that is there: their keys are not answered.",
         |held| held.unheld,
     ),
@@ -113,9 +113,9 @@ impl TableHeld {
         for range in ranges.filter(|_| table.serving.is_some()) {
             let nodes = table.held(Some(range)).iter();
             let nodes = nodes.filter_map(|id| map.node(*id));
-            let living = nodes.filter(|node| node.is_available).count();
-            missing += table.replicas.saturating_sub(living) as u64;
-            unheld += u64::from(living == 0);
+            let row_estimate = nodes.filter(|node| node.is_available).count();
+            missing += table.replicas.saturating_sub(row_estimate) as u64;
+            unheld += u64::from(row_estimate == 0);
         }
         Self {
             version: table.serving.unwrap_or(0),
@@ -140,7 +140,7 @@ fn plan(page: &mut Page, plan: PlanFacts) {
     );
     let help = "Batches of the plan that is carried out which are not done; 0: there is none.";
     page.one(name, "gauge", help, left);
-    let name = "forebay_cluster_plan_left_seconds";
+    let name = "forebay_cluster_plan_remaining_seconds";
     let help = "How long that takes by the pace of the batches that are done; 0: not known.";
     page.one(name, "gauge", help, plan.left.as_secs());
 }
@@ -165,7 +165,7 @@ fn disk(page: &mut Page, shared: &Shared, rollouts: &RolloutFacts) {
 
 fn elsewhere(page: &mut Page, cluster: &Cluster) {
     let counts = &cluster.counts;
-    let name = "forebay_commands_elsewhere_total";
+    let name = "forebay_commands_routed_total";
     let help = "Commands whose keys are not here, by what became of them.";
     page.begin(name, "counter", help);
     for (led, count) in counts.all_led() {

@@ -83,7 +83,7 @@ impl Connections {
         };
         let router = router.layer(Extension(Peer(address)));
         let shared = Arc::clone(&self.shared);
-        let counted = Counted::new(&shared);
+        let counted = ConnectionCount::new(&shared);
         let serving = serve(
             arrival,
             router,
@@ -115,9 +115,9 @@ impl Connections {
 pub struct Peer(pub SocketAddr);
 
 /// Counts an HTTP connection while it is there.
-struct Counted(Arc<Shared>);
+struct ConnectionCount(Arc<Shared>);
 
-impl Counted {
+impl ConnectionCount {
     fn new(shared: &Arc<Shared>) -> Self {
         let connected = &shared.metrics.http_connected;
         connected.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0
             .metrics

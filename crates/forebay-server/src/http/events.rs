@@ -15,7 +15,7 @@ use futures::stream::unfold;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::answer::Refused;
+use super::answer::ErrorAnswer;
 use super::guard::Caller;
 use super::stopped;
 use crate::events::{Event, EventsAfter};
@@ -30,7 +30,7 @@ const RETRY: &str = "retry: 1000\n\n";
 /// What is asked for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct EventsRequest {
     /// The number of the last event that is known.
     after: Option<u64>,
     /// Only events of this table.
@@ -53,11 +53,11 @@ pub async fn events(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    wanted: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>,
-) -> Result<Response, Refused> {
-    let Query(Wanted { after, table }) = wanted.map_err(|_| {
+    wanted: Result<Query<EventsRequest>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, ErrorAnswer> {
+    let Query(EventsRequest { after, table }) = wanted.map_err(|_| {
         let text = "the events are asked for by after, a number as the answer before has it in last, and table";
-        Refused::new(StatusCode::BAD_REQUEST, text)
+        ErrorAnswer::new(StatusCode::BAD_REQUEST, text)
     })?;
     if let Some(table) = &table {
         caller.check_read(table)?;

@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::answer::Refused;
+use super::answer::ErrorAnswer;
 use super::connections::Peer;
 use super::host::{HostName, of_authority, of_origin};
 use crate::shared::Shared;
@@ -39,12 +39,12 @@ impl Caller {
     }
 
     /// Refuses one who may not read the table, in the same words whether it exists or not.
-    pub fn check_read(&self, table: &str) -> Result<(), Refused> {
+    pub fn check_read(&self, table: &str) -> Result<(), ErrorAnswer> {
         if self.may(Verb::Read, table) {
             return Ok(());
         }
         let table: String = table.chars().take(80).collect();
-        Err(Refused::new(
+        Err(ErrorAnswer::new(
             StatusCode::FORBIDDEN,
             format!("you may not read table {table:?}"),
         ))
@@ -76,20 +76,20 @@ impl Caller {
 
     /// Swap, rollback and compact are for who has the token, and for users with the verb `admin` of
     /// the table.
-    pub fn check_admin(&self, shared: &Shared, table: &str) -> Result<(), Refused> {
+    pub fn check_admin(&self, shared: &Shared, table: &str) -> Result<(), ErrorAnswer> {
         if self.may(Verb::Admin, table) {
             return Ok(());
         }
         Err(match (&shared.secrets.load().token, shared.has_users()) {
-            (Some(_), _) => Refused::new(
+            (Some(_), _) => ErrorAnswer::new(
                 StatusCode::UNAUTHORIZED,
                 "this wants the header 'Authorization: Bearer TOKEN', or a user with the verb admin for the table",
             ),
-            (None, true) => Refused::new(
+            (None, true) => ErrorAnswer::new(
                 StatusCode::FORBIDDEN,
                 "this wants a user with the verb admin for the table: the server has no token file",
             ),
-            (None, false) => Refused::new(
+            (None, false) => ErrorAnswer::new(
                 StatusCode::FORBIDDEN,
                 "this server was started without a token file or users: nobody can swap by HTTP",
             ),
@@ -102,12 +102,12 @@ pub async fn check_origin(
     State(shared): State<Arc<Shared>>,
     request: Request,
     next: Next,
-) -> Result<Response, Refused> {
+) -> Result<Response, ErrorAnswer> {
     check_names(&shared, &request)?;
     Ok(next.run(request).await)
 }
 
-fn check_names(shared: &Shared, request: &Request) -> Result<(), Refused> {
+fn check_names(shared: &Shared, request: &Request) -> Result<(), ErrorAnswer> {
     let headers = request.headers();
     // A request line may name the host as well: then both have to be ours.
     let named = request
@@ -116,7 +116,7 @@ fn check_names(shared: &Shared, request: &Request) -> Result<(), Refused> {
         .map(|authority| authority.as_str());
     let hosts = texts(headers, HOST).chain(named.map(Some));
     if !all_are_ours(shared, hosts.map(|host| of_authority(host?))) || several(headers, HOST) {
-        return Err(Refused::new(
+        return Err(ErrorAnswer::new(
             StatusCode::MISDIRECTED_REQUEST,
             "this server does not go by that Host: name it when starting the server (--http-host)",
         ));
@@ -125,7 +125,7 @@ fn check_names(shared: &Shared, request: &Request) -> Result<(), Refused> {
         .map(|origin| of_origin(origin?))
         .peekable();
     if origins.peek().is_some() && !all_are_ours(shared, origins) {
-        return Err(Refused::new(
+        return Err(ErrorAnswer::new(
             StatusCode::FORBIDDEN,
             "pages of that Origin may not ask here",
         ));
@@ -172,10 +172,10 @@ pub async fn authenticate(
     State(shared): State<Arc<Shared>>,
     mut request: Request,
     next: Next,
-) -> Result<Response, Refused> {
+) -> Result<Response, ErrorAnswer> {
     let caller = match caller(&shared, request.headers()) {
         Ok(caller) => caller,
-        Err(Nobody { refused, user }) => {
+        Err(Unauthorized { refused, user }) => {
             if let Some(user) = user {
                 let peer = request.extensions().get::<Peer>().copied();
                 peer.into_iter()
@@ -194,15 +194,15 @@ pub async fn authenticate(
 }
 
 /// One who is not let in.
-struct Nobody {
-    refused: Refused,
+struct Unauthorized {
+    refused: ErrorAnswer,
     /// Who it claims to be, with a wrong secret.
     user: Option<String>,
 }
 
-fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Nobody> {
-    let nobody = |text: &str, user: Option<String>| Nobody {
-        refused: Refused::new(StatusCode::UNAUTHORIZED, text),
+fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Unauthorized> {
+    let nobody = |text: &str, user: Option<String>| Unauthorized {
+        refused: ErrorAnswer::new(StatusCode::UNAUTHORIZED, text),
         user,
     };
     let wrong = |text: &str| nobody(text, None);

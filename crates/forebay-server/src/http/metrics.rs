@@ -96,7 +96,7 @@ fn certificate(page: &mut Page, shared: &Shared) {
         return;
     };
     let now_unix_s = (shared.store.clock().unix_ms() / 1000) as i64;
-    let name = "forebay_certificate_left_seconds";
+    let name = "forebay_certificate_remaining_seconds";
     let help = "Until the certificate for clients ends (--tls-cert); below 0: it has.";
     page.begin(name, "gauge", help);
     page.line(name, &[], ends_unix_s.saturating_sub(now_unix_s));
@@ -179,7 +179,7 @@ fn tables(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
             |state| state.serving.unwrap_or(0),
         ),
         (
-            "forebay_table_wanted_version",
+            "forebay_table_target_version",
             "gauge",
             "The version that should serve.",
             |state| state.wanted.unwrap_or(0),
@@ -234,10 +234,10 @@ fn tables(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
     }
 }
 
-type OfLive = fn(&LiveStats) -> u64;
+type LiveMetrics = fn(&LiveStats) -> u64;
 
 /// Metrics of live tables: name, kind, help and value.
-const LIVE_FAMILIES: [(&str, &str, &str, OfLive); 11] = [
+const LIVE_FAMILIES: [(&str, &str, &str, LiveMetrics); 11] = [
     (
         "forebay_live_memtable_bytes",
         "gauge",

@@ -121,8 +121,8 @@ fn open_to_all() -> Router<Arc<Shared>> {
         .route("/ready", get(ready::ready))
         .route("/ready/tables", get(ready::all_tables))
         .route("/ready/tables/{table}", get(ready::one_table))
-        .route("/v1/cluster/nudge", get(cluster::nudge))
-        .route("/v1/pulls/nudge", get(pulls::nudge))
+        .route("/v1/cluster/notify", get(cluster::notify))
+        .route("/v1/pulls/notify", get(pulls::notify))
 }
 
 fn checked(router: Router<Arc<Shared>>, shared: &Arc<Shared>) -> Router {

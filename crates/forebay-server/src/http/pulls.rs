@@ -9,10 +9,10 @@ use forebay_engine::TableName;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::Refused;
+use super::answer::ErrorAnswer;
 use super::guard::Caller;
 use super::metrics_page::Page;
-use crate::pulls::{Pulled, TablePulled};
+use crate::pulls::{PullsStatus, TablePulled};
 use crate::shared::Shared;
 use crate::users::Verb;
 
@@ -20,30 +20,30 @@ use crate::users::Verb;
 pub async fn pulls(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
-) -> Result<Json<Value>, Refused> {
+) -> Result<Json<Value>, ErrorAnswer> {
     let pulled = seen(&shared, &|table| caller.may(Verb::Read, table));
     Ok(Json(json!({ "pulls": pulled })))
 }
 
 /// What a hint says.
 #[derive(Debug, Deserialize)]
-pub struct Hinted {
+pub struct PullHint {
     /// The stamp of the document of all tables.
     #[serde(default)]
     document: u64,
 }
 
 /// Has the source looked at. It gives nothing away, and costs a request a second at most.
-pub async fn nudge(
+pub async fn notify(
     State(shared): State<Arc<Shared>>,
-    Query(hinted): Query<Hinted>,
-) -> Result<Json<Value>, Refused> {
+    Query(hinted): Query<PullHint>,
+) -> Result<Json<Value>, ErrorAnswer> {
     let Some(pulls) = &shared.config.pulls else {
         let text = "this server pulls nothing";
-        return Err(Refused::new(StatusCode::NOT_FOUND, text));
+        return Err(ErrorAnswer::new(StatusCode::NOT_FOUND, text));
     };
-    pulls.nudge(hinted.document);
-    Ok(Json(json!({ "nudged": true })))
+    pulls.notify(hinted.document);
+    Ok(Json(json!({ "notified": true })))
 }
 
 /// Tables that are wanted and have never come, and why.
@@ -76,12 +76,12 @@ pub fn unreached(shared: &Shared) -> Option<String> {
     ))
 }
 
-type OfPull = fn(&TablePulled) -> u64;
+type PullMetrics = fn(&TablePulled) -> u64;
 
 /// Metrics by table: name, kind, help and value.
-const FAMILIES: [(&str, &str, &str, OfPull); 6] = [
+const FAMILIES: [(&str, &str, &str, PullMetrics); 6] = [
     (
-        "forebay_pull_wanted_version",
+        "forebay_pull_target_version",
         "gauge",
         "The version that serves at the source; 0: none.",
         |pull| pull.wanted.unwrap_or(0),
@@ -152,12 +152,12 @@ pub fn metrics(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
     );
 }
 
-fn pulled(shared: &Shared) -> Option<Pulled> {
+fn pulled(shared: &Shared) -> Option<PullsStatus> {
     shared.config.pulls.as_ref().map(|pulls| pulls.pulled())
 }
 
 /// The pulls of tables that the caller may see.
-fn seen(shared: &Shared, sees: &dyn Fn(&str) -> bool) -> Option<Pulled> {
+fn seen(shared: &Shared, sees: &dyn Fn(&str) -> bool) -> Option<PullsStatus> {
     let mut pulled = pulled(shared)?;
     pulled.tables.retain(|pull| sees(pull.table.as_str()));
     Some(pulled)

@@ -19,24 +19,24 @@ struct ReplicasHere {
     here: u64,
     led: u64,
     leaderless: u64,
-    ailing: u64,
+    unhealthy: u64,
     silent: u64,
     behind: u64,
     /// Something keeps the table here from being as it is to be.
     troubled: u64,
 }
 
-type OfReplicas = fn(&ReplicasHere) -> u64;
+type ReplicaMetrics = fn(&ReplicasHere) -> u64;
 
 /// Metrics by table: name, help and value.
-const FAMILIES: [(&str, &str, OfReplicas); 8] = [
+const FAMILIES: [(&str, &str, ReplicaMetrics); 8] = [
     (
         "forebay_cluster_partitions",
         "Partitions of a live table, as far as this node knows it.",
         |replicas| replicas.partitions,
     ),
     (
-        "forebay_cluster_replicas_here",
+        "forebay_cluster_replicas",
         "Partitions of a live table that this node has a replica of.",
         |replicas| replicas.here,
     ),
@@ -51,22 +51,22 @@ const FAMILIES: [(&str, &str, OfReplicas); 8] = [
         |replicas| replicas.leaderless,
     ),
     (
-        "forebay_cluster_ailing_replicas",
+        "forebay_cluster_unhealthy_replicas",
         "Replicas here that forgot or are damaged, and take no part.",
-        |replicas| replicas.ailing,
+        |replicas| replicas.unhealthy,
     ),
     (
-        "forebay_cluster_silent_replicas",
+        "forebay_cluster_unreachable_replicas",
         "Replicas on other nodes that do not answer their leader here.",
         |replicas| replicas.silent,
     ),
     (
-        "forebay_cluster_replica_behind_entries",
+        "forebay_cluster_replica_lag_entries",
         "The most entries that a replica which answers its leader here lacks of what is decided.",
         |replicas| replicas.behind,
     ),
     (
-        "forebay_cluster_replicas_troubled",
+        "forebay_cluster_replicas_with_problems",
         "Whether a full disk, or another trouble that /ready names, holds the replicas here up.",
         |replicas| replicas.troubled,
     ),
@@ -134,7 +134,12 @@ fn logs<'a>(
     let help =
         "Bytes of log entries read from files here, for replicas elsewhere that were behind.";
     let bytes = counts.tail_bytes.load(Ordering::Relaxed);
-    page.one("forebay_cluster_tail_bytes_total", "counter", help, bytes);
+    page.one(
+        "forebay_cluster_log_sent_bytes_total",
+        "counter",
+        help,
+        bytes,
+    );
 }
 
 impl ReplicasHere {
@@ -151,9 +156,9 @@ impl ReplicasHere {
 
     fn count(&mut self, report: &GroupReport) {
         self.here += 1;
-        self.ailing += u64::from(report.is_troubled());
-        let stranded = report.stranded.as_ref();
-        self.leaderless += u64::from(stranded.is_some_and(|one| one.votes(report.peer)));
+        self.unhealthy += u64::from(report.is_troubled());
+        let leaderless = report.leaderless.as_ref();
+        self.leaderless += u64::from(leaderless.is_some_and(|one| one.votes(report.peer)));
         let Some(lead) = &report.leads else {
             return;
         };
@@ -170,7 +175,7 @@ impl ReplicasHere {
 
 #[cfg(test)]
 mod tests {
-    use forebay_cluster::reports::{Lead, ReplicaProblem, Stranded};
+    use forebay_cluster::reports::{LeaderReport, LeaderlessReplica, ReplicaProblem};
     use forebay_replica::{Membership, PeerId};
 
     use super::*;
@@ -181,9 +186,9 @@ mod tests {
             peer: PeerId(1),
             term: 3,
             problem: None,
-            ails: false,
+            is_unhealthy: false,
             leads: None,
-            stranded: None,
+            leaderless: None,
             load: None,
             traffic: None,
         }
@@ -202,7 +207,7 @@ mod tests {
             ..report()
         });
         all.count(&GroupReport {
-            stranded: Some(Stranded {
+            leaderless: Some(LeaderlessReplica {
                 members: members(),
                 term: 3,
                 index: 9,
@@ -212,7 +217,7 @@ mod tests {
         });
         // The third peer does not answer; the leader itself is not asked.
         all.count(&GroupReport {
-            leads: Some(Lead {
+            leads: Some(LeaderReport {
                 members: members(),
                 behind: vec![(PeerId(2), 5)],
                 size: None,
@@ -224,7 +229,7 @@ mod tests {
             here: 4,
             led: 1,
             leaderless: 1,
-            ailing: 1,
+            unhealthy: 1,
             silent: 1,
             behind: 5,
             troubled: 0,

@@ -10,12 +10,12 @@ use bytes::Bytes;
 use forebay_engine::live::Expiry;
 use forebay_engine::{Source, SourceError, ValueKind, show_key};
 
-use super::answer::{Refused, not_found};
+use super::answer::{ErrorAnswer, not_found};
 use super::guard::Caller;
 use super::tables::waiting;
 use crate::command::{CommandError, write_text};
 use crate::execute::View;
-use crate::leaves::Leaves;
+use crate::permits::ReadPermits;
 use crate::port::Port;
 use crate::reply_memory::HeldReply;
 use crate::shared::Shared;
@@ -26,7 +26,7 @@ pub async fn row(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     uri: Uri,
-) -> Result<Response, Refused> {
+) -> Result<Response, ErrorAnswer> {
     let Some((table, key)) = table_and_key(uri.path()) else {
         return Err(not_found().await);
     };
@@ -35,20 +35,20 @@ pub async fn row(
     let server = Arc::clone(&shared);
     let text = waiting(move || {
         let source = tables.get(table.as_bytes());
-        let source = source.ok_or_else(|| Refused::no_table(&table))?;
-        let leave = leave(&server, &tables, (table.as_bytes(), &key));
-        let leave = leave.map_err(|_| no_leave(&server, source, &key))?;
+        let source = source.ok_or_else(|| ErrorAnswer::no_table(&table))?;
+        let permit = permit(&server, &tables, (table.as_bytes(), &key));
+        let permit = permit.map_err(|_| no_permit(&server, source, &key))?;
         let text = row_text(source, &key);
-        match leave.hold() {
+        match permit.hold() {
             true => text,
-            false => Err(no_leave(&server, source, &key)),
+            false => Err(no_permit(&server, source, &key)),
         }
     });
     let text = text.await?;
     let held = shared.reply_memory.hold(text.len()).ok_or_else(|| {
         let text =
             "answers that nobody has read yet take all memory that is for them: ask again later";
-        Refused::new(StatusCode::SERVICE_UNAVAILABLE, text)
+        ErrorAnswer::new(StatusCode::SERVICE_UNAVAILABLE, text)
     })?;
     let body = Body::from(Bytes::from_owner(HeldText { text, _held: held }));
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
@@ -100,11 +100,11 @@ impl AsRef<[u8]> for HeldText {
 }
 
 /// Leave to read a key, which replicas of a live table of a cluster give.
-fn leave<'t>(
+fn permit<'t>(
     shared: &'t Shared,
     tables: &'t TableView,
     (table, key): (&[u8], &[u8]),
-) -> Result<Leaves<'t>, CommandError> {
+) -> Result<ReadPermits<'t>, CommandError> {
     let view = View {
         tables,
         user: &shared.anyone,
@@ -112,14 +112,14 @@ fn leave<'t>(
         may_wait: true,
         port: Port::Alone,
         decided: None,
-        has_leave: false,
+        has_permit: false,
     };
     let wire = [table, b":", key].concat();
-    view.leaves(std::iter::once(&wire[..]))
+    view.permits(std::iter::once(&wire[..]))
 }
 
 /// The replica here may not answer now.
-fn no_leave(server: &Shared, source: Source<'_>, key: &[u8]) -> Refused {
+fn no_permit(server: &Shared, source: Source<'_>, key: &[u8]) -> ErrorAnswer {
     let (table, now_ms) = (source.table(), server.store.clock().unix_ms());
     let has_expired = match source {
         Source::Live(live) if live.options().expiry != Expiry::Never => {
@@ -138,14 +138,14 @@ fn no_leave(server: &Shared, source: Source<'_>, key: &[u8]) -> Refused {
              tells who leads, and RESP leads there"
         ),
     };
-    Refused::new(StatusCode::MISDIRECTED_REQUEST, text)
+    ErrorAnswer::new(StatusCode::MISDIRECTED_REQUEST, text)
 }
 
-fn row_text(source: Source<'_>, key: &[u8]) -> Result<Vec<u8>, Refused> {
-    let failed = |what: String| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, what);
+fn row_text(source: Source<'_>, key: &[u8]) -> Result<Vec<u8>, ErrorAnswer> {
+    let failed = |what: String| ErrorAnswer::new(StatusCode::INTERNAL_SERVER_ERROR, what);
     let value = source.get(key);
     let unread = |error: SourceError| match error {
-        error if error.is_not_here() => Refused::new(
+        error if error.is_not_here() => ErrorAnswer::new(
             StatusCode::MISDIRECTED_REQUEST,
             format!("{error}: KV.MAP {} tells where", source.table()),
         ),
@@ -153,7 +153,7 @@ fn row_text(source: Source<'_>, key: &[u8]) -> Result<Vec<u8>, Refused> {
     };
     let Some(value) = value.map_err(unread)? else {
         let text = format!("table {} has no key {}", source.table(), show_key(key));
-        return Err(Refused::new(StatusCode::NOT_FOUND, text));
+        return Err(ErrorAnswer::new(StatusCode::NOT_FOUND, text));
     };
     let mut out = Vec::new();
     match (source.kind(), source.number()) {

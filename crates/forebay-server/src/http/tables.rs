@@ -7,33 +7,33 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::{Json, body};
 use forebay_engine::{
-    Actor, StoreError, Swapped, Table, TableName, TableState, VersionInfo, live::LiveTable,
+    Actor, StoreError, SwapReport, Table, TableName, TableState, VersionInfo, live::LiveTable,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::info;
 
-use super::answer::Refused;
+use super::answer::ErrorAnswer;
 use super::connections::Peer;
 use super::guard::Caller;
 use crate::shared::Shared;
 use crate::users::Verb;
 use forebay_engine::Source;
 
-type JsonAnswer = Result<Json<Value>, Refused>;
+type JsonAnswer = Result<Json<Value>, ErrorAnswer>;
 
 /// The table in a path. One that is no text is refused in the form of all errors.
-pub struct InPath(String);
+pub struct TableInPath(String);
 
-impl<S: Send + Sync> FromRequestParts<S> for InPath {
-    type Rejection = Refused;
+impl<S: Send + Sync> FromRequestParts<S> for TableInPath {
+    type Rejection = ErrorAnswer;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ErrorAnswer> {
         let named = Path::<String>::from_request_parts(parts, state).await;
         let Path(table) = named.map_err(|_| {
             let text =
                 "the table in the path is no text: names are ASCII letters, digits, '_' and '-'";
-            Refused::new(StatusCode::BAD_REQUEST, text)
+            ErrorAnswer::new(StatusCode::BAD_REQUEST, text)
         })?;
         Ok(Self(table))
     }
@@ -63,7 +63,7 @@ pub async fn tables(
 pub async fn table(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
-    InPath(table): InPath,
+    TableInPath(table): TableInPath,
 ) -> JsonAnswer {
     caller.check_read(&table)?;
     if let Some(live) = shared.tables().live(table.as_bytes()) {
@@ -74,7 +74,7 @@ pub async fn table(
         .tables
         .iter()
         .find(|(name, _)| name.as_str() == table);
-    let (name, state) = found.ok_or_else(|| Refused::no_table(&table))?;
+    let (name, state) = found.ok_or_else(|| ErrorAnswer::no_table(&table))?;
     Ok(Json(describe(&shared, name, state)))
 }
 
@@ -132,13 +132,13 @@ fn describe_live(table: &LiveTable) -> Value {
 pub async fn versions(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
-    InPath(table): InPath,
+    TableInPath(table): TableInPath,
 ) -> JsonAnswer {
     caller.check_read(&table)?;
     let list = waiting(move || {
         open(&shared, &table, None)?
             .versions()
-            .map_err(Refused::from)
+            .map_err(ErrorAnswer::from)
     })
     .await?;
     Ok(Json(
@@ -172,14 +172,14 @@ pub async fn swap(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Extension(peer): Extension<Peer>,
-    InPath(table): InPath,
+    TableInPath(table): TableInPath,
     request: Request,
 ) -> JsonAnswer {
     let actor = admin(&caller, peer, &shared, &table)?;
     let bytes = read_body(&shared, request).await?;
     let to: SwapTo = serde_json::from_slice(&bytes).map_err(|error| {
         let text = format!("the body must be {{\"version\": number}}: {error}");
-        Refused::new(StatusCode::BAD_REQUEST, text)
+        ErrorAnswer::new(StatusCode::BAD_REQUEST, text)
     })?;
     change(shared, (table, actor), "swapped", move |table| {
         table.swap(to.version)
@@ -187,12 +187,12 @@ pub async fn swap(
     .await
 }
 
-async fn read_body(shared: &Shared, request: Request) -> Result<body::Bytes, Refused> {
+async fn read_body(shared: &Shared, request: Request) -> Result<body::Bytes, ErrorAnswer> {
     let limit = shared.config.limits.http_body_bytes;
     let bytes = body::to_bytes(request.into_body(), limit).await;
     bytes.map_err(|_| {
         let text = format!("the body is larger than {limit} bytes, or broke off");
-        Refused::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+        ErrorAnswer::new(StatusCode::PAYLOAD_TOO_LARGE, text)
     })
 }
 
@@ -208,7 +208,7 @@ pub async fn rollback(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Extension(peer): Extension<Peer>,
-    InPath(table): InPath,
+    TableInPath(table): TableInPath,
     request: Request,
 ) -> JsonAnswer {
     let actor = admin(&caller, peer, &shared, &table)?;
@@ -217,7 +217,7 @@ pub async fn rollback(
         b"" => RollbackFrom::default(),
         text => serde_json::from_slice(text).map_err(|error| {
             let text = format!("the body must be empty or {{\"from\": number}}: {error}");
-            Refused::new(StatusCode::BAD_REQUEST, text)
+            ErrorAnswer::new(StatusCode::BAD_REQUEST, text)
         })?,
     };
     change(
@@ -237,7 +237,7 @@ pub async fn compact(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Extension(peer): Extension<Peer>,
-    InPath(table): InPath,
+    TableInPath(table): TableInPath,
 ) -> JsonAnswer {
     let Actor { user, host, .. } = admin(&caller, peer, &shared, &table)?;
     let tables = shared.tables().keep();
@@ -248,12 +248,13 @@ pub async fn compact(
                 let text = format!(
                     "{table} is a batch table: 'forebay compact {table}' works on the store"
                 );
-                return Err(Refused::new(StatusCode::CONFLICT, text));
+                return Err(ErrorAnswer::new(StatusCode::CONFLICT, text));
             }
-            None => return Err(Refused::no_table(&table)),
+            None => return Err(ErrorAnswer::no_table(&table)),
         };
-        live.compact()
-            .map_err(|error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        live.compact().map_err(|error| {
+            ErrorAnswer::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+        })?;
         let stats = live.stats();
         let records = stats.run_records;
         info!(table, user, address = host, records, "compacted by HTTP");
@@ -270,7 +271,7 @@ fn admin(
     Peer(address): Peer,
     shared: &Shared,
     table: &str,
-) -> Result<Actor, Refused> {
+) -> Result<Actor, ErrorAnswer> {
     caller.check_admin(shared, table)?;
     Ok(Actor {
         user: caller.name().to_owned(),
@@ -283,12 +284,12 @@ async fn change(
     shared: Arc<Shared>,
     (table, actor): (String, Actor),
     what: &'static str,
-    change: impl FnOnce(&Table) -> Result<Swapped, StoreError> + Send + 'static,
+    change: impl FnOnce(&Table) -> Result<SwapReport, StoreError> + Send + 'static,
 ) -> JsonAnswer {
     waiting(move || {
         let Actor { user, host, .. } = actor.clone();
         let swapped = change(&open(&shared, &table, Some(actor))?)?;
-        let Swapped { from, to } = swapped;
+        let SwapReport { from, to } = swapped;
         info!(table, user, address = host, from, to, "{what} by HTTP");
         shared.serving.refresh();
         let serving = shared
@@ -304,7 +305,7 @@ async fn change(
             let why = state
                 .and_then(|(_, state)| state.problem.clone())
                 .unwrap_or_default();
-            return Err(Refused::new(
+            return Err(ErrorAnswer::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 format!(
                     "the pointer names version {}, but it cannot serve: {why}",
@@ -320,7 +321,7 @@ async fn change(
 }
 
 /// A table to administer; who acts on it goes into the history of the store.
-fn open(shared: &Shared, table: &str, actor: Option<Actor>) -> Result<Table, Refused> {
+fn open(shared: &Shared, table: &str, actor: Option<Actor>) -> Result<Table, ErrorAnswer> {
     let name = TableName::new(table).map_err(StoreError::Name)?;
     // The store of a cluster knows nothing of its live tables.
     let cluster = shared.cluster.as_ref();
@@ -332,7 +333,7 @@ fn open(shared: &Shared, table: &str, actor: Option<Actor>) -> Result<Table, Ref
     if store.is_none() && shared.cluster.is_some() {
         let text =
             "the store was away when this node started: ask another node, or use the command line";
-        return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, text));
+        return Err(ErrorAnswer::new(StatusCode::SERVICE_UNAVAILABLE, text));
     }
     let store = store.unwrap_or(&shared.store).clone();
     let store = match actor {
@@ -344,13 +345,13 @@ fn open(shared: &Shared, table: &str, actor: Option<Actor>) -> Result<Table, Ref
 
 /// Runs what waits for the disk on a thread that may.
 pub async fn waiting<T: Send + 'static>(
-    run: impl FnOnce() -> Result<T, Refused> + Send + 'static,
-) -> Result<T, Refused> {
+    run: impl FnOnce() -> Result<T, ErrorAnswer> + Send + 'static,
+) -> Result<T, ErrorAnswer> {
     match tokio::task::spawn_blocking(run).await {
         Ok(answer) => answer,
         Err(failure) => {
             tracing::error!(%failure, "a request broke down");
-            Err(Refused::new(
+            Err(ErrorAnswer::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "internal error: see the log",
             ))

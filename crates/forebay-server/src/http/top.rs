@@ -14,12 +14,12 @@ use forebay_run::row::write_json_bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::Refused;
+use super::answer::ErrorAnswer;
 use super::cluster::parse_wait;
 use super::guard::Caller;
 use super::stopped;
 use crate::metrics::{BUCKETS, HistogramSum, bucket_bound_us};
-use crate::samples::{Asked, SampleCounts, SampledKey};
+use crate::samples::{RequestCount, SampleCounts, SampledKey};
 use crate::shared::Shared;
 use crate::totals::Totals;
 use crate::users::Verb;
@@ -56,8 +56,8 @@ pub async fn top(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     wanted: Result<Query<TopQuery>, QueryRejection>,
-) -> Result<Json<Value>, Refused> {
-    let bad = |text: &str| Refused::new(StatusCode::BAD_REQUEST, text);
+) -> Result<Json<Value>, ErrorAnswer> {
+    let bad = |text: &str| ErrorAnswer::new(StatusCode::BAD_REQUEST, text);
     let words = "top is asked for by for, a time from 1ms to 10s, as 500ms, and limit, a number from 1 to 1000";
     let Query(TopQuery { time, limit }) = wanted.map_err(|_| bad(words))?;
     let time = time.as_deref().unwrap_or("1s");
@@ -71,7 +71,7 @@ pub async fn top(
     let watch = shared.sampler.watch(workers, administers);
     let watch = watch.ok_or_else(|| {
         let text = "others watch already, as many as may at a time: ask again in some seconds";
-        Refused::new(StatusCode::TOO_MANY_REQUESTS, text)
+        ErrorAnswer::new(StatusCode::TOO_MANY_REQUESTS, text)
     })?;
     let clock = shared.store.clock();
     let (since, before) = (clock.monotonic(), Totals::of(&shared.metrics));
@@ -132,7 +132,7 @@ impl TopAnswer {
 
     /// Tables that were asked for, those with most keys first.
     fn tables(&self, sees: &dyn Fn(&str) -> bool) -> Vec<Value> {
-        let mut asked: HashMap<Box<str>, Asked> = HashMap::new();
+        let mut asked: HashMap<Box<str>, RequestCount> = HashMap::new();
         for (key, more) in &self.counts.keys {
             asked
                 .entry(key.table.as_str().into())
@@ -147,7 +147,7 @@ impl TopAnswer {
         asked.retain(|table, _| sees(table));
         let mut asked: Vec<_> = asked.into_iter().collect();
         asked.sort_by_key(|(table, asked)| (Reverse(asked.sum()), table.clone()));
-        let object = |(table, asked): (Box<str>, Asked)| {
+        let object = |(table, asked): (Box<str>, RequestCount)| {
             let none = HistogramSum::default();
             let sum = self.tables.get(&table).unwrap_or(&none);
             json!({
@@ -164,7 +164,7 @@ impl TopAnswer {
     }
 
     fn partitions(&self, sees: &dyn Fn(&str) -> bool) -> Vec<Value> {
-        let mut asked: HashMap<_, Asked> = HashMap::new();
+        let mut asked: HashMap<_, RequestCount> = HashMap::new();
         for (key, more) in &self.counts.keys {
             if let Some(partition) = key.partition {
                 let place = (key.table.clone(), partition);
@@ -172,7 +172,7 @@ impl TopAnswer {
             }
         }
         asked.retain(|(table, _), _| sees(table.as_str()));
-        let object = |((table, partition), asked): (_, Asked)| {
+        let object = |((table, partition), asked): (_, RequestCount)| {
             json!({
                 "table": table,
                 "partition": partition,
@@ -189,7 +189,7 @@ impl TopAnswer {
         asked.retain(|key, asked| {
             sees(key.table.as_str()) && (!is_estimate || asked.samples >= LEAST_SAMPLES)
         });
-        let object = |(key, asked): (SampledKey, Asked)| {
+        let object = |(key, asked): (SampledKey, RequestCount)| {
             json!({
                 "table": key.table,
                 "key": text(&key.key),
@@ -212,7 +212,10 @@ impl TopAnswer {
     }
 
     /// Those asked for most.
-    fn most<K: Hash + Ord + Clone>(&self, asked: HashMap<K, Asked>) -> Vec<(K, Asked)> {
+    fn most<K: Hash + Ord + Clone>(
+        &self,
+        asked: HashMap<K, RequestCount>,
+    ) -> Vec<(K, RequestCount)> {
         let mut asked: Vec<_> = asked.into_iter().collect();
         asked.sort_by_cached_key(|(key, asked)| (Reverse(asked.sum()), key.clone()));
         asked.truncate(self.limit);

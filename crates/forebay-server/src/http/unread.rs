@@ -64,8 +64,8 @@ fn hide(status: &mut Status, hidden: &BTreeSet<String>) {
     // A rollout may be one of several tables.
     let rollouts = status.tables.iter_mut();
     let reasons = rollouts.filter_map(|table| table.rollout.as_mut()?.reason.as_mut());
-    let wish = status.plan.as_mut().map(|plan| &mut plan.wish);
-    for text in reasons.chain(wish).filter(|text| names_any(text, hidden)) {
+    let goal = status.plan.as_mut().map(|plan| &mut plan.goal);
+    for text in reasons.chain(goal).filter(|text| names_any(text, hidden)) {
         HIDDEN.clone_into(text);
     }
     for node in &mut status.nodes {
@@ -125,11 +125,11 @@ mod tests {
     fn state() -> Status {
         let table = |name: &str| {
             json!({
-                "table": name, "version": 1, "previous": null, "replicas": 1, "replicas_wanted": 3,
+                "table": name, "version": 1, "previous": null, "replicas": 1, "replicas_desired": 3,
                 "rollout": {
                     "request": "r", "to": 2, "phase": "preparing", "done_bytes": 0, "total_bytes": 0,
                     "ready": 0, "participants": 1, "reason": format!("table {name} waits"),
-                    "left_out": [],
+                    "excluded": [],
                 },
             })
         };
@@ -153,8 +153,8 @@ mod tests {
             }],
             "tables": [table("pay"), table("shop")],
             "plan": {
-                "request": "r", "wish": "3 replicas of pay", "stage": "between", "done": 0, "batches": 1,
-                "done_bytes": 0, "copied_bytes": 0, "waits_for": [], "left_s": null,
+                "request": "r", "goal": "3 replicas of pay", "stage": "between", "done": 0, "batches": 1,
+                "done_bytes": 0, "copied_bytes": 0, "waits_for": [], "remaining_s": null,
             },
             "live": {
                 "partitions": 4, "unfounded": first, "without_leader": first, "without_majority": first,
@@ -185,7 +185,7 @@ mod tests {
             ]
         );
         assert_eq!(status.nodes[0].problems, ["shop@1: it is, too"]);
-        assert_eq!(status.plan.as_ref().unwrap().wish, HIDDEN);
+        assert_eq!(status.plan.as_ref().unwrap().goal, HIDDEN);
         let reason = |at: usize| status.tables[at].rollout.as_ref().unwrap().reason.clone();
         assert_eq!(reason(0).unwrap(), "table shop waits");
         let text = serde_json::to_string(&status).unwrap();

@@ -1,7 +1,7 @@
 //! Passing over commands that are too long.
 
 use super::Pipeline;
-use crate::resp::{ProtocolError, TooLong};
+use crate::resp::{LongCommand, ProtocolError};
 
 impl Pipeline {
     /// Begins to pass over the command that the parser refused; returns whether its end can be
@@ -17,7 +17,7 @@ impl Pipeline {
         self.start = self.at + read;
         self.at = self.start;
         self.parser.restart();
-        self.too_long = Some(TooLong::new(error.clone(), missing));
+        self.too_long = Some(LongCommand::new(error.clone(), missing));
         true
     }
 

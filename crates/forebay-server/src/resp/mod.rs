@@ -8,4 +8,4 @@ mod too_long;
 pub use args::{Args, OwnedArgs, Span};
 pub use reply::Reply;
 pub use request::{Parser, ProtocolError, RequestLimits};
-pub use too_long::TooLong;
+pub use too_long::LongCommand;

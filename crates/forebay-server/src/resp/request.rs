@@ -78,7 +78,7 @@ pub struct Parser {
     complete: bool,
 }
 
-type Parsed<T> = Result<Option<T>, ProtocolError>;
+type ParsedCommand<T> = Result<Option<T>, ProtocolError>;
 
 impl Parser {
     /// Goes on with the command that begins `bytes`. `Some(length)`: it is complete,
@@ -86,7 +86,7 @@ impl Parser {
     /// the next call is for the bytes behind it. `None`: call again with more. After an error the
     /// connection is closed, but for what [`Parser::read_until`] gives.
     #[inline]
-    pub fn advance(&mut self, bytes: &[u8], limits: &RequestLimits) -> Parsed<usize> {
+    pub fn advance(&mut self, bytes: &[u8], limits: &RequestLimits) -> ParsedCommand<usize> {
         if self.complete {
             self.restart();
         }
@@ -127,7 +127,7 @@ impl Parser {
         }
     }
 
-    fn array(&mut self, bytes: &[u8], limits: &RequestLimits) -> Parsed<usize> {
+    fn array(&mut self, bytes: &[u8], limits: &RequestLimits) -> ParsedCommand<usize> {
         let mut missing = match self.missing {
             Some(missing) => missing,
             None => match self.count(bytes, limits)? {
@@ -147,7 +147,7 @@ impl Parser {
         Ok(Some(self.at))
     }
 
-    fn count(&mut self, bytes: &[u8], limits: &RequestLimits) -> Parsed<usize> {
+    fn count(&mut self, bytes: &[u8], limits: &RequestLimits) -> ParsedCommand<usize> {
         let Some((count, at)) = number(bytes, 1)? else {
             return Ok(None);
         };
@@ -197,7 +197,7 @@ impl Parser {
     }
 
     /// An inline command: words up to the end of a line, as one types them into telnet.
-    fn line(&mut self, bytes: &[u8], limits: &RequestLimits) -> Parsed<usize> {
+    fn line(&mut self, bytes: &[u8], limits: &RequestLimits) -> ParsedCommand<usize> {
         let limit = MAX_INLINE_BYTES.min(limits.command_bytes);
         let Some(len) = bytes[self.at..].iter().position(|&byte| byte == b'\n') else {
             self.at = bytes.len();
@@ -250,7 +250,7 @@ impl Parser {
 
 /// The number that begins at `at` and ends with CR LF, and what follows that.
 #[inline]
-pub(super) fn number(bytes: &[u8], at: usize) -> Parsed<(i64, usize)> {
+pub(super) fn number(bytes: &[u8], at: usize) -> ParsedCommand<(i64, usize)> {
     let negative = bytes.get(at) == Some(&b'-');
     let first = at + usize::from(negative);
     let mut value = 0i64;

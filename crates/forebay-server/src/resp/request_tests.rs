@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::too_long::TooLong;
+use super::super::too_long::LongCommand;
 use super::*;
 
 const LIMITS: RequestLimits = RequestLimits {
@@ -194,7 +194,7 @@ fn behind_too_long(bytes: &[u8], step: usize) -> Result<Vec<u8>, ProtocolError> 
     let mut parser = Parser::default();
     let error = parser.advance(bytes, &LIMITS).expect_err("too long");
     let (start, missing) = parser.read_until(&error).expect("its end can be found");
-    let mut rest = TooLong::new(error, missing);
+    let mut rest = LongCommand::new(error, missing);
     let (mut at, mut come) = (start, start);
     while !rest.is_over() && come < bytes.len() {
         come = (come + step).min(bytes.len());

@@ -10,7 +10,7 @@ const MOST_BYTES: usize = 512 << 20;
 
 /// The rest of such a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TooLong {
+pub struct LongCommand {
     error: ProtocolError,
     /// Arguments that have not come whole.
     arguments: usize,
@@ -20,7 +20,7 @@ pub struct TooLong {
     left: usize,
 }
 
-impl TooLong {
+impl LongCommand {
     /// `arguments`: how many are left of the command, whose next byte begins one.
     pub fn new(error: ProtocolError, arguments: usize) -> Self {
         Self {

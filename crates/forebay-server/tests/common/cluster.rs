@@ -14,9 +14,9 @@ use forebay_cluster::model::{
     Layout, LayoutName, Model, NodeEntry, NodeState, RangeEntry, TableEntry,
 };
 use forebay_cluster::{
-    ClusterId, HostPort, Later, LivePlaces, Member, NodeFacts, NodeId, NodeName, Zone,
+    ClusterId, DeferredAnswer, HostPort, LivePlaces, Member, NodeFacts, NodeId, NodeName, Zone,
 };
-use forebay_engine::{Bound, Held, Holding, Manifest, TableName};
+use forebay_engine::{Bound, Holding, Manifest, OpenPartitions, TableName};
 use forebay_io::sim::{SimClient, SimDisk, SimNet, Wire};
 use forebay_io::{Disk, SystemClock};
 use forebay_run::Order;
@@ -40,11 +40,11 @@ pub const ROWS: u32 = 300;
 #[derive(Debug)]
 pub struct StandIn {
     me: NodeId,
-    told: Mutex<Told>,
+    reported: Mutex<MapView>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct MapView {
     model: Model,
     revision: u64,
     suspects: BTreeSet<NodeId>,
@@ -56,7 +56,7 @@ struct Told {
 
 impl StandIn {
     pub fn new(me: u32, model: Model) -> Self {
-        let told = Told {
+        let reported = MapView {
             model,
             revision: 5,
             suspects: BTreeSet::new(),
@@ -66,36 +66,36 @@ impl StandIn {
         };
         Self {
             me: NodeId(me),
-            told: Mutex::new(told),
+            reported: Mutex::new(reported),
         }
     }
 
     pub fn change(&self, change: impl FnOnce(&mut Model)) {
-        let mut told = self.told.lock().expect("not poisoned");
-        change(&mut told.model);
-        told.revision += 1;
-        told.map = None;
+        let mut reported = self.reported.lock().expect("not poisoned");
+        change(&mut reported.model);
+        reported.revision += 1;
+        reported.map = None;
     }
 
     /// The same, within one revision.
     pub fn change_quietly(&self, change: impl FnOnce(&mut Model)) {
-        let mut told = self.told.lock().expect("not poisoned");
-        change(&mut told.model);
-        told.map = None;
+        let mut reported = self.reported.lock().expect("not poisoned");
+        change(&mut reported.model);
+        reported.map = None;
     }
 
     /// Whom it was told to suspect, and to trust again.
-    pub fn told_of(&self) -> (Vec<u32>, Vec<u32>) {
-        let told = self.told.lock().expect("not poisoned");
+    pub fn reported_of(&self) -> (Vec<u32>, Vec<u32>) {
+        let reported = self.reported.lock().expect("not poisoned");
         let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
-        (numbers(&told.suspected), numbers(&told.trusted))
+        (numbers(&reported.suspected), numbers(&reported.trusted))
     }
 }
 
 impl Member for StandIn {
     fn live(&self) -> Arc<LivePlaces> {
-        let told = self.told.lock().expect("not poisoned");
-        Arc::new(LivePlaces::new(&told.model, &BTreeMap::new()))
+        let reported = self.reported.lock().expect("not poisoned");
+        Arc::new(LivePlaces::new(&reported.model, &BTreeMap::new()))
     }
 
     fn replicas(&self) -> Option<Arc<forebay_cluster::local::LocalReplicas>> {
@@ -103,14 +103,14 @@ impl Member for StandIn {
     }
 
     fn map(&self) -> Arc<ClusterMap> {
-        let mut told = self.told.lock().expect("not poisoned");
-        let Told {
+        let mut reported = self.reported.lock().expect("not poisoned");
+        let MapView {
             model,
             revision,
             suspects,
             map,
             ..
-        } = &mut *told;
+        } = &mut *reported;
         let make = || {
             Arc::new(ClusterMap::new(
                 ClusterId(7),
@@ -127,11 +127,11 @@ impl Member for StandIn {
         NodeFacts::default()
     }
 
-    fn newer_head(&self, _: u64) -> Later<()> {
+    fn newer_head(&self, _: u64) -> DeferredAnswer<()> {
         Box::pin(std::future::pending())
     }
 
-    fn answer(&self, message: Bytes) -> Later<io::Result<Bytes>> {
+    fn answer(&self, message: Bytes) -> DeferredAnswer<io::Result<Bytes>> {
         let me = self.me;
         Box::pin(async move {
             match &message[..] {
@@ -143,38 +143,49 @@ impl Member for StandIn {
         })
     }
 
-    fn fetch(&self, table: &TableName, file: &str, range: Range<u64>) -> Later<io::Result<Bytes>> {
+    fn fetch(
+        &self,
+        table: &TableName,
+        file: &str,
+        range: Range<u64>,
+    ) -> DeferredAnswer<io::Result<Bytes>> {
         let text = format!("{table}/{file} {}..{}", range.start, range.end);
         Box::pin(async move { Ok(Bytes::from(text)) })
     }
 
     fn suspect(&self, node: NodeId) {
-        let mut told = self.told.lock().expect("not poisoned");
-        told.suspects.insert(node);
-        told.map = None;
-        told.suspected.push(node);
+        let mut reported = self.reported.lock().expect("not poisoned");
+        reported.suspects.insert(node);
+        reported.map = None;
+        reported.suspected.push(node);
     }
 
     fn trust(&self, node: NodeId) {
-        let mut told = self.told.lock().expect("not poisoned");
-        told.suspects.remove(&node);
-        told.map = None;
-        told.trusted.push(node);
+        let mut reported = self.reported.lock().expect("not poisoned");
+        reported.suspects.remove(&node);
+        reported.map = None;
+        reported.trusted.push(node);
     }
 }
 
 /// What a node holds, by what it was told.
 #[derive(Debug)]
-struct ByModel {
+struct ModelHolding {
     member: Arc<StandIn>,
 }
 
-impl Holding for ByModel {
-    fn held(&self, manifest: &Manifest) -> Held {
-        let model = self.member.told.lock().expect("not poisoned").model.clone();
+impl Holding for ModelHolding {
+    fn held(&self, manifest: &Manifest) -> OpenPartitions {
+        let model = self
+            .member
+            .reported
+            .lock()
+            .expect("not poisoned")
+            .model
+            .clone();
         let me = self.member.me;
         let Some(table) = model.table(&manifest.table) else {
-            return Held::Only(BTreeSet::new());
+            return OpenPartitions::Only(BTreeSet::new());
         };
         let layout = model.layout_of(table).expect("a layout");
         let is_held = |lower: &Bound| {
@@ -184,7 +195,7 @@ impl Holding for ByModel {
         };
         let held = manifest.partitions.iter();
         let held = held.filter(|partition| is_held(&partition.bounds.lower));
-        Held::Only(held.map(|partition| partition.id).collect())
+        OpenPartitions::Only(held.map(|partition| partition.id).collect())
     }
 }
 
@@ -300,14 +311,14 @@ impl InOneProcess {
                     total_time: Duration::from_secs(5),
                 },
                 reach: Arc::default(),
-                stale_reads: None,
+                max_staleness: None,
             }),
             ..ServerConfig::default()
         };
         change(id, &mut config);
         let store = self.fixture.store.clone();
         let member = Arc::clone(&self.members[id as usize - 1]);
-        let store = store.holding(Arc::new(ByModel { member }));
+        let store = store.holding(Arc::new(ModelHolding { member }));
         Server::start(config, store).expect("a server")
     }
 

@@ -7,11 +7,11 @@ use forebay_cluster::Timing;
 use forebay_cluster::model::{Phase, Rollout};
 use forebay_cluster::request::Request;
 use forebay_engine::StoreError;
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_run::Order;
 
 use super::clients::{Reading, asked};
-use super::cluster::{SimCluster, Timed, key, name, value};
+use super::cluster::{SimCluster, TestTimer, key, name, value};
 use super::common::{Reply, text_of};
 use super::node::{GATEWAY, SimNode};
 
@@ -59,7 +59,7 @@ fn comes_to_serve(cluster: &SimCluster, table: &str, version: u32, cut_off: Opti
 fn left_out(cluster: &SimCluster, rollout: &Rollout) -> BTreeSet<String> {
     let model = cluster.model();
     let name = |id| model.node_name(id);
-    rollout.left_out.iter().copied().map(name).collect()
+    rollout.excluded.iter().copied().map(name).collect()
 }
 
 /// Else its files would be gone from the store, and nodes that have fetched them would serve it.
@@ -102,7 +102,7 @@ fn nodes_hear_soon_of_a_shortened_node_timeout() {
     let begun = cluster.now();
     cluster.until("all nodes have the head", |cluster| {
         let (head, _) = cluster.client().model().ok()?;
-        let mut nodes = cluster.heard()?.nodes.into_iter();
+        let mut nodes = cluster.received()?.nodes.into_iter();
         let has = |serves: Option<u64>| serves.is_some_and(|serves| serves >= head.revision);
         nodes
             .all(|node| node.state == "up" && has(node.serves))
@@ -117,7 +117,7 @@ fn nodes_hear_soon_of_a_shortened_node_timeout() {
 fn a_version_is_read_at_every_node_once_its_push_ends() {
     let cluster = SimCluster::of(3);
     for version in 1..=3 {
-        let timed = Timed::new("a push", &cluster);
+        let timed = TestTimer::new("a push", &cluster);
         let rollout = cluster.push("words", ROWS, version);
         drop(timed);
         assert_eq!(left_out(&cluster, &rollout), BTreeSet::new());
@@ -159,7 +159,7 @@ fn the_coordinator_is_killed_and_comes_back() {
     let mut reading = Reading::everywhere(&cluster, &["words"], ROWS);
     drop(reading.remove(usize::from(lost) - 1));
     cluster.node(lost).kill();
-    let timed = Timed::new("a push without its coordinator", &cluster);
+    let timed = TestTimer::new("a push without its coordinator", &cluster);
     let begun = cluster.now();
     let rollout = cluster.push("words", ROWS, 2);
     // Until it is left out, and another is the coordinator.
@@ -260,19 +260,19 @@ const STRIKES: [Strike; 4] = [Strike::Kill, Strike::PowerCut, Strike::Stop, Stri
 fn pushes_hold_as_any_node_is_struck_at_any_moment() {
     let mut cluster = SimCluster::of(4);
     cluster.push("words", ROWS, 1);
-    let mut dice = Dice(cluster.seed);
+    let mut rng = Rng(cluster.seed);
     for version in 2..=5 {
-        let struck = 1 + dice.below(4) as u8;
-        let strike = STRIKES[dice.below(4) as usize];
-        let after = Duration::from_millis(dice.below(1500));
+        let struck = 1 + rng.below(4) as u8;
+        let strike = STRIKES[rng.below(4) as usize];
+        let after = Duration::from_millis(rng.below(1500));
         let most_away_ms = 3 * cluster.timing.node_timeout().as_millis() as u64;
-        let away = Duration::from_millis(dice.below(most_away_ms));
+        let away = Duration::from_millis(rng.below(most_away_ms));
         println!("version {version}: {strike:?} of n{struck} after {after:?} for {away:?}");
         let mut reading = Reading::everywhere(&cluster, &["words"], ROWS);
         drop(reading.remove(usize::from(struck) - 1));
         let client = cluster.pusher("words", ROWS, version);
         cluster.sleep(after);
-        let cut = dice.next_u64();
+        let cut = rng.next_u64();
         match strike {
             Strike::Kill => cluster.node(struck).kill(),
             Strike::PowerCut => cluster.node(struck).cut_power(cut),

@@ -34,11 +34,11 @@ pub struct Reading {
 #[derive(Default)]
 struct ReadingState {
     over: AtomicBool,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenValue>,
 }
 
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct SeenValue {
     /// The versions, where one was not that of the reply before.
     pub versions: Vec<u32>,
     pub replies: u64,
@@ -47,7 +47,7 @@ pub struct Seen {
     pub mixed: Vec<String>,
 }
 
-impl Seen {
+impl SeenValue {
     fn note(&mut self, reply: &io::Result<Reply>) {
         self.replies += 1;
         let values = match reply {
@@ -72,7 +72,7 @@ impl Seen {
 }
 
 impl ReadingState {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, SeenValue> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -132,7 +132,7 @@ impl Reading {
         }
     }
 
-    pub fn end(mut self) -> Seen {
+    pub fn end(mut self) -> SeenValue {
         self.over();
         std::mem::take(&mut *self.shared.seen())
     }
@@ -155,12 +155,12 @@ impl Drop for Reading {
 /// Clients that write keys of their own, each once, and note what came of it.
 pub struct Writers {
     over: Arc<AtomicBool>,
-    written: Arc<Mutex<Written>>,
+    written: Arc<Mutex<ClientWrites>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-pub struct Written {
+pub struct ClientWrites {
     /// Keys whose values are their names.
     pub acknowledged: Vec<String>,
     /// Said not to be written.
@@ -171,7 +171,7 @@ pub struct Written {
     pub longest: Duration,
 }
 
-impl Written {
+impl ClientWrites {
     fn note(&mut self, key: String, outcome: io::Result<Reply>) -> bool {
         match outcome {
             Ok(Reply::Simple(text)) if text == "OK" => self.acknowledged.push(key),
@@ -197,7 +197,7 @@ impl Writers {
     pub fn start(cluster: &SimCluster, table: &str, nodes: &[u8]) -> Self {
         let (over, written) = (
             Arc::<AtomicBool>::default(),
-            Arc::<Mutex<Written>>::default(),
+            Arc::<Mutex<ClientWrites>>::default(),
         );
         let mut threads = Vec::new();
         for (number, part) in nodes.iter().flat_map(|number| [(*number, 0), (*number, 1)]) {
@@ -264,7 +264,7 @@ impl Writers {
         }
     }
 
-    pub fn end(mut self) -> Written {
+    pub fn end(mut self) -> ClientWrites {
         self.over();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *written)
@@ -277,7 +277,7 @@ impl Drop for Writers {
     }
 }
 
-impl Written {
+impl ClientWrites {
     /// What was acknowledged is there at each node that runs, and what was refused is not.
     pub fn check(&self, cluster: &SimCluster) {
         println!(

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use forebay_cluster::ClusterId;
 use forebay_cluster::catalog::Documented;
-use forebay_cluster::client::{ClusterClient, ClusterPointers, Ended};
+use forebay_cluster::client::{ClusterClient, ClusterPointers, RequestEnd};
 use forebay_cluster::model::{
     EndedLoad, Identity, LiveEntry, Model, NEWEST_FORMAT, Replication, Rollout,
 };
@@ -48,11 +48,11 @@ pub struct SimCluster {
     pub timing: Timing,
     pub seed: u64,
     /// The last field: it waits for the end of the others.
-    _alone: Alone,
+    _alone: SoleTurn,
 }
 
 /// The turn of a cluster, until nobody has its clock any more.
-struct Alone {
+struct SoleTurn {
     clock: Weak<dyn Clock>,
     _turn: MutexGuard<'static, ()>,
 }
@@ -119,7 +119,7 @@ impl SimCluster {
             world,
             timing,
             seed,
-            _alone: Alone {
+            _alone: SoleTurn {
                 clock: weak,
                 _turn: turn,
             },
@@ -161,30 +161,31 @@ impl SimCluster {
             if let Some(found) = look(self) {
                 return found;
             }
-            assert!(self.now() < end, "{what}: {:#?}", self.heard());
+            assert!(self.now() < end, "{what}: {:#?}", self.received());
             self.sleep(LOOK);
         }
     }
 
     /// What the coordinator knows, by the first node that gives it.
-    pub fn heard(&self) -> Option<Status> {
+    pub fn received(&self) -> Option<Status> {
         let running = self.nodes.iter().filter(|node| node.is_running());
-        let told = running.filter_map(|node| node.page("/v1/cluster"));
-        let told = told.filter(|(status, _)| *status == 200);
-        let mut told = told.filter_map(|(_, body)| serde_json::from_str::<Status>(&body).ok());
-        told.find(|status| status.coordinator.is_some())
+        let reported = running.filter_map(|node| node.page("/v1/cluster"));
+        let reported = reported.filter(|(status, _)| *status == 200);
+        let mut reported =
+            reported.filter_map(|(_, body)| serde_json::from_str::<Status>(&body).ok());
+        reported.find(|status| status.coordinator.is_some())
     }
 
     /// The number of the node that is the coordinator.
     pub fn coordinator(&self) -> u8 {
-        let name = self.until("a coordinator", |cluster| cluster.heard()?.coordinator);
+        let name = self.until("a coordinator", |cluster| cluster.received()?.coordinator);
         name[1..].parse().expect("a number")
     }
 
     /// Until the coordinator has heard that all nodes that run are up, and that the others are not.
     pub fn until_all_up(&self) {
         self.until("all are up", |cluster| {
-            let status = cluster.heard()?;
+            let status = cluster.received()?;
             let is_so = |node: &SimNode| {
                 let mut found = status.nodes.iter();
                 let found = found.find(|one| one.name == node.name());
@@ -249,14 +250,14 @@ impl SimCluster {
             let table = name(table);
             let mut groups = model.all_groups().filter(|(of, _)| **of == table);
             groups.all(|(_, group)| group.term > 0).then_some(())?;
-            let status = cluster.heard()?;
+            let status = cluster.received()?;
             let known = |serves: Option<u64>| serves.is_some_and(|serves| serves >= head.revision);
             let mut up = status.nodes.iter().filter(|node| node.state == "up");
             up.all(|node| known(node.serves)).then_some(())
         });
     }
 
-    pub fn carry_out(&self, request: &Request) -> Ended {
+    pub fn carry_out(&self, request: &Request) -> RequestEnd {
         self.client().carry_out(request).expect("carried out")
     }
 
@@ -277,7 +278,7 @@ impl Drop for SimCluster {
     }
 }
 
-impl Drop for Alone {
+impl Drop for SoleTurn {
     /// Tasks of killed nodes wait for moments that this clock reaches soon, unless another one runs
     /// beside it.
     fn drop(&mut self) {
@@ -301,13 +302,13 @@ pub fn value(n: u32, version: u32) -> String {
 }
 
 /// Tells what a part of a test took, by the machine's clock and by the simulated one.
-pub struct Timed<'a> {
+pub struct TestTimer<'a> {
     what: &'static str,
     cluster: &'a SimCluster,
     begun: [Duration; 2],
 }
 
-impl<'a> Timed<'a> {
+impl<'a> TestTimer<'a> {
     pub fn new(what: &'static str, cluster: &'a SimCluster) -> Self {
         let begun = [forebay_io::SystemClock.monotonic(), cluster.now()];
         Self {
@@ -318,7 +319,7 @@ impl<'a> Timed<'a> {
     }
 }
 
-impl Drop for Timed<'_> {
+impl Drop for TestTimer<'_> {
     fn drop(&mut self) {
         let now = [forebay_io::SystemClock.monotonic(), self.cluster.now()];
         let [real, simulated] = [0, 1].map(|at| (now[at] - self.begun[at]).as_millis());

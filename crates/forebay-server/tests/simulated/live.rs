@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_cluster::NodeId;
-use forebay_cluster::client::Ended;
-use forebay_cluster::model::{Rebalance, Wish};
+use forebay_cluster::client::RequestEnd;
+use forebay_cluster::model::{PlanGoal, Rebalance};
 use forebay_cluster::planning::{BATCH_BYTES, Summaries, holders, propose};
 use forebay_cluster::request::Request;
 use forebay_engine::Bound;
 use forebay_engine::live::{Expiry, LiveDraft};
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 
 use super::clients::{Writers, asked, read};
-use super::cluster::{SimCluster, Timed, key, name};
+use super::cluster::{SimCluster, TestTimer, key, name};
 use super::common::Reply;
 use super::node::{GATEWAY, SimNode};
 
 fn with_table(nodes: u8) -> SimCluster {
     let cluster = SimCluster::of(nodes);
-    let timed = Timed::new("a live table", &cluster);
+    let timed = TestTimer::new("a live table", &cluster);
     cluster.make_live("t", LiveDraft::hashed().expiry(Expiry::PerRecord));
     drop(timed);
     cluster
@@ -107,14 +107,14 @@ fn a_node_that_is_stopped_hands_its_partitions_over() {
 #[test]
 fn writes_survive_the_end_of_all_nodes() {
     let mut cluster = with_table(3);
-    let mut dice = Dice(cluster.seed);
+    let mut rng = Rng(cluster.seed);
     for round in 0..3 {
         let writers = Writers::start(&cluster, "t", &[1, 2, 3]);
         writers.resume(&cluster);
         for node in &mut cluster.nodes {
             match round {
                 0 => node.kill(),
-                _ => node.cut_power(dice.next_u64()),
+                _ => node.cut_power(rng.next_u64()),
             }
         }
         let written = writers.end();
@@ -205,16 +205,16 @@ fn is_cut(cluster: &SimCluster, at: u16) -> Option<()> {
 #[test]
 fn nothing_is_lost_as_nodes_die_while_partitions_are_cut() {
     let mut cluster = with_table(3);
-    let mut dice = Dice(cluster.seed);
+    let mut rng = Rng(cluster.seed);
     let writers = Writers::start(&cluster, "t", &[1, 2, 3]);
     writers.resume(&cluster);
     for at in [1000, 5000, 9000, 13_000] {
         ask_to_cut(&cluster, at);
-        cluster.sleep(Duration::from_millis(dice.below(1500)));
-        let struck = 1 + dice.below(3) as u8;
+        cluster.sleep(Duration::from_millis(rng.below(1500)));
+        let struck = 1 + rng.below(3) as u8;
         cluster.node(struck).kill();
         let most_away_ms = cluster.timing.node_timeout().as_millis() as u64 * 3 / 2;
-        cluster.sleep(Duration::from_millis(dice.below(most_away_ms)));
+        cluster.sleep(Duration::from_millis(rng.below(most_away_ms)));
         cluster.node(struck).start();
         // Just after a death a partition may have no leader, and a cut of it is refused.
         let asked_again = |cluster: &SimCluster| {
@@ -237,11 +237,11 @@ fn drained(cluster: &SimCluster, number: u8) -> Rebalance {
     let node = model
         .all_nodes()
         .find(|node| node.name.to_string() == format!("n{number}"));
-    let wish = Wish::Drain(BTreeSet::from([node.expect("a node").id]));
+    let wish = PlanGoal::Drain(BTreeSet::from([node.expect("a node").id]));
     let proposal = propose(&model, &Summaries::new(), &wish, BATCH_BYTES).expect("a plan");
     let plan = Box::new(proposal.plan);
     match cluster.carry_out(&Request::Rebalance { plan }) {
-        Ended::Rebalance(plan) => *plan,
+        RequestEnd::Rebalance(plan) => *plan,
         other => panic!("{other:?}"),
     }
 }
@@ -251,7 +251,7 @@ fn a_node_is_drained_under_writers() {
     let cluster = with_table(4);
     let writers = Writers::start(&cluster, "t", &[1, 2, 3, 4]);
     writers.resume(&cluster);
-    let timed = Timed::new("a drain", &cluster);
+    let timed = TestTimer::new("a drain", &cluster);
     let plan = drained(&cluster, 4);
     drop(timed);
     assert!(plan.has_moved(), "{plan:?}");

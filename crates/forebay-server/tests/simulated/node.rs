@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use forebay_cluster::catalog::{Catalog, DirectoryCatalog, Documented};
 use forebay_cluster::coordinator::CoordinatorSettings;
-use forebay_cluster::local::{LOG_KEPT_BYTES, LocalReplicas};
+use forebay_cluster::local::{LOG_RETENTION_BYTES, LocalReplicas};
 use forebay_cluster::message::Introduction;
 use forebay_cluster::model::FORMATS;
-use forebay_cluster::shell::Remembered;
+use forebay_cluster::shell::SavedCatalog;
 use forebay_cluster::{HostPort, NodeName, Trusted, Zone};
 use forebay_engine::{Store, TableName};
 use forebay_io::sim::{Fault, SimClient, SimDisk, SimNet, Wire};
@@ -144,7 +144,7 @@ impl SimNode {
         let (cache, parts) = (Path::new(CACHE), (Arc::clone(clock), Arc::clone(random)));
         let store = Store::open_or_create(Arc::clone(&disk), parts.0, parts.1, cache);
         let dir = cache.join("cluster");
-        let remembered = Remembered { disk, dir };
+        let remembered = SavedCatalog { disk, dir };
         let catalog = self.world.catalog();
         let identity = Documented(&*catalog).identity();
         let identity = identity.unwrap_or_else(|_| remembered.identity().expect("a cluster"));
@@ -164,12 +164,12 @@ impl SimNode {
                 adaptive: false,
             },
             boot_id: self.boot,
-            log_kept_bytes: LOG_KEPT_BYTES,
+            log_retention_bytes: LOG_RETENTION_BYTES,
             peer: self.at(PEER),
             gateway: Some(self.at(GATEWAY)),
             tls: None,
             trusted: Arc::new(InTheClear),
-            stale_reads: None,
+            max_staleness: None,
         }
     }
 

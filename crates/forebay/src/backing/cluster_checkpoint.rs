@@ -50,21 +50,21 @@ pub fn take(table: &TableName, context: &Context) -> anyhow::Result<TableCheckpo
 
 /// The same in a store of its own on this machine, while a directory of temporary files is there.
 /// It begins again where a node gives up what it had of the table.
-pub fn bring(
+pub fn fetch(
     table: &TableName,
     keys: Option<&[Vec<u8>]>,
     context: &Context,
 ) -> anyhow::Result<(forebay_engine::Store, ScratchDir)> {
     for _ in 1..TRIES {
-        match try_bring(table, keys, context) {
+        match try_fetch(table, keys, context) {
             Err(error) if is_given_up(&error) => context.clock.sleep(AGAIN),
             copied => return copied,
         }
     }
-    try_bring(table, keys, context)
+    try_fetch(table, keys, context)
 }
 
-fn try_bring(
+fn try_fetch(
     table: &TableName,
     keys: Option<&[Vec<u8>]>,
     context: &Context,

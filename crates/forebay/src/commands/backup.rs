@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use forebay_engine::backup::{BackedUp, BackupError, BackupReport, NewBackup};
+use forebay_engine::backup::{BackupError, BackupProgress, BackupReport, NewBackup};
 use forebay_engine::live::TableCheckpoint;
 use forebay_engine::{StoreError, TableName};
 use forebay_io::Throttle;
@@ -52,7 +52,7 @@ pub struct Backup {
 const TRIES: usize = 3;
 
 /// A table to be copied.
-enum Copied {
+enum TableCopy {
     Version(forebay_engine::Table, u64),
     Live,
     LiveOfCluster,
@@ -109,7 +109,7 @@ fn all_tables(context: &Context) -> anyhow::Result<Vec<TableName>> {
 }
 
 /// What is to be copied of each table.
-fn chosen(args: &Backup, context: &Context) -> anyhow::Result<Vec<(TableName, Copied)>> {
+fn chosen(args: &Backup, context: &Context) -> anyhow::Result<Vec<(TableName, TableCopy)>> {
     let store = context.open_store()?;
     let mut names = args.tables.clone();
     let all = names.is_empty();
@@ -121,14 +121,14 @@ fn chosen(args: &Backup, context: &Context) -> anyhow::Result<Vec<(TableName, Co
     let mut chosen = Vec::new();
     for name in names {
         let copied = if context.is_live_in_cluster(&name)? {
-            Copied::LiveOfCluster
+            TableCopy::LiveOfCluster
         } else if store.is_live(&name)? {
-            Copied::Live
+            TableCopy::Live
         } else {
             let table = store.table(&name)?;
             match table.serving() {
                 Err(StoreError::NothingServes { .. }) if all => continue,
-                version => Copied::Version(table, version?),
+                version => TableCopy::Version(table, version?),
             }
         };
         chosen.push((name, copied));
@@ -139,29 +139,29 @@ fn chosen(args: &Backup, context: &Context) -> anyhow::Result<Vec<(TableName, Co
 fn add(
     backup: &mut NewBackup,
     name: &TableName,
-    copied: &Copied,
+    copied: &TableCopy,
     (drawing, throttle): (&(dyn Progress + Send), &Throttle),
     context: &Context,
 ) -> anyhow::Result<()> {
     let stage = |bytes| drawing.stage(&format!("copying {name}"), Some(bytes), Unit::Bytes);
     let mut advance = |bytes| match bytes {
-        BackedUp::Copied(bytes) => {
+        BackupProgress::Copied(bytes) => {
             throttle.take(bytes);
             drawing.advance(bytes);
         }
-        BackedUp::There(bytes) => drawing.advance(bytes),
+        BackupProgress::There(bytes) => drawing.advance(bytes),
     };
     let mut add_live = |table: TableCheckpoint| {
         stage(table.file_bytes());
         backup.add_live(&table, &mut advance)
     };
     match copied {
-        Copied::Live => {
+        TableCopy::Live => {
             let store = context.open_store()?;
             let checkpoint = store.checkpoint(name, &context.live_budget())?;
             add_live(checkpoint.table()?)?;
         }
-        Copied::LiveOfCluster => {
+        TableCopy::LiveOfCluster => {
             // A node may die while its files are copied; then another one leads.
             let mut left = TRIES;
             loop {
@@ -174,7 +174,7 @@ fn add(
                 }
             }
         }
-        Copied::Version(table, version) => {
+        TableCopy::Version(table, version) => {
             stage(table.manifest(*version)?.file_bytes());
             backup.add_version(table, *version, &mut advance)?;
         }
@@ -204,13 +204,13 @@ fn print(report: &BackupReport, to: &str, context: &Context) -> anyhow::Result<O
         "damaged": report.damaged,
     });
     if !report.damaged.is_empty() {
-        context.output.tell(&format!(
+        context.output.announce(&format!(
             "backups that cannot be read: {}. No file is removed while they are there: remove backups/NAME.json of each",
             report.damaged.join(", ")
         ));
     }
     for problem in &report.unremoved {
-        context.output.tell(&format!(
+        context.output.announce(&format!(
             "what no backup needs any more could not be removed: {problem}"
         ));
     }

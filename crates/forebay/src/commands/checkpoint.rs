@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::Args;
 use forebay_engine::TableName;
-use forebay_engine::live::{Copied, LiveError};
+use forebay_engine::live::{CheckpointCopy, LiveError};
 use forebay_load::progress::Unit;
 use serde_json::json;
 
@@ -61,7 +61,7 @@ pub fn run(args: &Checkpoint, context: &Context) -> anyhow::Result<Outcome> {
     print(args, copied, context)
 }
 
-fn print(args: &Checkpoint, copied: Copied, context: &Context) -> anyhow::Result<Outcome> {
+fn print(args: &Checkpoint, copied: CheckpointCopy, context: &Context) -> anyhow::Result<Outcome> {
     let (table, dir) = (&args.table, args.dir.display());
     let object = json!({
         "table": table,

@@ -11,7 +11,7 @@ use forebay_run::{Compression, Order};
 use serde_json::json;
 
 use super::create_in_cluster::{self, ReplicaArgs};
-use super::creating::Creating;
+use super::creating::StoreCreation;
 use crate::choices::{COMPRESSIONS, DELTAS, ORDERS};
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -161,8 +161,8 @@ pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
     args.replicas.refuse_alone()?;
     let draft = args.draft(Scope::Alone)?;
     let creating = match args.create {
-        true => Creating::Always,
-        false => Creating::Default,
+        true => StoreCreation::Always,
+        false => StoreCreation::Default,
     };
     let (store, store_created) = context.open_for_live(creating)?;
     let table = store.create_live(&args.table, draft, &Budget::new(0))?;

@@ -17,7 +17,7 @@ pub struct CreatingArgs {
 
 /// When a store is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Creating {
+pub enum StoreCreation {
     Always,
     Never,
     /// Where no store is named, and by programs that embed the command.
@@ -25,11 +25,11 @@ pub enum Creating {
 }
 
 impl CreatingArgs {
-    pub fn creating(&self) -> Creating {
+    pub fn creating(&self) -> StoreCreation {
         match (self.create, self.no_create) {
-            (true, _) => Creating::Always,
-            (_, true) => Creating::Never,
-            _ => Creating::Default,
+            (true, _) => StoreCreation::Always,
+            (_, true) => StoreCreation::Never,
+            _ => StoreCreation::Default,
         }
     }
 }

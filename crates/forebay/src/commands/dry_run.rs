@@ -8,7 +8,7 @@ use forebay_engine::{Store, StoreError, TableName, ValueKind, show_key};
 use forebay_load::convert::Lossy;
 use forebay_load::gate::Finding;
 use forebay_load::push::{
-    Applied, Extent, Forecast, Ground, NotedRow, Outlook, PushRequest, dry_run,
+    ComposedRows, DryRunContext, ExpectedEnd, Extent, Forecast, NotedRow, PushRequest, dry_run,
 };
 use forebay_objects::{OpenError, Patience};
 use forebay_run::Order;
@@ -31,15 +31,15 @@ const REMOTE_LOOK_UPS: usize = 512;
 
 /// The object of --json, but for the examples.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct DryRunResult<'a> {
     table: &'a TableName,
     dry_run: bool,
     outlook: &'static str,
     /// Why the push would fail.
     problem: Option<&'a str>,
     version: u64,
-    read: ReadTold,
-    columns: Vec<ColumnTold<'a>>,
+    read: ReadForecast,
+    columns: Vec<ColumnForecast<'a>>,
     /// What was counted of each column in the rows read.
     statistics: Vec<Value>,
     key: &'a str,
@@ -51,26 +51,26 @@ struct Told<'a> {
     bytes: Option<u64>,
     exact: bool,
     #[serde(flatten)]
-    changes: Option<ChangesTold>,
+    changes: Option<ChangesForecast>,
     rejected: u64,
     bad_rows: &'a [NotedRow],
     lossy: &'a [Lossy],
     duplicates: u64,
     compared_with: Option<u64>,
     gate: &'a [Finding],
-    disk: DiskTold,
+    disk: DiskForecast,
     push_seconds: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
-struct ReadTold {
+struct ReadForecast {
     rows: u64,
     all: bool,
     seconds: f64,
 }
 
 #[derive(Debug, Serialize)]
-struct ColumnTold<'a> {
+struct ColumnForecast<'a> {
     name: &'a str,
     #[serde(rename = "type")]
     kind: String,
@@ -79,15 +79,15 @@ struct ColumnTold<'a> {
 
 /// What is more to say of a push onto another version.
 #[derive(Debug, Serialize)]
-struct ChangesTold {
+struct ChangesForecast {
     rows_least: Option<u64>,
     onto: u64,
     #[serde(flatten)]
-    applied: Option<Applied>,
+    applied: Option<ComposedRows>,
 }
 
 #[derive(Debug, Serialize)]
-struct DiskTold {
+struct DiskForecast {
     needed_bytes: Option<u64>,
     free_bytes: Option<u64>,
 }
@@ -98,7 +98,7 @@ pub fn run(request: &PushRequest, extent: Extent, context: &Context) -> anyhow::
         true => None,
         false => Some(std::path::absolute(context.store_path()?).context("--store")?),
     };
-    let ground = Ground {
+    let ground = DryRunContext {
         store: store.as_ref(),
         disk: &*context.disk,
         clock: &context.clock,
@@ -121,9 +121,9 @@ pub fn run(request: &PushRequest, extent: Extent, context: &Context) -> anyhow::
         }
     }
     Ok(match forecast.outlook {
-        Outlook::Swap | Outlook::Keep => Outcome::Done,
-        Outlook::Hold => Outcome::Held,
-        Outlook::Fail(_) => Outcome::WouldFail,
+        ExpectedEnd::Swap | ExpectedEnd::Keep => Outcome::Done,
+        ExpectedEnd::Hold => Outcome::Held,
+        ExpectedEnd::Fail(_) => Outcome::WouldFail,
     })
 }
 
@@ -157,27 +157,27 @@ impl Context {
 fn object(forecast: &Forecast) -> anyhow::Result<Vec<u8>> {
     let manifest = &forecast.manifest;
     let problem = match &forecast.outlook {
-        Outlook::Fail(problem) => Some(&**problem),
+        ExpectedEnd::Fail(problem) => Some(&**problem),
         _ => None,
     };
-    let told = Told {
+    let reported = DryRunResult {
         table: &forecast.table,
         dry_run: true,
         outlook: match forecast.outlook {
-            Outlook::Swap => "swap",
-            Outlook::Keep => "keep",
-            Outlook::Hold => "hold",
-            Outlook::Fail(_) => "fail",
+            ExpectedEnd::Swap => "swap",
+            ExpectedEnd::Keep => "keep",
+            ExpectedEnd::Hold => "hold",
+            ExpectedEnd::Fail(_) => "fail",
         },
         problem,
         version: manifest.version,
-        read: ReadTold {
+        read: ReadForecast {
             rows: forecast.rows_read,
             all: forecast.is_all,
             seconds: forecast.seconds,
         },
         columns: (manifest.schema.columns().iter())
-            .map(|column| ColumnTold {
+            .map(|column| ColumnForecast {
                 name: &column.name,
                 kind: column.kind.to_string(),
                 nullable: column.nullable,
@@ -191,7 +191,7 @@ fn object(forecast: &Forecast) -> anyhow::Result<Vec<u8>> {
         rows: forecast.rows_between.map(|rows| rows.1),
         bytes: forecast.bytes,
         exact: forecast.is_exact,
-        changes: manifest.onto.map(|onto| ChangesTold {
+        changes: manifest.onto.map(|onto| ChangesForecast {
             rows_least: forecast.rows_between.map(|rows| rows.0),
             onto,
             applied: forecast.applied,
@@ -202,13 +202,13 @@ fn object(forecast: &Forecast) -> anyhow::Result<Vec<u8>> {
         duplicates: forecast.duplicates,
         compared_with: forecast.compared_with,
         gate: &forecast.gate,
-        disk: DiskTold {
+        disk: DiskForecast {
             needed_bytes: forecast.room.needed_bytes,
             free_bytes: forecast.room.free_bytes,
         },
         push_seconds: forecast.push_seconds,
     };
-    let mut out = serde_json::to_vec(&told).context("cannot print the result")?;
+    let mut out = serde_json::to_vec(&reported).context("cannot print the result")?;
     out.pop();
     out.extend(b",\"examples\":[");
     write_examples(forecast, &mut out)?;
@@ -271,18 +271,18 @@ fn outlook(forecast: &Forecast) -> String {
         false => ", by what was read",
     };
     match &forecast.outlook {
-        Outlook::Swap => {
+        ExpectedEnd::Swap => {
             format!("{table} version {version} would serve{so_far}; nothing was written")
         }
-        Outlook::Keep => {
+        ExpectedEnd::Keep => {
             format!(
                 "{table} version {version} would be built and not serve{so_far}; nothing was written"
             )
         }
-        Outlook::Hold => {
+        ExpectedEnd::Hold => {
             format!("the gate would hold {table} version {version}{so_far}; nothing was written")
         }
-        Outlook::Fail(problem) => {
+        ExpectedEnd::Fail(problem) => {
             format!("the push would fail; nothing was written: {problem}")
         }
     }

@@ -88,7 +88,9 @@ pub fn run(args: &Events, context: &Context) -> anyhow::Result<Outcome> {
         let mut lines = Vec::new();
         if let Some(store) = &mut store {
             match store.read(since_ms, context, &mut lines) {
-                Err(error) if args.follow => context.output.tell(&format!("the store: {error}")),
+                Err(error) if args.follow => {
+                    context.output.announce(&format!("the store: {error}"))
+                }
                 read => read?,
             }
         }
@@ -146,7 +148,7 @@ impl StoreSource {
         for name in names.iter().filter(|name| !self.seen.contains(*name)) {
             match self.store.history_entry(name) {
                 Ok(entry) => lines.extend(entry.map(of_entry)),
-                Err(error) => context.output.tell(&error.to_string()),
+                Err(error) => context.output.announce(&error.to_string()),
             }
         }
         self.seen = names.into_iter().collect();
@@ -171,7 +173,9 @@ fn read_nodes(
             Ok(answer) => {
                 if answer.gap {
                     let words = "events are missing here: it restarted, or too many came at once";
-                    context.output.tell(&format!("node {}: {words}", node.name));
+                    context
+                        .output
+                        .announce(&format!("node {}: {words}", node.name));
                 }
                 node.last = Some(answer.last);
                 let events = answer.events.into_iter();
@@ -183,7 +187,7 @@ fn read_nodes(
         if let Some(problem) = problem.as_ref().filter(|_| node.problem != problem) {
             context
                 .output
-                .tell(&format!("node {}: {problem}", node.name));
+                .announce(&format!("node {}: {problem}", node.name));
         }
         node.problem = problem;
     }

@@ -56,7 +56,7 @@ pub struct Export {
 }
 
 /// What was written.
-struct Written {
+struct ExportReport {
     rows: u64,
     columns: Vec<String>,
     /// What a push of it is told.
@@ -89,7 +89,7 @@ pub fn run(args: &Export, context: &Context) -> anyhow::Result<Outcome> {
     })
 }
 
-fn object(args: &Export, source: Source<'_>, written: &Written, seconds: f64) -> Value {
+fn object(args: &Export, source: Source<'_>, written: &ExportReport, seconds: f64) -> Value {
     json!({
         "table": source.table(),
         "version": version_of(source),
@@ -134,7 +134,7 @@ fn write_file(
     format: ExportFormat,
     source: Source<'_>,
     context: &Context,
-) -> anyhow::Result<Written> {
+) -> anyhow::Result<ExportReport> {
     if is_of_store(&*context.disk, &args.to)? {
         bail!("it is the place of a file of a store: name another one");
     }
@@ -166,7 +166,7 @@ fn write<W: Write + Send>(
     source: Source<'_>,
     output: W,
     drawing: &dyn Progress,
-) -> anyhow::Result<(Written, W)> {
+) -> anyhow::Result<(ExportReport, W)> {
     let (value, key) = match source {
         Source::Batch(version) => (source.kind(), Some(version.manifest().key.as_str())),
         Source::Live(_) => (source.kind(), None),
@@ -211,7 +211,7 @@ fn write<W: Write + Send>(
     drawing.advance(rows % REPORT_ROWS);
     let (rows, output) = exporter.finish()?;
     let output = output.into_inner().map_err(|error| error.into_error())?;
-    let written = Written {
+    let written = ExportReport {
         rows,
         columns,
         push,

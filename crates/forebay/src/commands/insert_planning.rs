@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use forebay_cluster::client::{ClusterPointers, Ended};
-use forebay_cluster::model::{Model, MovePlan, MoveStage, Wish};
+use forebay_cluster::client::{ClusterPointers, RequestEnd};
+use forebay_cluster::model::{Model, MovePlan, MoveStage, PlanGoal};
 use forebay_cluster::planning::{
     BulkInsert, BulkRows, InsertProposal, KnownCluster, Paces, Summaries, Verdict, propose_insert,
 };
@@ -167,7 +167,7 @@ pub fn verdict_words(made: &InsertProposal, if_worth: bool) -> Option<String> {
         false => "carried out although it is not worth it (--plan always)",
     };
     let plan = &made.proposal.plan;
-    let waits = match plan.cuts() {
+    let waits = match plan.splits() {
         0 => "",
         _ => ". Commands on a partition that is split wait for about 0.05 s",
     };
@@ -189,7 +189,7 @@ pub fn carry_out(cluster: &ClusterPointers, plan: MovePlan) -> anyhow::Result<()
     let plan = Box::new(plan);
     let asked = client.ask(&Request::Rebalance { plan });
     let moved = match asked.and_then(|id| client.wait_until_moved(&id)) {
-        Ok(Ended::Rebalance(moved)) => moved,
+        Ok(RequestEnd::Rebalance(moved)) => moved,
         Ok(_) => bail!("the plan was taken for another request"),
         Err(error) => return Err(error.into()),
     };
@@ -213,10 +213,10 @@ pub fn check_for(
     table: &TableName,
     indexes: &BTreeSet<&TableName>,
 ) -> Result<(), String> {
-    let Wish::Insert {
+    let PlanGoal::Insert {
         table: planned,
         with,
-    } = &plan.wish
+    } = &plan.goal
     else {
         return Err("it is no plan of forebay plan insert".to_owned());
     };

@@ -182,7 +182,7 @@ fn carry_out(
             }
             let reports = found.carry_out(request, &chosen.indexes, context, &drawing)?;
             context.stop_drawing(drawing);
-            return told(&reports, context);
+            return reported(&reports, context);
         }
         (None, rows) => {
             if let Some(option) = chosen.first_given(rows.is_some()) {
@@ -210,7 +210,7 @@ fn what_leaves_indexes(indexes: &[IndexArg]) -> String {
 }
 
 /// Of the table, and of its indexes.
-fn told(reports: &[LoadReport], context: &Context) -> anyhow::Result<Outcome> {
+fn reported(reports: &[LoadReport], context: &Context) -> anyhow::Result<Outcome> {
     let Some((report, indexes)) = reports.split_first() else {
         anyhow::bail!("internal error: nothing was loaded");
     };

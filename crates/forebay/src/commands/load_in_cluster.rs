@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_cluster::client::{ClientError, ClusterPointers, Ended};
+use forebay_cluster::client::{ClientError, ClusterPointers, RequestEnd};
 use forebay_cluster::model::{
     GroupEntry, LoadDraft, LoadStage, LoadedPartition, Model, MovePlan, RolloutOptions, TableLoad,
 };
@@ -292,7 +292,7 @@ impl LoadInCluster {
         drawing: &Drawing,
     ) -> anyhow::Result<()> {
         let plan = match &self.plan {
-            LoadPlan::Nothing => return self.wait_for_cuts(sampled, drawing),
+            LoadPlan::Nothing => return self.wait_for_splits(sampled, drawing),
             LoadPlan::Made(plan) => MovePlan::clone(plan),
             LoadPlan::Auto(..) if sampled.iter().all(|(_, sample)| sample.rows == 0) => {
                 return Ok(());
@@ -301,11 +301,11 @@ impl LoadInCluster {
                 let only_if_worth = *if_worth == IfWorth::Only;
                 // Of a small load no node needs to be asked for its pace.
                 if only_if_worth && !self.may_be_worth(sampled, SLOW_PACE, drawing)? {
-                    return self.wait_for_cuts(sampled, drawing);
+                    return self.wait_for_splits(sampled, drawing);
                 }
                 let paces = known_paces(&self.cluster, context)?;
                 if only_if_worth && !self.may_be_worth(sampled, slowest_pace(&paces), drawing)? {
-                    return self.wait_for_cuts(sampled, drawing);
+                    return self.wait_for_splits(sampled, drawing);
                 }
                 let search = Search {
                     mode: Mode::Fast,
@@ -319,7 +319,7 @@ impl LoadInCluster {
                 drawing.message(&format!("plan: {figures}{verdict}"));
                 match made.verdict.is_worth() || *if_worth == IfWorth::OrNot {
                     true => made.proposal.plan,
-                    false => return self.wait_for_cuts(sampled, drawing),
+                    false => return self.wait_for_splits(sampled, drawing),
                 }
             }
         };
@@ -348,7 +348,7 @@ impl LoadInCluster {
 
     /// What others have cut is to be cut before runs are built: those of the whole would be none of
     /// the halves.
-    fn wait_for_cuts(
+    fn wait_for_splits(
         &self,
         sampled: &[(TableName, LoadSample)],
         drawing: &Drawing,
@@ -359,7 +359,7 @@ impl LoadInCluster {
                     "partitions of {table} are being cut (forebay cluster watch): the load goes on once that is done"
                 ));
             };
-            self.cluster.client().wait_for_cuts(table, waits)?;
+            self.cluster.client().wait_for_splits(table, waits)?;
         }
         Ok(())
     }
@@ -406,7 +406,7 @@ impl LoadInCluster {
             load: Box::new(draft),
         };
         match self.cluster.client().carry_out(&request) {
-            Ok(Ended::Load(ended)) => Ok(outcome(&ended)?),
+            Ok(RequestEnd::Load(ended)) => Ok(outcome(&ended)?),
             Ok(_) => Err(not_added(table, "it was taken for another request".to_owned()).into()),
             Err(error @ (ClientError::Catalog(_) | ClientError::Deserted { .. })) => {
                 load.leave();

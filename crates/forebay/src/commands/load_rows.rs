@@ -10,7 +10,7 @@ use forebay_cluster::HostPort;
 use forebay_cluster::model::RolloutOptions;
 use forebay_load::encode::Verb;
 use forebay_load::load::{LoadReport, LoadRequest, stage_rows};
-use forebay_load::push::Applied;
+use forebay_load::push::ComposedRows;
 use forebay_load::sort::{Arrangement, Duplicates};
 use forebay_run::operation::DeltaKind;
 use serde::Serialize;
@@ -180,18 +180,18 @@ pub fn carry_out(
         // Without rows there is nothing to send.
         0 => (InsertTotals::default(), 0),
         _ => {
-            let told = (
+            let reported = (
                 &context.clock,
                 &***drawing as &dyn forebay_load::progress::Progress,
             );
-            insert_rows(&mut rows, partitions, (table, up), &options, told)?
+            insert_rows(&mut rows, partitions, (table, up), &options, reported)?
         }
     };
     let mut report = LoadReport {
         table: table.clone(),
         rows: totals.rows(),
         bytes: totals.bytes,
-        applied: Applied {
+        applied: ComposedRows {
             updates: totals.updates,
             inserts: totals.inserts,
             deletes: totals.deletes,

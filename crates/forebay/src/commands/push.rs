@@ -6,27 +6,29 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use forebay_cluster::client::RolloutWish;
+use forebay_cluster::client::RolloutDraft;
 use forebay_engine::{TableName, Ttl};
 use forebay_load::encode::ValueChoice;
 use forebay_load::gate::Limit;
 use forebay_load::key::KeyTemplate;
-use forebay_load::push::{Extent, GivenBoundaries, Onto, PushError, PushReport, PushRequest, push};
+use forebay_load::push::{
+    BaseVersion, Extent, GivenBoundaries, PushError, PushReport, PushRequest, push,
+};
 use forebay_load::sort::Duplicates;
 use forebay_load::sources::{Batches, Input};
 use forebay_run::operation::DeltaKind;
 use forebay_run::{Compression, Order};
 
-use super::creating::{Creating, CreatingArgs};
+use super::creating::{CreatingArgs, StoreCreation};
 use super::dry_run;
 use super::push_in_cluster::PushInCluster;
-use super::pushed::{Pushed, held, notes, summary};
+use super::pushed::{PushResult, held, notes, summary};
 use super::reading::{SourceArgs, WorkArgs};
 use crate::choices::{COMPRESSIONS, DELTAS, DUPLICATES, EXTENTS, ORDERS};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
-use crate::rolled_out::RolledOut;
+use crate::rolled_out::RolloutResult;
 use crate::rollout_args::RolloutArgs;
 
 /// Build a version of a table from files, check it and swap it in
@@ -43,10 +45,10 @@ use crate::rollout_args::RolloutArgs;
 ///
 /// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped,
 /// gate, statistics}, where gate is a list of {limit, seen, passed} and statistics what was counted
-/// of each column (docs/gate.md); store_created is true where there was no store; with --onto also
-/// {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the greatest number that
-/// there can be. With --dry-run the exit code is that of the push, and the object is in
-/// docs/commands.md.
+/// of each column (docs/reference/column-limits.md); store_created is true where there was no
+/// store; with --onto also {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the
+/// greatest number that there can be. With --dry-run the exit code is that of the push, and the
+/// object is in docs/reference/commands-push.md.
 #[derive(Debug, Args)]
 pub struct Push {
     /// The table; made when there is none of this name
@@ -78,8 +80,8 @@ pub struct Push {
     )]
     pub value: String,
 
-    /// What to do with rows of the same key; first and last are in the order of the sources. Onto
-    /// another version they are composed
+    /// What to do with rows of the same key; first and last are in the order of the sources.
+    /// BaseVersion another version they are composed
     #[arg(
         long,
         value_parser = DUPLICATES.parser(),
@@ -111,7 +113,7 @@ pub struct Push {
     /// Go on with the rows of another version, without rewriting them: the sources bring only what
     /// changes. Key, value, order, partitions, deltas and expiry are those of that version
     #[arg(long, value_name = "current|V", help_heading = "Changes")]
-    pub onto: Option<Onto>,
+    pub onto: Option<BaseVersion>,
 
     /// The column that says what a row does: insert (only where the key is absent), update, delete
     /// or delta. Without it all rows update. Rows of one key are composed in the order of the
@@ -220,29 +222,29 @@ pub struct Push {
 
 pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
     let (dry_run, creating) = (args.dry_run, args.creating.creating());
-    let wish = args.wish(context)?;
+    let draft = args.draft(context)?;
     let request = args.request(context)?;
-    carry_out(request, wish, (dry_run, creating), context)
+    carry_out(request, draft, (dry_run, creating), context)
 }
 
 /// Pushes batches in place of files; `args` names something for sources that is passed over.
 pub fn run_batches(args: Push, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
     let (dry_run, creating) = (args.dry_run, args.creating.creating());
-    let wish = args.wish(context)?;
+    let draft = args.draft(context)?;
     let mut request = args.request(context)?;
     request.sources = Input::Batches(batches);
-    carry_out(request, wish, (dry_run, creating), context)
+    carry_out(request, draft, (dry_run, creating), context)
 }
 
 fn carry_out(
     mut request: PushRequest,
-    wish: RolloutWish,
-    (dry_run, creating): (Option<Extent>, Creating),
+    draft: RolloutDraft,
+    (dry_run, creating): (Option<Extent>, StoreCreation),
     context: &Context,
 ) -> anyhow::Result<Outcome> {
     let drawing = Arc::new(context.progress());
-    let cluster = context.cluster_if_any(wish.clone(), &drawing)?;
-    let in_cluster = cluster.map(|cluster| PushInCluster::begin(cluster, &mut request, &wish));
+    let cluster = context.cluster_if_any(draft.clone(), &drawing)?;
+    let in_cluster = cluster.map(|cluster| PushInCluster::begin(cluster, &mut request, &draft));
     let in_cluster = in_cluster.transpose()?;
     let request = &request;
     if let Some(extent) = dry_run {
@@ -270,12 +272,12 @@ fn carry_out(
     }
     match report.held() {
         // The reason of an exit code other than 0 is told even to those who want quiet.
-        true if context.output.quiet => context.output.tell(&held(&report)),
+        true if context.output.quiet => context.output.announce(&held(&report)),
         true => drawing.message(&held(&report)),
         false => {}
     }
     match &report.undone {
-        Some(undone) if context.output.quiet => context.output.tell(&undone.problem),
+        Some(undone) if context.output.quiet => context.output.announce(&undone.problem),
         Some(undone) => drawing.message(&undone.problem),
         None => {}
     }
@@ -283,10 +285,12 @@ fn carry_out(
     drop(store);
     context.stop_drawing(drawing);
     let rolled_out = in_cluster.map(|of| of.rolled_out()).transpose()?.flatten();
-    let nodes = rolled_out.as_ref().map_or(String::new(), RolledOut::text);
-    let left_out = rolled_out.as_ref().and_then(RolledOut::left_out_text);
+    let nodes = rolled_out
+        .as_ref()
+        .map_or(String::new(), RolloutResult::text);
+    let excluded = rolled_out.as_ref().and_then(RolloutResult::left_out_text);
     let (outcome, pushed) = ended(&report, rolled_out, store_created);
-    context.tell_though_quiet(left_out.filter(|_| outcome == Outcome::LeftOut));
+    context.announce_though_quiet(excluded.filter(|_| outcome == Outcome::LeftOut));
     context.print_done(outcome, &pushed, || {
         format!("{}\n{nodes}", summary(&report))
     })
@@ -295,10 +299,12 @@ fn carry_out(
 /// How a push has ended, and what is told of it.
 pub fn ended(
     report: &PushReport,
-    rolled_out: Option<RolledOut>,
+    rolled_out: Option<RolloutResult>,
     store_created: bool,
-) -> (Outcome, Pushed<'_>) {
-    let left_some_out = rolled_out.as_ref().is_some_and(RolledOut::left_some_out);
+) -> (Outcome, PushResult<'_>) {
+    let left_some_out = rolled_out
+        .as_ref()
+        .is_some_and(RolloutResult::left_some_out);
     let outcome = match &report.undone {
         _ if report.held() => Outcome::Held,
         Some(undone) if undone.gave_way => Outcome::Held,
@@ -306,19 +312,19 @@ pub fn ended(
         None if left_some_out => Outcome::LeftOut,
         None => Outcome::Done,
     };
-    (outcome, Pushed::of(report, rolled_out, store_created))
+    (outcome, PushResult::of(report, rolled_out, store_created))
 }
 
 impl Push {
     /// How it is rolled out in a cluster.
-    pub fn wish(&self, context: &Context) -> anyhow::Result<RolloutWish> {
+    pub fn draft(&self, context: &Context) -> anyhow::Result<RolloutDraft> {
         if self.rollout.is_given() && !context.is_clustered()? {
             wrong!(
                 "--replicas, --deadline, --min-replicas and --on-failure are about the nodes of a cluster, and \
                  the store belongs to none (forebay cluster create)"
             );
         }
-        Ok(self.rollout.wish(self.keep))
+        Ok(self.rollout.draft(self.keep))
     }
 
     pub(crate) fn request(self, context: &Context) -> anyhow::Result<PushRequest> {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use forebay_cluster::REPLICAS;
-use forebay_cluster::client::{ClusterPointers, RolloutWish};
+use forebay_cluster::client::{ClusterPointers, RolloutDraft};
 use forebay_cluster::model::{Layout, LayoutName, Model};
 use forebay_engine::StoreError;
 use forebay_load::push::{PushReport, PushRequest};
 use forebay_run::Order;
 
 use crate::human;
-use crate::rolled_out::RolledOut;
+use crate::rolled_out::RolloutResult;
 
 /// A push into the store of a cluster.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl PushInCluster {
     pub fn begin(
         cluster: Arc<ClusterPointers>,
         request: &mut PushRequest,
-        wish: &RolloutWish,
+        draft: &RolloutDraft,
     ) -> anyhow::Result<Self> {
         let (_, model) = cluster.client().model()?;
         let known = model.table(&request.table);
@@ -38,10 +38,10 @@ impl PushInCluster {
                 "{table} is a live table: clients write to it, and it has no versions; push to another name"
             );
         }
-        check_min_replicas(&model, request, wish)?;
+        check_min_replicas(&model, request, draft)?;
         check_order(&model, request)?;
         if request.swap {
-            check_swap(&cluster, &model, request, wish)?;
+            check_swap(&cluster, &model, request, draft)?;
         }
         let name = known.map_or_else(|| layout_name(request), |entry| entry.layout.clone());
         let layout = model.layouts.get(&name);
@@ -55,12 +55,12 @@ impl PushInCluster {
     }
 
     /// Which nodes have what the push rolled out.
-    pub fn rolled_out(&self) -> anyhow::Result<Option<RolledOut>> {
+    pub fn rolled_out(&self) -> anyhow::Result<Option<RolloutResult>> {
         let Some(rollout) = self.cluster.rollouts().pop() else {
             return Ok(None);
         };
         let (_, model) = self.cluster.client().model()?;
-        Ok(Some(RolledOut::of(&rollout, &model)))
+        Ok(Some(RolloutResult::of(&rollout, &model)))
     }
 
     /// What later versions keep of the layout that the first push of an ordered table made.
@@ -97,12 +97,12 @@ fn layout_name(request: &PushRequest) -> LayoutName {
 fn check_min_replicas(
     model: &Model,
     request: &PushRequest,
-    wish: &RolloutWish,
+    draft: &RolloutDraft,
 ) -> anyhow::Result<()> {
     let table = &request.table;
-    let wanted = wish.replicas.unwrap_or(REPLICAS);
+    let wanted = draft.replicas.unwrap_or(REPLICAS);
     let replicas = model.table(table).map_or(wanted, |entry| entry.replicas);
-    match wish.options.min_replicas {
+    match draft.options.min_replicas {
         Some(least) if least > replicas => wrong!(
             "--min-replicas {least}: table {table} has {replicas} replicas, so it is 1 to {replicas}"
         ),
@@ -132,7 +132,7 @@ fn check_swap(
     cluster: &ClusterPointers,
     model: &Model,
     request: &PushRequest,
-    wish: &RolloutWish,
+    draft: &RolloutDraft,
 ) -> anyhow::Result<()> {
     let table = &request.table;
     if model.all_nodes().next().is_none() {
@@ -141,7 +141,7 @@ fn check_swap(
             cluster.client().identity().name
         );
     }
-    if let (Some(entry), Some(replicas)) = (model.table(table), wish.replicas)
+    if let (Some(entry), Some(replicas)) = (model.table(table), draft.replicas)
         && entry.replicas != replicas
     {
         wrong!(

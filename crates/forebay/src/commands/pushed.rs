@@ -5,7 +5,7 @@ use std::time::Duration;
 use forebay_engine::TableName;
 use forebay_load::convert::{Loss, Lossy};
 use forebay_load::gate::{Finding, MOVED_MEANWHILE};
-use forebay_load::push::{Applied, PushReport};
+use forebay_load::push::{ComposedRows, PushReport};
 use forebay_run::error::{named_column, without_controls};
 use serde::Serialize;
 use serde_json::Value;
@@ -13,11 +13,11 @@ use serde_json::Value;
 use super::column_figures::objects;
 use super::versions::rows;
 use crate::human;
-use crate::rolled_out::RolledOut;
+use crate::rolled_out::RolloutResult;
 
 /// The object that --json ends with.
 #[derive(Debug, Serialize)]
-pub struct Pushed<'a> {
+pub struct PushResult<'a> {
     table: &'a TableName,
     version: u64,
     rows: u64,
@@ -39,7 +39,7 @@ pub struct Pushed<'a> {
     undone: Option<&'a str>,
     /// In a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rollout: Option<RolledOut>,
+    rollout: Option<RolloutResult>,
     #[serde(flatten)]
     changes: Option<Changes>,
 }
@@ -50,11 +50,11 @@ struct Changes {
     rows_least: u64,
     onto: u64,
     #[serde(flatten)]
-    applied: Applied,
+    applied: ComposedRows,
 }
 
-impl<'a> Pushed<'a> {
-    pub fn of(report: &'a PushReport, rollout: Option<RolledOut>, store_created: bool) -> Self {
+impl<'a> PushResult<'a> {
+    pub fn of(report: &'a PushReport, rollout: Option<RolloutResult>, store_created: bool) -> Self {
         let changes = report.onto.zip(report.applied);
         Self {
             table: &report.table,
@@ -84,11 +84,11 @@ impl<'a> Pushed<'a> {
 /// What there is to say beside the result: warnings, differences that the gate only reports, and
 /// what was passed over by --force. Why it held the version says [`held`].
 pub fn notes(report: &PushReport) -> Vec<String> {
-    let told = report.gate.iter().filter(|finding| match finding.passed {
+    let shown = report.gate.iter().filter(|finding| match finding.passed {
         true => finding.reported && !report.held(),
         false => report.swapped,
     });
-    let told = told.map(|finding| match finding.passed {
+    let shown = shown.map(|finding| match finding.passed {
         true => format!("gate: {}", finding.seen),
         false => {
             let limit = without_controls(&finding.limit);
@@ -98,7 +98,7 @@ pub fn notes(report: &PushReport) -> Vec<String> {
     let warnings = report.warnings.iter();
     warnings
         .map(|warning| format!("warning: {warning}"))
-        .chain(told)
+        .chain(shown)
         .collect()
 }
 
@@ -127,7 +127,7 @@ pub fn held(report: &PushReport) -> String {
 
 /// What conversions changed, as was asked for, for people.
 pub fn changed(lossy: &[Lossy]) -> String {
-    let told = |lossy: &Lossy| {
+    let shown = |lossy: &Lossy| {
         let how = match lossy.how {
             Loss::None => "changed",
             Loss::Round => "rounded",
@@ -138,7 +138,7 @@ pub fn changed(lossy: &[Lossy]) -> String {
         let values = human::counted(lossy.values, "value");
         format!("; {}: {values} {how}", named_column(&lossy.column))
     };
-    lossy.iter().map(told).collect()
+    lossy.iter().map(shown).collect()
 }
 
 /// What held, then what is only reported; what passed in silence is not told.
@@ -148,9 +148,9 @@ pub fn findings(gate: &[Finding]) -> String {
         let limit = without_controls(&finding.limit);
         format!("  HELD {limit}: {}\n", finding.seen)
     });
-    let told = gate.iter().filter(|f| f.passed && f.reported);
-    let told = told.map(|finding| format!("  also {}\n", finding.seen));
-    held.chain(told).collect()
+    let shown = gate.iter().filter(|f| f.passed && f.reported);
+    let shown = shown.map(|finding| format!("  also {}\n", finding.seen));
+    held.chain(shown).collect()
 }
 
 /// The limits by which all that held would pass, as they are to be written.

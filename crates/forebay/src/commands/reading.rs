@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use forebay_load::convert::Given;
+use forebay_load::convert::GivenType;
 use forebay_load::push::BadRows;
 use forebay_load::sources::{CsvOptions, Format, SourceOptions, parse_column};
 use forebay_load::types::arrow_schema;
@@ -167,7 +167,7 @@ impl WorkArgs {
 }
 
 /// The columns of a table, or those that `export --json` told into a file.
-fn columns_from(from: &str, context: &Context) -> anyhow::Result<Vec<Given>> {
+fn columns_from(from: &str, context: &Context) -> anyhow::Result<Vec<GivenType>> {
     let path = Path::new(from);
     let there = context.disk.exists(path);
     if !there.with_context(|| format!("cannot look for {from}"))? {
@@ -177,14 +177,14 @@ fn columns_from(from: &str, context: &Context) -> anyhow::Result<Vec<Given>> {
         let schema = arrow_schema(opened.source().schema());
         let fields = schema.fields().iter();
         return Ok(fields
-            .map(|field| Given::exact(field.name(), field.data_type().clone()))
+            .map(|field| GivenType::exact(field.name(), field.data_type().clone()))
             .collect());
     }
     let bytes = context.disk.read(path);
     let bytes = bytes.with_context(|| format!("cannot read {from}"))?;
-    let told: Exported = serde_json::from_slice(&bytes)
+    let reported: Exported = serde_json::from_slice(&bytes)
         .with_context(|| format!("{from} is not what export --json tells"))?;
-    let columns = told.columns.iter().map(|text| parse_column(text));
+    let columns = reported.columns.iter().map(|text| parse_column(text));
     Ok(columns.collect::<Result<_, _>>()?)
 }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use forebay_cluster::client::RolloutWish;
+use forebay_cluster::client::RolloutDraft;
 use forebay_engine::TableName;
 use forebay_engine::backup::{Backup, BackupError, BackupPlace, Documents, TableSummary};
 use forebay_load::progress::Unit;
 use forebay_run::RunError;
 use serde_json::{Value, json};
 
-use super::creating::Creating;
+use super::creating::StoreCreation;
 use crate::backing::{into_cluster, place};
 use crate::cluster_handle::{Drawing, is_no_store};
 use crate::context::Context;
@@ -68,11 +68,11 @@ pub fn run(args: &Restore, context: &Context) -> anyhow::Result<Outcome> {
     let mut versions = BTreeMap::new();
     for (name, table) in &tables {
         let restored = match table.version {
-            Some(_) => bring_version(&backup, name, context).map(|version| {
+            Some(_) => fetch_version(&backup, name, context).map(|version| {
                 versions.insert(name.clone(), version);
             }),
             None if is_clustered => into_cluster::restore(&backup.live(name)?, context),
-            None => bring_live(&backup, name, context),
+            None => fetch_live(&backup, name, context),
         };
         restored
             .map_err(|error| damage_behind(error, &backup, name))
@@ -211,17 +211,17 @@ fn check(
     Ok(Outcome::Done)
 }
 
-fn bring_version(backup: &Backup, name: &TableName, context: &Context) -> anyhow::Result<u64> {
+fn fetch_version(backup: &Backup, name: &TableName, context: &Context) -> anyhow::Result<u64> {
     let drawing: Drawing = Drawing::new(context.progress());
-    let (store, _) = context.open_for_push(&drawing, Creating::Always)?;
+    let (store, _) = context.open_for_push(&drawing, StoreCreation::Always)?;
     let bytes = backup.document().tables[name].file_bytes;
     drawing.stage(&format!("copying {name}"), Some(bytes), Unit::Bytes);
     let restored = backup.restore_version(name, &store, &mut |bytes| drawing.advance(bytes))?;
     Ok(restored.1)
 }
 
-fn bring_live(backup: &Backup, name: &TableName, context: &Context) -> anyhow::Result<()> {
-    let (store, _) = context.open_for_live(Creating::Always)?;
+fn fetch_live(backup: &Backup, name: &TableName, context: &Context) -> anyhow::Result<()> {
+    let (store, _) = context.open_for_live(StoreCreation::Always)?;
     let table = backup.live(name)?;
     let drawing = context.progress();
     drawing.stage(
@@ -239,12 +239,12 @@ fn swap(versions: &BTreeMap<TableName, u64>, context: &Context) -> anyhow::Resul
         return Ok(());
     }
     let drawing: Drawing = Drawing::new(context.progress());
-    let wish = RolloutWish {
+    let goal = RolloutDraft {
         force: true,
         keep: usize::MAX,
-        ..RolloutWish::default()
+        ..RolloutDraft::default()
     };
-    if let Some(cluster) = context.cluster_if_any(wish, &drawing)? {
+    if let Some(cluster) = context.cluster_if_any(goal, &drawing)? {
         cluster.swap(versions)?;
         context.stop_drawing(drawing);
         return Ok(());
@@ -299,7 +299,7 @@ pub fn listed(tables: &BTreeMap<TableName, TableSummary>) -> Vec<Value> {
 fn list(place: &BackupPlace, context: &Context) -> anyhow::Result<Outcome> {
     let Documents { documents, damaged } = place.documents()?;
     for (_, error) in &damaged {
-        context.output.tell(&error.to_string());
+        context.output.announce(&error.to_string());
     }
     let backups = documents.iter().map(|document| {
         json!({

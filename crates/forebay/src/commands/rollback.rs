@@ -1,7 +1,7 @@
 //! `forebay rollback`: back to the version that served before.
 
 use clap::Args;
-use forebay_cluster::client::RolloutWish;
+use forebay_cluster::client::RolloutDraft;
 use forebay_engine::{StoreError, TableName};
 
 use super::swap;
@@ -34,7 +34,7 @@ pub fn run(args: &Rollback, context: &Context) -> anyhow::Result<Outcome> {
         wrong!("--from names the version of one table: roll the tables back one by one");
     }
     let drawing: Drawing = Drawing::new(context.progress());
-    if let Some(cluster) = context.cluster_if_any(RolloutWish::default(), &drawing)? {
+    if let Some(cluster) = context.cluster_if_any(RolloutDraft::default(), &drawing)? {
         let rolled_out = match args.from {
             Some(from) => cluster.rollback_from(&args.tables[0], from),
             None => cluster.rollback(&args.tables.iter().cloned().collect()),
@@ -55,7 +55,7 @@ pub fn run(args: &Rollback, context: &Context) -> anyhow::Result<Outcome> {
             let swapped = or_asked(swapped, args, again)?;
             // In object storage it would cost requests of every rollback.
             if !context.is_remote() && table_handle.is_push_under_way()? {
-                context.output.tell(&format!(
+                context.output.announce(&format!(
                     "a push to or compaction of {table} is under way, from before this rollback: its version will be held, and not serve"
                 ));
             }

@@ -19,7 +19,7 @@ use super::serve_cluster::ClusterArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::log::LogFormat;
-use crate::pulling::{PullsOf, ServedBy};
+use crate::pulling::{PullServer, PullsOf};
 use crate::{human, log, memory};
 
 /// Serve the store's tables to Redis clients, live ones for writing too, and health, metrics and
@@ -86,8 +86,8 @@ pub struct Serve {
     )]
     pub tls_client_ca: Option<PathBuf>,
 
-    /// Users, their passwords and what they may read (docs/server.md has the form); without this
-    /// file everyone who can connect may read
+    /// Users, their passwords and what they may read (docs/how-to/secure.md has the form); without
+    /// this file everyone who can connect may read
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     pub users: Option<PathBuf>,
 
@@ -296,17 +296,17 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
         );
     }
     let pulling = puller
-        .map(|puller| puller.start(Arc::new(ServedBy(running.inside())), node))
+        .map(|puller| puller.start(Arc::new(PullServer(running.inside())), node))
         .transpose()?;
     let signals = Signals::catch(hang_ups).context("cannot catch signals")?;
     let (listen, http) = (running.resp_address(), running.http_address());
     let object = json!({"listen": listen, "http": http, "tables": tables});
-    let told = context.print(&object, || {
+    let reported = context.print(&object, || {
         let http = http.map_or("no HTTP".to_owned(), |http| format!("HTTP on {http}"));
         let tables = human::counted(tables as u64, "table");
         format!("serving {tables}: Redis clients on {listen}, {http}; Ctrl-C ends it")
     });
-    if let Err(error) = told {
+    if let Err(error) = reported {
         // It serves all the same.
         warn!(%listen, ?http, error = format!("{error:#}"), "standard output cannot be written");
     }
@@ -335,8 +335,8 @@ fn run_node(
     let (cache, rate) = (&args.cache, args.pull_rate.0);
     let mut node = args.cluster.open(context, cache, rate, &mut config)?;
     let running = Server::start(config, node.store.clone())?;
-    let served = Arc::new(ServedBy(running.inside()));
-    let pacing = node.versions.bringer().pace(served)?;
+    let served = Arc::new(PullServer(running.inside()));
+    let pacing = node.versions.fetcher().pace(served)?;
     node.handle.start().context("cannot start the node")?;
     if let Some(problem) = node.taken_in() {
         running.shutdown();
@@ -345,22 +345,22 @@ fn run_node(
     let signals = Signals::catch(hang_ups).context("cannot catch signals")?;
     let (listen, http) = (running.resp_address(), running.http_address());
     let (gateway, peer) = (running.gateway_address(), running.peer_address());
-    let cut_off = args.cluster.cut_off;
+    let on_isolation = args.cluster.on_isolation;
     let object = json!({
         "listen": listen,
         "http": http,
         "gateway": gateway,
         "peer": peer,
-        "cut_off": cut_off.to_string(),
+        "on_isolation": on_isolation.to_string(),
     });
-    let told = context.print(&object, || {
+    let reported = context.print(&object, || {
         let gateway = gateway.map_or(String::new(), |at| format!(", a gateway on {at}"));
         format!(
             "a node of a cluster: Redis clients on {listen}{gateway}; Ctrl-C ends it\n{}",
-            cut_off.words()
+            on_isolation.words()
         )
     });
-    if let Err(error) = told {
+    if let Err(error) = reported {
         warn!(%listen, ?http, error = format!("{error:#}"), "standard output cannot be written");
     }
     signals.wait(|| drop(running.reload()));

@@ -11,10 +11,10 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_cluster::catalog::{Catalog, CatalogError, Documented, RESTORE};
 use forebay_cluster::coordinator::CoordinatorSettings;
-use forebay_cluster::local::{LOG_KEPT_BYTES, boot_id};
+use forebay_cluster::local::{LOG_RETENTION_BYTES, boot_id};
 use forebay_cluster::message::Introduction;
 use forebay_cluster::model::{FORMATS, Identity};
-use forebay_cluster::shell::Remembered;
+use forebay_cluster::shell::SavedCatalog;
 use forebay_cluster::{HostPort, NodeName, Zone};
 use forebay_objects::{DirectoryOrigin, Origin, Patience, PullRate, claim_cache, object_origin};
 use forebay_server::{ClusterNode, NodeSetup, ServerConfig};
@@ -123,7 +123,7 @@ pub struct ClusterArgs {
         requires = "cluster",
         help_heading = "Cluster"
     )]
-    stale_reads: Option<Duration>,
+    max_staleness: Option<Duration>,
 
     /// Of each live table's log, keep so much for replicas that were away [default: 64M]; one that
     /// was away for more is brought a copy of its partition
@@ -134,7 +134,7 @@ pub struct ClusterArgs {
         requires = "cluster",
         help_heading = "Cluster"
     )]
-    kept_log: Option<u64>,
+    log_retention: Option<u64>,
 
     /// Ports, beside --listen, of the parts that the node heads, so that clients read from
     /// replicas: four are enough
@@ -152,36 +152,36 @@ pub struct ClusterArgs {
     #[arg(
         long,
         value_name = "serve|refuse:TIME",
-        value_parser = parse_cut_off,
+        value_parser = parse_on_isolation,
         default_value = "serve",
         requires = "cluster",
         help_heading = "Cluster"
     )]
-    pub cut_off: CutOff,
+    pub on_isolation: OnIsolation,
 }
 
 #[derive(Debug, Clone)]
 struct ClassPorts(Option<RangeInclusive<u16>>);
 
 #[derive(Debug, Clone, Copy)]
-pub struct CutOff(Option<Duration>);
+pub struct OnIsolation(Option<Duration>);
 
-impl CutOff {
+impl OnIsolation {
     /// What the node does when it is cut off, for people.
     pub fn words(self) -> String {
         match self.0 {
             None => "when it hears nothing of the cluster, it serves what it has, which may be an older version \
-                     (--cut-off serve)"
+                     (--on-isolation serve)"
                 .to_owned(),
             Some(time) => format!(
-                "when it hears nothing of the cluster for {}, it answers nothing (--cut-off {self})",
+                "when it hears nothing of the cluster for {}, it answers nothing (--on-isolation {self})",
                 human::duration(time)
             ),
         }
     }
 }
 
-impl fmt::Display for CutOff {
+impl fmt::Display for OnIsolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str("serve"),
@@ -209,14 +209,14 @@ fn parse_class_ports(text: &str) -> Result<ClassPorts, String> {
     }
 }
 
-fn parse_cut_off(text: &str) -> Result<CutOff, String> {
+fn parse_on_isolation(text: &str) -> Result<OnIsolation, String> {
     if text == "serve" {
-        return Ok(CutOff(None));
+        return Ok(OnIsolation(None));
     }
     let time = text.strip_prefix("refuse:");
     let time =
         time.ok_or_else(|| format!("'{text}' is neither serve nor refuse:TIME, as in refuse:10s"))?;
-    human::parse_lifetime(time).map(|time| CutOff(Some(time)))
+    human::parse_lifetime(time).map(|time| OnIsolation(Some(time)))
 }
 
 /// Whose cache it is.
@@ -254,7 +254,7 @@ impl ClusterArgs {
         let asked_at = context.clock.monotonic();
         let catalog = context.catalog(Patience::Little)?;
         let (disk, dir) = (context.disk.clone(), cache.join("cluster"));
-        let remembered = Remembered { disk, dir };
+        let remembered = SavedCatalog { disk, dir };
         let (identity, is_away) = identity(&*catalog, &remembered)?;
         let store = context.open_cache_directory(cache)?;
         let cannot_write = || format!("cannot write into the cache {}: {ROOM}", cache.display());
@@ -281,12 +281,12 @@ impl ClusterArgs {
             origin: origin(context)?,
             rate,
             boot_id: boot_id(&*context.disk, &*context.random),
-            log_kept_bytes: self.kept_log.unwrap_or(LOG_KEPT_BYTES),
+            log_retention_bytes: self.log_retention.unwrap_or(LOG_RETENTION_BYTES),
             peer,
             gateway: self.gateway,
             tls,
             trusted,
-            stale_reads: self.stale_reads,
+            max_staleness: self.max_staleness,
         };
         Ok(ClusterNode::new(setup, config)?)
     }
@@ -331,7 +331,7 @@ impl ClusterArgs {
             listen,
             class_ports: self.ports(),
             peer,
-            cut_off_ms: self.cut_off.0.map(|time| time.as_millis() as u64),
+            cut_off_ms: self.on_isolation.0.map(|time| time.as_millis() as u64),
             formats: FORMATS,
             program: env!("CARGO_PKG_VERSION").to_owned(),
             key: None,
@@ -366,7 +366,7 @@ fn advertised(text: &str, port: u16) -> anyhow::Result<HostPort> {
 
 /// Which cluster it is, and whether only this node's cache says so: a store that is away now was
 /// there when the node started before.
-fn identity(catalog: &dyn Catalog, remembered: &Remembered) -> anyhow::Result<(Identity, bool)> {
+fn identity(catalog: &dyn Catalog, remembered: &SavedCatalog) -> anyhow::Result<(Identity, bool)> {
     match Documented(catalog).identity() {
         Err(CatalogError::Io { name, source }) => match remembered.identity() {
             Some(identity) => {

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use forebay_cluster::client::RolloutWish;
-use forebay_cluster::model::{Aim, Rollout};
-use forebay_engine::{HistoryAction, Swapped, TableName};
+use forebay_cluster::client::RolloutDraft;
+use forebay_cluster::model::{Rollout, RolloutRole};
+use forebay_engine::{HistoryAction, SwapReport, TableName};
 use serde_json::{Value, json};
 
 use crate::cluster_handle::Drawing;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::rolled_out::RolledOut;
+use crate::rolled_out::RolloutResult;
 use crate::target::Target;
 
 /// Make a version the serving one; in a cluster versions of several tables, all at one moment
@@ -35,13 +35,13 @@ pub struct Swap {
 
 pub fn run(args: &Swap, context: &Context) -> anyhow::Result<Outcome> {
     let targets = targets(&args.targets)?;
-    let wish = RolloutWish {
+    let draft = RolloutDraft {
         force: args.force,
         keep: usize::MAX,
-        ..RolloutWish::default()
+        ..RolloutDraft::default()
     };
     let drawing: Drawing = Drawing::new(context.progress());
-    if let Some(cluster) = context.cluster_if_any(wish, &drawing)? {
+    if let Some(cluster) = context.cluster_if_any(draft, &drawing)? {
         let rollout = cluster.swap(&targets)?;
         context.stop_drawing(drawing);
         return print_rollout(&rollout, &cluster, context);
@@ -90,8 +90,8 @@ fn parse(word: &str) -> anyhow::Result<Target> {
 }
 
 /// What a swap and a rollback say.
-pub fn print(table: &TableName, swapped: Swapped, context: &Context) -> anyhow::Result<Outcome> {
-    let Swapped { from, to } = swapped;
+pub fn print(table: &TableName, swapped: SwapReport, context: &Context) -> anyhow::Result<Outcome> {
+    let SwapReport { from, to } = swapped;
     let object = json!({"table": table, "version": to, "previous": from});
     context.print_done(Outcome::Done, &object, || line(table, from, to))
 }
@@ -109,19 +109,19 @@ fn note(rollout: &Rollout, context: &Context) {
     match context.open_store() {
         Ok(store) => {
             for (table, part) in &rollout.tables {
-                let action = match part.aim {
-                    Aim::Rollback => HistoryAction::Rollback,
-                    Aim::Swap | Aim::Replace => HistoryAction::Swap,
+                let action = match part.role {
+                    RolloutRole::Rollback => HistoryAction::Rollback,
+                    RolloutRole::Swap | RolloutRole::Replace => HistoryAction::Swap,
                 };
                 let (from, to) = (part.from, part.to);
                 if from != Some(to) {
-                    store.note(table, action, Swapped { from, to });
+                    store.note(table, action, SwapReport { from, to });
                 }
             }
         }
         Err(error) => {
-            let told = format!("the history of the store lacks an entry: {error:#}");
-            context.output.tell(&told);
+            let reported = format!("the history of the store lacks an entry: {error:#}");
+            context.output.announce(&reported);
         }
     }
 }
@@ -134,7 +134,7 @@ pub fn print_rollout(
 ) -> anyhow::Result<Outcome> {
     note(rollout, context);
     let (_, model) = cluster.client().model()?;
-    let rolled_out = RolledOut::of(rollout, &model);
+    let rolled_out = RolloutResult::of(rollout, &model);
     let outcome = match rolled_out.left_some_out() {
         true => Outcome::LeftOut,
         false => Outcome::Done,
@@ -147,7 +147,7 @@ pub fn print_rollout(
         [one] => one.clone(),
         _ => Value::Array(objects),
     };
-    context.tell_though_quiet(rolled_out.left_out_text());
+    context.announce_though_quiet(rolled_out.left_out_text());
     context.print_done(outcome, &object, || {
         let lines = rollout.tables.iter();
         let lines = lines.map(|(table, part)| line(table, part.from, part.to) + "\n");

@@ -64,7 +64,7 @@ fn parse_every(text: &str) -> Result<Duration, String> {
 
 /// What all servers together were asked for.
 #[derive(Debug, Default, Serialize)]
-struct All {
+struct ServerTotals {
     unix_ms: u64,
     estimated: bool,
     nodes: Vec<NodeRow>,
@@ -93,9 +93,9 @@ pub fn run(args: &Top, context: &Context) -> anyhow::Result<Outcome> {
     let clears = !context.output.json && stdout().is_terminal();
     loop {
         let answers = pages.tops(&asked, args.every, args.limit, WITHIN);
-        let mut all = All {
+        let mut all = ServerTotals {
             unix_ms: context.clock.unix_ms(),
-            ..All::default()
+            ..ServerTotals::default()
         };
         for ((name, _), answer) in nodes.iter().zip(answers) {
             match answer {
@@ -137,7 +137,7 @@ fn nodes(args: &Top, context: &Context) -> anyhow::Result<Vec<(String, HostPort)
     }
 }
 
-impl All {
+impl ServerTotals {
     fn add(&mut self, node: &str, top: NodeTop) {
         self.nodes.push(NodeRow {
             node: node.to_owned(),
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn nodes_add_up() {
-        let mut all = All::default();
+        let mut all = ServerTotals::default();
         all.add("n1", node(10.0));
         all.add("n2", node(3000.0));
         all.sort(2);

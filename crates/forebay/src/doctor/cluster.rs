@@ -106,7 +106,7 @@ fn programs(model: &Model) -> Vec<Finding> {
 
 /// Settings of nodes that are mostly meant to be alike.
 fn settings(model: &Model) -> Vec<Finding> {
-    let cut_off = up(model).map(|node| {
+    let on_isolation = up(model).map(|node| {
         let text = match node.cut_off_ms {
             Some(ms) => format!("refuse:{}s", ms / 1000),
             None => "serve".to_owned(),
@@ -115,7 +115,7 @@ fn settings(model: &Model) -> Vec<Finding> {
     });
     let ports = up(model).map(|node| (node.class_ports.len().to_string(), node.name.to_string()));
     vec![
-        differ("--cut-off", "value", cut_off),
+        differ("--on-isolation", "value", on_isolation),
         differ("--class-ports", "number", ports),
     ]
 }
@@ -180,7 +180,8 @@ fn pages(model: &Model, context: &Context) -> anyhow::Result<Vec<Finding>> {
 fn certificate(node: &NodeEntry, page: &str) -> Option<Finding> {
     const CHECK: &str = "certificates";
     let mut lines = page.lines();
-    let line = lines.find_map(|line| line.strip_prefix("forebay_certificate_left_seconds "))?;
+    let line =
+        lines.find_map(|line| line.strip_prefix("forebay_certificate_remaining_seconds "))?;
     let left: f64 = line.trim().parse().ok()?;
     let days = (left / 86_400.0).floor();
     let advice = "put a new one in its place, and send the node SIGHUP";

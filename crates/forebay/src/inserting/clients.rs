@@ -5,7 +5,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::scope;
 
-use forebay_io::{crew, start_within};
+use forebay_io::{pool, start_within};
 use forebay_load::load::{LoadError, RowPieces, StagedRows};
 use forebay_run::hash::KeyHasher;
 
@@ -49,7 +49,7 @@ impl Clients<'_> {
     /// Each takes piece after piece. Returns how many rows were of the key of another.
     pub fn by_pieces(&self, queue: &PieceQueue) -> Result<u64, InsertEnd> {
         let client = std::sync::atomic::AtomicUsize::new(0);
-        let results = crew(self.count, || {
+        let results = pool(self.count, || {
             let number = client.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let sent = self.send_pieces(queue, number);
             if sent.is_err() {

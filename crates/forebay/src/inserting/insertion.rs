@@ -31,7 +31,7 @@ pub struct Insertion<'a> {
     has_failed: AtomicBool,
     counts: InsertCounts,
     /// When it was told last that rows wait.
-    told: Mutex<Option<Duration>>,
+    reported: Mutex<Option<Duration>>,
 }
 
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ impl<'a> Insertion<'a> {
             has_deltas,
             has_failed: AtomicBool::new(false),
             counts: InsertCounts::default(),
-            told: Mutex::new(None),
+            reported: Mutex::new(None),
         }
     }
 
@@ -143,12 +143,12 @@ impl<'a> Insertion<'a> {
     }
 
     /// Tells now and then that rows wait, for so long by now.
-    pub fn tell_waiting(&self, waited: Duration, why: &str) {
+    pub fn announce_waiting(&self, waited: Duration, why: &str) {
         let now = self.clock.monotonic();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = told.is_none_or(|told| now.saturating_sub(told) >= TELL);
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = reported.is_none_or(|reported| now.saturating_sub(reported) >= TELL);
         if waited >= TELL && is_due {
-            *told = Some(now);
+            *reported = Some(now);
             let seconds = waited.as_secs();
             let text = format!("rows wait for {seconds} s by now, and are sent again: {why}");
             self.progress.message(&text);

@@ -156,19 +156,19 @@ impl SharedRoutes {
     fn ask(&self, exchange: &mut dyn Exchange) -> Result<Vec<RouteRange>, WireFailure> {
         let mut left = self.known().nodes.clone();
         let mut failure = WireFailure::Unreached("no node is known".to_owned());
-        let mut told = None;
+        let mut reported = None;
         while let Some(node) = self.best(&left).cloned() {
             left.retain(|other| *other != node);
             match self.ask_node(&node, exchange) {
                 Ok(ranges) => {
-                    told = Some((node, ranges));
+                    reported = Some((node, ranges));
                     break;
                 }
                 Err(refused @ WireFailure::Refused(_)) => return Err(refused),
                 Err(other) => failure = other,
             }
         }
-        let (node, mut ranges) = told.ok_or(failure)?;
+        let (node, mut ranges) = reported.ok_or(failure)?;
         let mut asked = BTreeSet::from([node]);
         loop {
             let by_itself = |range: &&RouteRange| range.nodes.iter().any(|n| asked.contains(n));

@@ -87,7 +87,7 @@ impl<X: Exchange> RowSender<'_, X> {
                 inserted: insertion.inserted(),
             });
         }
-        insertion.tell_waiting(waited, &why);
+        insertion.announce_waiting(waited, &why);
         insertion.clock.sleep(pause);
         Ok(())
     }

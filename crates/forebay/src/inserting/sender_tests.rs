@@ -14,7 +14,7 @@ use super::*;
 
 /// Answers by node, one list an exchange; those that are not told say OK.
 #[derive(Default)]
-struct Told {
+struct ScriptedAnswers {
     answers: HashMap<u16, VecDeque<NodeAnswers>>,
     /// Keys that came, in order, with the node that they came to.
     came: Vec<(u16, String)>,
@@ -22,7 +22,7 @@ struct Told {
     leaders: [u16; 2],
 }
 
-impl Told {
+impl ScriptedAnswers {
     fn of(leaders: [u16; 2]) -> Self {
         Self {
             leaders,
@@ -30,7 +30,7 @@ impl Told {
         }
     }
 
-    fn tell(mut self, node: u16, answers: NodeAnswers) -> Self {
+    fn announce(mut self, node: u16, answers: NodeAnswers) -> Self {
         self.answers.entry(node).or_default().push_back(answers);
         self
     }
@@ -49,7 +49,7 @@ impl Told {
     }
 }
 
-impl Exchange for &mut Told {
+impl Exchange for &mut ScriptedAnswers {
     fn exchange(&mut self, commands: &[NodeCommands]) -> Vec<NodeAnswers> {
         let answer = |one: &NodeCommands| {
             let text = String::from_utf8_lossy(&one.bytes).into_owned();
@@ -59,8 +59,9 @@ impl Exchange for &mut Told {
             let keys = text.split("t:").skip(1);
             let keys = keys.map(|rest| rest.split('\r').next().unwrap_or("").to_owned());
             self.came.extend(keys.map(|key| (one.node.port, key)));
-            let told = self.answers.get_mut(&one.node.port);
-            told.and_then(VecDeque::pop_front)
+            let reported = self.answers.get_mut(&one.node.port);
+            reported
+                .and_then(VecDeque::pop_front)
                 .unwrap_or_else(|| Ok(vec![RespAnswer::Simple("OK".to_owned()); one.count]))
         };
         commands.iter().map(answer).collect()
@@ -101,7 +102,7 @@ fn batch(rows: &[(&str, Operation<'_>)]) -> RowBatch {
 /// Sends rows to nodes that answer so; gives what came of it, how many rows were written, and what
 /// came where.
 fn send(
-    mut told: Told,
+    mut reported: ScriptedAnswers,
     rows: &[(&str, Operation<'_>)],
 ) -> (Result<(), InsertError>, u64, Vec<(u16, String)>) {
     let clock = Arc::new(HandClock::default());
@@ -109,14 +110,14 @@ fn send(
         .iter()
         .any(|(_, row)| matches!(row, Operation::Delta(_)));
     let insertion = insertion(&clock, (rows.len() as u64, has_deltas));
-    let renewed = insertion.routes.renew(0, &mut &mut told);
+    let renewed = insertion.routes.renew(0, &mut &mut reported);
     renewed.expect("routes");
     let mut sender = RowSender {
         insertion: &insertion,
-        exchange: &mut told,
+        exchange: &mut reported,
     };
     let sent = sender.send(&batch(rows));
-    (sent, insertion.totals().rows(), told.came)
+    (sent, insertion.totals().rows(), reported.came)
 }
 
 fn updates<'k>(keys: &[&'k str]) -> Vec<(&'k str, Operation<'static>)> {
@@ -130,15 +131,15 @@ fn at(node: u16, keys: &[&str]) -> Vec<(u16, String)> {
 
 #[test]
 fn rows_go_to_who_leads_their_partition_in_their_order() {
-    let (sent, rows, came) = send(Told::of([1, 2]), &updates(&["c", "x", "a", "m"]));
+    let (sent, rows, came) = send(ScriptedAnswers::of([1, 2]), &updates(&["c", "x", "a", "m"]));
     assert_eq!((sent, rows), (Ok(()), 4));
     assert_eq!(came, [at(1, &["c", "a"]), at(2, &["x", "m"])].concat());
 }
 
 #[test]
 fn a_row_that_is_led_elsewhere_goes_there() {
-    let told = Told::of([1, 1]).tell(1, Ok(vec![ok(), error("MOVED 7 node:2")]));
-    let (sent, rows, came) = send(told, &updates(&["a", "x"]));
+    let reported = ScriptedAnswers::of([1, 1]).announce(1, Ok(vec![ok(), error("MOVED 7 node:2")]));
+    let (sent, rows, came) = send(reported, &updates(&["a", "x"]));
     assert_eq!((sent, rows), (Ok(()), 2));
     assert_eq!(came, [at(1, &["a", "x"]), at(2, &["x"])].concat());
 }
@@ -146,16 +147,16 @@ fn a_row_that_is_led_elsewhere_goes_there() {
 #[test]
 fn rows_that_set_or_delete_are_sent_again_whatever_became_of_them() {
     let broken = WireFailure::Broken(vec![ok()], "node:1: it closed the connection".to_owned());
-    let told = Told::of([1, 1]);
-    let told = told
-        .tell(1, Err(broken))
-        .tell(2, Ok(vec![error("UNCERTAIN it"), ok()]));
+    let reported = ScriptedAnswers::of([1, 1]);
+    let reported = reported
+        .announce(1, Err(broken))
+        .announce(2, Ok(vec![error("UNCERTAIN it"), ok()]));
     let rows = [
         ("a", Operation::Update(b"v")),
         ("b", Operation::Delete),
         ("c", Operation::Insert(b"v")),
     ];
-    let (sent, written, came) = send(told, &rows);
+    let (sent, written, came) = send(reported, &rows);
     assert_eq!((sent, written), (Ok(()), 3));
     // The one that failed is gone around until it has had time.
     assert_eq!(
@@ -167,21 +168,21 @@ fn rows_that_set_or_delete_are_sent_again_whatever_became_of_them() {
 
 #[test]
 fn deltas_are_sent_again_only_where_they_were_not_added() {
-    let told = Told::of([1, 1]);
-    let told = told.tell(1, Err(WireFailure::Unreached("node:1: refused".to_owned())));
-    let told = told.tell(
+    let reported = ScriptedAnswers::of([1, 1]);
+    let reported = reported.announce(1, Err(WireFailure::Unreached("node:1: refused".to_owned())));
+    let reported = reported.announce(
         2,
         Ok(vec![error("TRYAGAIN nothing was written: nobody leads")]),
     );
-    let (sent, rows, came) = send(told, &[("a", Operation::Delta(b"1"))]);
+    let (sent, rows, came) = send(reported, &[("a", Operation::Delta(b"1"))]);
     assert_eq!((sent, rows, came.len()), (Ok(()), 1, 3));
 
-    let told = Told::of([1, 2]);
+    let reported = ScriptedAnswers::of([1, 2]);
     let broken = WireFailure::Broken(vec![ok()], "node:1: reset".to_owned());
-    let told = told.tell(1, Err(broken));
+    let reported = reported.announce(1, Err(broken));
     let keys = ["a", "b", "c", "x"];
     let deltas: Vec<_> = keys.map(|key| (key, Operation::Delta(b"1"))).into();
-    let (sent, rows, came) = send(told, &deltas);
+    let (sent, rows, came) = send(reported, &deltas);
     assert_eq!((rows, came.len()), (2, 4));
     let Err(InsertError::Uncertain { keys, .. }) = &sent else {
         panic!("{sent:?}");
@@ -200,15 +201,16 @@ fn deltas_are_sent_again_only_where_they_were_not_added() {
 
 #[test]
 fn a_row_that_is_refused_ends_it_and_names_its_key() {
-    let told = Told::of([1, 2]).tell(1, Ok(vec![ok(), error("ERR no value of it")]));
-    let (sent, rows, _) = send(told, &updates(&["a", "b", "x"]));
+    let reported =
+        ScriptedAnswers::of([1, 2]).announce(1, Ok(vec![ok(), error("ERR no value of it")]));
+    let (sent, rows, _) = send(reported, &updates(&["a", "b", "x"]));
     let Err(InsertError::RowRefused { key, .. }) = &sent else {
         panic!("{sent:?}");
     };
     // What others have written is counted.
     assert_eq!((&key[..], rows), (&b"b"[..], 2));
-    let told = Told::of([1, 2]).tell(1, Ok(vec![error("NOPERM not you")]));
-    let (sent, ..) = send(told, &updates(&["a"]));
+    let reported = ScriptedAnswers::of([1, 2]).announce(1, Ok(vec![error("NOPERM not you")]));
+    let (sent, ..) = send(reported, &updates(&["a"]));
     assert!(
         matches!(sent, Err(InsertError::NotLetIn { .. })),
         "{sent:?}"
@@ -217,13 +219,13 @@ fn a_row_that_is_refused_ends_it_and_names_its_key() {
 
 #[test]
 fn an_insert_that_comes_to_nothing_ends() {
-    let mut told = Told::of([1, 1]);
+    let mut reported = ScriptedAnswers::of([1, 1]);
     for _ in 0..10_000 {
         for node in [1, 2] {
-            told = told.tell(node, Ok(vec![error("NOREPLICAS no majority answers")]));
+            reported = reported.announce(node, Ok(vec![error("NOREPLICAS no majority answers")]));
         }
     }
-    let (sent, rows, _) = send(told, &updates(&["a"]));
+    let (sent, rows, _) = send(reported, &updates(&["a"]));
     assert_eq!(rows, 0);
     let words = sent.expect_err("it ends").to_string();
     assert!(

@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use forebay_engine::{Source, Swapped, Table, Version, VersionInfo};
+use forebay_engine::{Source, SwapReport, Table, Version, VersionInfo};
 use forebay_run::row::Column;
 
 use super::error::Error;
@@ -121,18 +121,18 @@ impl BatchTable {
 
     /// Lets a version serve, for all who read the store. This handle stays at its own until
     /// [`BatchTable::refresh`].
-    pub fn swap(&self, version: u64) -> Result<Swapped, Error> {
+    pub fn swap(&self, version: u64) -> Result<SwapReport, Error> {
         Ok(self.table.swap(version)?)
     }
 
     /// Lets the version serve again that served before. Within a minute of another rollback it is
     /// refused: [`BatchTable::rollback_from`] says from which version to go back.
-    pub fn rollback(&self) -> Result<Swapped, Error> {
+    pub fn rollback(&self) -> Result<SwapReport, Error> {
         Ok(self.table.rollback()?)
     }
 
     /// The same if version `from` serves; nothing is changed if another one does.
-    pub fn rollback_from(&self, from: u64) -> Result<Swapped, Error> {
+    pub fn rollback_from(&self, from: u64) -> Result<SwapReport, Error> {
         Ok(self.table.rollback_from(from)?)
     }
 

@@ -81,7 +81,7 @@ impl LiveOptions {
     }
 
     /// Values are rows of these columns, each with its type as in `score:int64`
-    /// (docs/commands.md has the types).
+    /// (docs/reference/commands-live.md has the types).
     pub fn columns<C: Into<String>>(
         mut self,
         columns: impl IntoIterator<Item = C>,
@@ -178,15 +178,15 @@ impl LiveOptions {
         }
         Err(Problem::OtherTable {
             table: Source::Live(there).table().to_string(),
-            there: told(found.order, found.delta, &found.value, &found.schema),
-            wanted: told(wanted.order, wanted.delta, &wanted.value, &wanted.schema),
+            there: reported(found.order, found.delta, &found.value, &found.schema),
+            wanted: reported(wanted.order, wanted.delta, &wanted.value, &wanted.schema),
         }
         .into())
     }
 }
 
 /// The options that matter to who reads and writes, in words.
-fn told(order: Order, delta: Option<DeltaKind>, value: &ValueKind, schema: &Schema) -> String {
+fn reported(order: Order, delta: Option<DeltaKind>, value: &ValueKind, schema: &Schema) -> String {
     let order = match order {
         Order::Hashed => "hashed",
         Order::Ordered => "ordered",

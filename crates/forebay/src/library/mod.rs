@@ -23,15 +23,15 @@ mod value;
 
 pub use arrow_array;
 pub use arrow_schema;
-pub use forebay_engine::live::{Copied, Durability, Expiry, LiveStats};
+pub use forebay_engine::live::{CheckpointCopy, Durability, Expiry, LiveStats};
 pub use forebay_engine::{
-    ColumnProfile, ColumnStats, Measured, Swapped, TableName, ValueRange, VersionInfo,
+    ColumnProfile, ColumnStats, MeasuredColumn, SwapReport, TableName, ValueRange, VersionInfo,
 };
 pub use forebay_load::convert::{Loss, Lossy};
 pub use forebay_load::gate::Finding;
 pub use forebay_load::load::LoadReport;
 pub use forebay_load::progress::{Progress, Unit};
-pub use forebay_load::push::{Applied, PushReport};
+pub use forebay_load::push::{ComposedRows, PushReport};
 pub use forebay_run::content::ContentSum;
 pub use forebay_run::operation::DeltaKind;
 pub use forebay_run::row::{Column, Datum, Kind, ListView, RowView, Schema, TimeUnit};

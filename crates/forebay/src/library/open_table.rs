@@ -8,7 +8,7 @@ use forebay_io::Clock;
 
 use super::error::Error;
 use super::shape::Shape;
-use crate::taker::Taker;
+use crate::taker::RowTaker;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct OpenTable {
     pub table: LiveTable,
     pub shape: Arc<Shape>,
     clock: Arc<dyn Clock>,
-    taker: Taker,
+    taker: RowTaker,
 }
 
 /// The thread has a handle of the table: with this it ends, and the table is closed.
@@ -31,7 +31,7 @@ impl OpenTable {
     pub fn start(table: LiveTable, clock: &Arc<dyn Clock>) -> Result<Self, Error> {
         let open = Self {
             shape: Shape::of(Source::Live(&table)),
-            taker: Taker::default(),
+            taker: RowTaker::default(),
             clock: Arc::clone(clock),
             table,
         };

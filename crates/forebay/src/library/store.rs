@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_engine::TableName;
-use forebay_engine::live::{Budget, Copied};
+use forebay_engine::live::{Budget, CheckpointCopy};
 
 use super::batch_table::BatchTable;
 use super::error::Error;
@@ -140,7 +140,7 @@ impl Store {
     /// Copies a live table as it is now into the store at `dir`, which is made if there is none,
     /// while it is written to, here or by a server. On one file system its runs are linked and
     /// take no room at first.
-    pub fn checkpoint(&self, table: &str, dir: impl AsRef<Path>) -> Result<Copied, Error> {
+    pub fn checkpoint(&self, table: &str, dir: impl AsRef<Path>) -> Result<CheckpointCopy, Error> {
         let name = TableName::new(table)?;
         let checkpoint = self.store.checkpoint(&name, &self.budget)?;
         Ok(checkpoint.copy_to(dir.as_ref(), &mut |_| ())?)

@@ -32,12 +32,12 @@ const NAMES: [&str; 8] = [
 /// The lines that were written last.
 #[derive(Debug, Default)]
 pub struct LineLimit {
-    kinds: HashMap<String, Counted>,
+    kinds: HashMap<String, LineCount>,
 }
 
 /// Lines of one kind.
 #[derive(Debug)]
-struct Counted {
+struct LineCount {
     since: Duration,
     left_out: u64,
     /// The last of those that were left out.
@@ -61,7 +61,7 @@ impl LineLimit {
             }
             Entry::Vacant(_) if is_full => Some(record),
             Entry::Vacant(new) => {
-                new.insert(Counted {
+                new.insert(LineCount {
                     since: now,
                     left_out: 0,
                     last: None,

@@ -84,7 +84,7 @@ impl BarStage {
             let elapsed = self.bar.elapsed();
             let reading = Reading::new(&name, position, None, self.unit, elapsed);
             self.bar
-                .suspend(|| tell!("{}", lines_without_controls(&reading.summary())));
+                .suspend(|| announce!("{}", lines_without_controls(&reading.summary())));
         }
         self.bar.finish_and_clear();
     }
@@ -109,7 +109,7 @@ impl Progress for Bars {
         if let Ok(stage) = self.stage.lock() {
             stage
                 .bar
-                .suspend(|| tell!("{}", lines_without_controls(text)));
+                .suspend(|| announce!("{}", lines_without_controls(text)));
         }
     }
 }

@@ -71,13 +71,13 @@ impl Lines {
 
     fn print(&self, event: &str, text: String, reading: Option<&Reading>) {
         match (self.form, reading) {
-            (Form::Text, _) => tell!("{}", lines_without_controls(&text)),
+            (Form::Text, _) => announce!("{}", lines_without_controls(&text)),
             (Form::Json, Some(reading)) => {
                 let mut object = json!(reading);
                 object["event"] = event.into();
-                tell!("{object}");
+                announce!("{object}");
             }
-            (Form::Json, None) => tell!("{}", json!({"event": event, "text": text})),
+            (Form::Json, None) => announce!("{}", json!({"event": event, "text": text})),
         }
     }
 

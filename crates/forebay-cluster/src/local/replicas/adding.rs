@@ -6,9 +6,9 @@ use forebay_host::load_proposal;
 use forebay_replica::GroupId;
 
 use super::commons::ReplicaCommons;
-use super::load_shelf::ProposedLoad;
+use super::load_runs::ProposedLoad;
 use crate::live::{OrderedLoad, ReplicaOrder};
-use crate::reports::{LoadSaid, LoadedState};
+use crate::reports::{LoadPosition, LoadedState};
 
 /// What was proposed is proposed again after so long, unless it was added.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -67,7 +67,7 @@ impl ReplicaCommons {
     }
 
     /// How far the load of a replica is that is under way.
-    pub fn load_said(&self, group: GroupId) -> Option<LoadSaid> {
+    pub fn load_said(&self, group: GroupId) -> Option<LoadPosition> {
         let ordered = self.ordered_loads.lock().get(&group).cloned();
         let order = ordered?;
         let load = order.load.as_ref()?.number;
@@ -78,7 +78,7 @@ impl ReplicaCommons {
                 .loads
                 .state(table, partition, |files| self.staged.came_bytes(files))?,
         };
-        Some(LoadSaid { load, state })
+        Some(LoadPosition { load, state })
     }
 
     /// Whether the partition of a replica cannot go on without the run of a load.
@@ -93,7 +93,7 @@ impl ReplicaCommons {
         let groups: Vec<GroupId> = self.ordered_loads.lock().keys().copied().collect();
         for group in groups.into_iter().filter(|group| self.has_missed(*group)) {
             self.host
-                .ail(group, "it missed a load, whose files are gone");
+                .fall_ill(group, "it missed a load, whose files are gone");
         }
     }
 

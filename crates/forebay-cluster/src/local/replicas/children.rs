@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use forebay_host::{ChildReplica, ChildReplicas, EngineLog, StateError, WriteError};
 
-use super::note::{KeptNote, NotedChild, NotedPeer};
+use super::note::{SavedChild, SavedPeer, SavedPeers};
 
 /// Keeps those of a table.
 #[derive(Debug)]
 pub struct TableChildren {
     pub log: Arc<EngineLog>,
-    pub note: Arc<KeptNote>,
+    pub note: Arc<SavedPeers>,
 }
 
 impl ChildReplicas for TableChildren {
@@ -24,12 +24,12 @@ impl ChildReplicas for TableChildren {
         }
         let written = self.note.change(|note| {
             children.iter().fold(note.clone(), |note, child| {
-                let peer = NotedPeer {
+                let peer = SavedPeer {
                     partition: child.partition,
                     group: child.group,
                     peer: child.peer,
                 };
-                let noted = NotedChild {
+                let noted = SavedChild {
                     group: child.group,
                     planned_in: child.planned_in,
                 };

@@ -14,11 +14,11 @@ use forebay_replica::{GroupId, PeerId};
 use parking_lot::Mutex;
 
 use super::checkpoints::Checkpoints;
-use super::load_shelf::{LoadShelf, ProposedLoad};
+use super::load_runs::{LoadRuns, ProposedLoad};
 use super::roster::SharedRoster;
-use super::settling::Settling;
-use super::shelf::CopyShelf;
-use super::sizes::SizesSeen;
+use super::settling::SettlingReplicas;
+use super::sizes::SizeCache;
+use super::source::CopySource;
 use super::staged_files::StagedFiles;
 use super::waker::Waker;
 use super::{OpenLiveTables, ReplicaParts};
@@ -37,7 +37,7 @@ pub enum ReplicaStanding {
         term: u64,
     },
     Runs(Weak<EngineLog>),
-    Ails(ReplicaProblem),
+    Unhealthy(ReplicaProblem),
 }
 
 /// A replica that runs.
@@ -69,10 +69,10 @@ pub struct ReplicaCommons {
     pub roster: Arc<SharedRoster>,
     pub standings: Mutex<BTreeMap<ReplicaPlace, ReplicaStanding>>,
     pub running: Mutex<BTreeMap<GroupId, RunningReplica>>,
-    pub shelf: CopyShelf,
+    pub source: CopySource,
     pub checkpoints: Checkpoints,
     pub throttle: Arc<PullThrottle>,
-    pub loads: Arc<LoadShelf>,
+    pub loads: Arc<LoadRuns>,
     pub staged: Arc<dyn StagedFiles>,
     /// Orders of partitions that are to get a load, or of whose tables others have ended.
     pub ordered_loads: Mutex<BTreeMap<GroupId, ReplicaOrder>>,
@@ -83,8 +83,8 @@ pub struct ReplicaCommons {
     pub hands_over: AtomicBool,
     /// Wakes who brings runs of loads.
     pub loads_ordered: Waker,
-    pub settling: Settling,
-    pub sizes: SizesSeen,
+    pub settling: SettlingReplicas,
+    pub sizes: SizeCache,
     pub traffic: TrafficSeen<GroupId>,
     pub clock: Arc<dyn Clock>,
     /// What keeps tables from being as they are to be.
@@ -101,7 +101,7 @@ impl ReplicaCommons {
             roster: Arc::clone(roster),
             standings: Mutex::default(),
             running: Mutex::default(),
-            shelf: CopyShelf::new(
+            source: CopySource::new(
                 disk,
                 clock,
                 Arc::clone(cache.random()),
@@ -116,8 +116,8 @@ impl ReplicaCommons {
             prepared: Mutex::default(),
             hands_over: AtomicBool::new(false),
             loads_ordered: Waker::default(),
-            settling: Settling::new(Arc::clone(cache.clock())),
-            sizes: SizesSeen::default(),
+            settling: SettlingReplicas::new(Arc::clone(cache.clock())),
+            sizes: SizeCache::default(),
             traffic: TrafficSeen::default(),
             clock: Arc::clone(cache.clock()),
             troubles: Mutex::default(),
@@ -134,7 +134,7 @@ impl ReplicaCommons {
         if let Some(running) = running {
             running.state.drop_copy();
         }
-        self.shelf.remove_of(group);
+        self.source.remove_of(group);
         self.checkpoints.end_held(group);
         self.sizes.forget(group);
     }
@@ -144,7 +144,7 @@ impl ReplicaCommons {
         for (name, table) in self.tables.load().iter() {
             for (partition, problem) in table.damaged() {
                 if let Some(group) = self.group_of(name, partition) {
-                    self.host.ail(group, &problem);
+                    self.host.fall_ill(group, &problem);
                 }
             }
         }

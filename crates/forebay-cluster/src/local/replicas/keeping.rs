@@ -8,7 +8,7 @@ use forebay_io::Random;
 use tracing::{info, warn};
 
 use super::commons::{ReplicaCommons, ReplicaPlace, ReplicaStanding};
-use super::note::PeersNote;
+use super::note::PeersFile;
 use super::opening::{HeldTable, KeepError, TableOpener, replicated};
 use super::peers::PeerMaker;
 use super::roster::Roster;
@@ -26,7 +26,7 @@ pub struct ReplicaKeeper {
     /// Replicas that were here.
     pub problems: BTreeMap<ReplicaPlace, ReplicaProblem>,
     /// What was told of tables that cannot be kept as ordered.
-    pub told: BTreeMap<TableName, String>,
+    pub reported: BTreeMap<TableName, String>,
 }
 
 type TableOrders<'a> = [&'a ReplicaOrder];
@@ -53,7 +53,7 @@ impl ReplicaKeeper {
         for (name, list) in &by_table {
             let kept = self.keep(name, list, orders);
             is_done &=
-                self.tell(name, kept) && !self.awaits_cut(name, list) && self.all_run(name, list);
+                self.notify(name, kept) && !self.awaits_cut(name, list) && self.all_run(name, list);
             standings.extend(self.standings(name, list));
         }
         *self.commons.standings.lock() = standings;
@@ -69,8 +69,8 @@ impl ReplicaKeeper {
     /// What keeps tables from being as they are to be: that they could not be made so the last
     /// time, or have no room.
     pub fn troubles(&self) -> BTreeMap<TableName, String> {
-        let told = self.told.iter();
-        let mut troubles: BTreeMap<TableName, String> = told
+        let reported = self.reported.iter();
+        let mut troubles: BTreeMap<TableName, String> = reported
             .map(|(table, problem)| (table.clone(), format!("live table {table}: {problem}")))
             .collect();
         for (name, held) in &self.tables {
@@ -83,19 +83,19 @@ impl ReplicaKeeper {
     }
 
     /// The same is told once.
-    fn tell(&mut self, name: &TableName, kept: Result<(), KeepError>) -> bool {
+    fn notify(&mut self, name: &TableName, kept: Result<(), KeepError>) -> bool {
         let problem = match kept {
             Ok(()) => {
-                if self.told.remove(name).is_some() {
+                if self.reported.remove(name).is_some() {
                     info!(table = %name, "its replicas are as they are ordered");
                 }
                 return true;
             }
             Err(error) => error.to_string(),
         };
-        if self.told.get(name) != Some(&problem) {
+        if self.reported.get(name) != Some(&problem) {
             warn!(table = %name, problem, "its replicas are not as they are ordered yet");
-            self.told.insert(name.clone(), problem);
+            self.reported.insert(name.clone(), problem);
         }
         false
     }
@@ -115,9 +115,9 @@ impl ReplicaKeeper {
         let mut is_done = true;
         for name in all {
             let removed = self.remove_table(&name);
-            is_done &= self.tell(&name, removed);
+            is_done &= self.notify(&name, removed);
         }
-        self.told
+        self.reported
             .retain(|name, _| wanted.contains(name) || !is_done);
         is_done
     }
@@ -174,7 +174,7 @@ impl ReplicaKeeper {
     ) -> Result<(), KeepError> {
         let is_from_memory = orders.is_from_memory;
         if !is_from_memory {
-            self.begin_anew(name, list)?;
+            self.begin_again(name, list)?;
         }
         if !self.hold(name, list, is_from_memory)? {
             return Ok(());
@@ -253,7 +253,7 @@ impl ReplicaKeeper {
     }
 
     /// A table of which nothing counts any more goes, whatever is left of it: it is made anew.
-    fn begin_anew(&mut self, name: &TableName, list: &TableOrders<'_>) -> Result<(), KeepError> {
+    fn begin_again(&mut self, name: &TableName, list: &TableOrders<'_>) -> Result<(), KeepError> {
         if self.log_broke(name) {
             self.forget(name, list, ReplicaProblem::Forgot)?;
         }
@@ -262,7 +262,7 @@ impl ReplicaKeeper {
         }
         let note = match self.tables.get(name) {
             Some(held) => held.note.get(),
-            None if self.opener.cache.is_live(name)? => PeersNote::read(&self.opener.cache, name)?,
+            None if self.opener.cache.is_live(name)? => PeersFile::read(&self.opener.cache, name)?,
             None => return Ok(()),
         };
         let is_void = |held: &HeldTable| {
@@ -380,10 +380,10 @@ impl ReplicaKeeper {
         list: &TableOrders<'_>,
     ) -> Vec<(ReplicaPlace, ReplicaStanding)> {
         let held = self.tables.get(name);
-        let is_known = held.is_some() || !self.told.contains_key(name);
+        let is_known = held.is_some() || !self.reported.contains_key(name);
         let standing = |order: &ReplicaOrder| {
             if let Some(problem) = self.problems.get(&place(order)) {
-                return Some(ReplicaStanding::Ails(*problem));
+                return Some(ReplicaStanding::Unhealthy(*problem));
             }
             let held = held.filter(|held| held.note.has(order));
             match held {
@@ -397,7 +397,7 @@ impl ReplicaKeeper {
                 }
                 None if order.is_new || !is_known => None,
                 None if self.comes_of_another(name, list, order) => None,
-                None => Some(ReplicaStanding::Ails(ReplicaProblem::Forgot)),
+                None => Some(ReplicaStanding::Unhealthy(ReplicaProblem::Forgot)),
             }
         };
         let all = list.iter();

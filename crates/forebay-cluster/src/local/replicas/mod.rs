@@ -15,21 +15,21 @@
 //! | `settling` | whether all is there, for who restarts nodes |
 //! | `checkpoints`, `checkpoint_steps` | what is led here of a table at one moment, for a backup |
 //! | `carrier`, `shelf`, `copy_wire` | copies of partitions, brought and given |
-//! | `load_bringer`, `load_shelf`, `staged_files`, `adding` | loads: their runs brought, kept, and proposed |
+//! | `load_fetcher`, `load_runs`, `staged_files`, `adding` | loads: their runs brought, kept, and proposed |
 //! | `pace` | how fast others are sent the log |
 //! | `roster`, `commons` | where peers are; what the threads share |
 //! | `worker`, `waker` | the thread, and what wakes it |
 
 mod adding;
-mod carrier;
 mod checkpoint_steps;
 mod checkpoints;
 mod children;
 mod commons;
+mod copy_fetcher;
 mod copy_wire;
 mod keeping;
-mod load_bringer;
-mod load_shelf;
+mod load_fetcher;
+mod load_runs;
 mod note;
 mod opening;
 mod pace;
@@ -37,8 +37,8 @@ mod peers;
 mod reporting;
 mod roster;
 mod settling;
-mod shelf;
 mod sizes;
+mod source;
 mod staged_files;
 mod steering;
 #[cfg(test)]
@@ -64,20 +64,20 @@ use forebay_replica::{GroupId, TICK};
 use parking_lot::Mutex;
 
 use crate::ids::NodeId;
-use crate::link::{Later, Peers};
+use crate::link::{DeferredAnswer, Peers};
 use crate::live::ReplicaOrders;
 use crate::reports::GroupReport;
 use crate::wire::from_bytes;
-use carrier::CarrierParts;
 pub use checkpoints::PartError;
 use commons::ReplicaCommons;
+use copy_fetcher::CopyFetcherParts;
 use copy_wire::CopyQuestion;
 use keeping::ReplicaKeeper;
-use load_bringer::LoadBringer;
+use load_fetcher::LoadFetcher;
 use opening::TableOpener;
 use pace::TailPace;
 use peers::PeerMaker;
-use roster::{RosterPost, SharedRoster};
+use roster::{RosterSender, SharedRoster};
 pub use settling::ReplicaWait;
 pub use staged_files::StagedFiles;
 use waker::Waker;
@@ -101,7 +101,7 @@ pub struct ReplicaParts {
     /// Threads that apply.
     pub appliers: usize,
     /// Of each table's log, what is kept for peers that are behind, beyond what restarts need.
-    pub log_kept_bytes: u64,
+    pub log_retention_bytes: u64,
     /// How fast copies come and logs go: that of all that is brought to the node.
     pub throttle: Arc<PullThrottle>,
     /// Where runs of loads come from.
@@ -124,7 +124,7 @@ pub struct LocalReplicas {
     commons: Arc<ReplicaCommons>,
     keeper: Arc<Mutex<ReplicaKeeper>>,
     worker: ReplicaWorker,
-    bringer: LoadBringer,
+    fetcher: LoadFetcher,
     clock: Arc<dyn Clock>,
 }
 
@@ -144,11 +144,11 @@ impl LocalReplicas {
                 cache: parts.cache,
                 budget: Budget::new(parts.memory_bytes),
                 boot_id: parts.boot_id,
-                log_kept_bytes: parts.log_kept_bytes,
+                log_retention_bytes: parts.log_retention_bytes,
             },
             maker: PeerMaker {
                 commands: parts.commands,
-                carrier: CarrierParts {
+                copy_fetcher: CopyFetcherParts {
                     peers: parts.peers,
                     roster,
                     disk: Arc::clone(&disk),
@@ -160,19 +160,19 @@ impl LocalReplicas {
             random,
             tables: BTreeMap::new(),
             problems: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
         };
         let keeper = Arc::new(Mutex::new(keeper));
         let (kept, shared) = (Arc::clone(&keeper), Arc::clone(&commons));
         let worker = ReplicaWorker::start(kept, shared, Arc::clone(&clock))?;
         changed.set(worker.waker());
         let news = worker.waker();
-        let bringer = LoadBringer::start(Arc::clone(&commons), Arc::clone(&clock), disk, news)?;
+        let fetcher = LoadFetcher::start(Arc::clone(&commons), Arc::clone(&clock), disk, news)?;
         Ok(Self {
             commons,
             keeper,
             worker,
-            bringer,
+            fetcher,
             clock,
         })
     }
@@ -243,12 +243,12 @@ impl LocalReplicas {
     }
 
     /// Takes messages that replicas of another node sent.
-    pub fn hear(&self, frame: Bytes) -> io::Result<()> {
-        self.commons.host.hear(frame).map_err(io::Error::other)
+    pub fn receive(&self, frame: Bytes) -> io::Result<()> {
+        self.commons.host.receive(frame).map_err(io::Error::other)
     }
 
     /// Answers another node that asks for a copy of a partition, or a part of it.
-    pub fn answer_copy(&self, message: Bytes) -> Later<io::Result<Bytes>> {
+    pub fn answer_copy(&self, message: Bytes) -> DeferredAnswer<io::Result<Bytes>> {
         let commons = Arc::clone(&self.commons);
         Box::pin(async move {
             let answer = tokio::task::spawn_blocking(move || commons.answer_copy(&message));
@@ -269,7 +269,7 @@ impl LocalReplicas {
         self.worker.stop();
         // What it brings is given up.
         self.commons.loads.order(&[]);
-        self.bringer.stop();
+        self.fetcher.stop();
     }
 
     /// Ends all replicas, and leaves what they promised so that it is known to be whole after a
@@ -288,7 +288,7 @@ fn start_host(
 ) -> io::Result<ReplicaHost> {
     ReplicaHost::start(HostParts {
         clock: Arc::clone(clock),
-        post: Arc::new(RosterPost {
+        post: Arc::new(RosterSender {
             roster: Arc::clone(roster),
             peers: Arc::clone(&parts.peers),
         }),
@@ -317,7 +317,8 @@ impl ReplicaCommons {
                 at_least,
             } => {
                 let facts = self.host.facts(group);
-                let is_well = |facts: GroupFacts| facts.halted.is_none() && facts.ails.is_none();
+                let is_well =
+                    |facts: GroupFacts| facts.halted.is_none() && facts.is_unhealthy.is_none();
                 let is_well = facts.is_some_and(is_well);
                 let state = {
                     let running = self.running.lock();
@@ -329,7 +330,7 @@ impl ReplicaCommons {
                     io::Error::other(format!("peer {from} of {group} is not here, or met damage"))
                 };
                 let begun = self
-                    .shelf
+                    .source
                     .begin(group, &*state.ok_or_else(not_here)?, at_least);
                 begun.inspect_err(|_| self.notice_damage())
             }
@@ -339,16 +340,16 @@ impl ReplicaCommons {
                 offset,
                 bytes,
             } => {
-                let read = self.shelf.read(copy, file, offset, bytes);
+                let read = self.source.read(copy, file, offset, bytes);
                 read.inspect_err(|_| self.notice_damage())
             }
             CopyQuestion::Doubt { copy, run } => {
-                let sound = self.shelf.check(copy, run);
+                let sound = self.source.check(copy, run);
                 self.notice_damage();
                 sound.map(|()| Bytes::new())
             }
             CopyQuestion::End { copy } => {
-                self.shelf.end(copy);
+                self.source.end(copy);
                 Ok(Bytes::new())
             }
         }

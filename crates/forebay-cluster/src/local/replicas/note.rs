@@ -19,7 +19,7 @@ const FORMAT: u64 = 1;
 
 /// A peer whose partition and log are here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotedPeer {
+pub struct SavedPeer {
     pub partition: PartitionId,
     pub group: GroupId,
     pub peer: PeerId,
@@ -28,7 +28,7 @@ pub struct NotedPeer {
 /// A group whose peer came here by the split of a partition, or began to. It is noted for as long
 /// as the table is here: no such peer comes twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotedChild {
+pub struct SavedChild {
     pub group: GroupId,
     /// From this revision on the catalog names its peers. Before, that it does not order one says
     /// nothing.
@@ -37,24 +37,24 @@ pub struct NotedChild {
 
 /// See the module's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PeersNote {
+pub struct PeersFile {
     forebay_replicas: u64,
-    pub peers: Vec<NotedPeer>,
+    pub peers: Vec<SavedPeer>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    children: Vec<NotedChild>,
+    children: Vec<SavedChild>,
 }
 
 /// A note as it is on the disk.
 #[derive(Debug)]
-pub struct KeptNote {
+pub struct SavedPeers {
     store: Store,
     table: TableName,
-    note: Mutex<PeersNote>,
+    note: Mutex<PeersFile>,
 }
 
-impl KeptNote {
+impl SavedPeers {
     /// REQUIRES: it was read there, but for peers that are no more.
-    pub fn new(store: Store, table: TableName, note: PeersNote) -> Self {
+    pub fn new(store: Store, table: TableName, note: PeersFile) -> Self {
         Self {
             store,
             table,
@@ -62,7 +62,7 @@ impl KeptNote {
         }
     }
 
-    pub fn get(&self) -> PeersNote {
+    pub fn get(&self) -> PeersFile {
         self.note.lock().clone()
     }
 
@@ -71,7 +71,7 @@ impl KeptNote {
     }
 
     /// Writes it anew.
-    pub fn change(&self, change: impl FnOnce(&PeersNote) -> PeersNote) -> io::Result<()> {
+    pub fn change(&self, change: impl FnOnce(&PeersFile) -> PeersFile) -> io::Result<()> {
         let mut note = self.note.lock();
         let next = change(&note);
         next.write(&self.store, &self.table)?;
@@ -93,7 +93,7 @@ fn note_path(store: &Store, table: &TableName) -> PathBuf {
     table_dir(store, table).join("replicas.json")
 }
 
-impl Default for PeersNote {
+impl Default for PeersFile {
     fn default() -> Self {
         Self {
             forebay_replicas: FORMAT,
@@ -103,7 +103,7 @@ impl Default for PeersNote {
     }
 }
 
-impl NotedPeer {
+impl SavedPeer {
     pub fn of(order: &ReplicaOrder) -> Self {
         Self {
             partition: order.partition,
@@ -123,7 +123,7 @@ impl NotedPeer {
     }
 }
 
-impl PeersNote {
+impl PeersFile {
     /// Nobody is here where there is none, and where it is no longer what was written: without it
     /// no partition is known to be the peer that it was.
     pub fn read(store: &Store, table: &TableName) -> io::Result<Self> {
@@ -154,15 +154,15 @@ impl PeersNote {
     }
 
     pub fn has(&self, order: &ReplicaOrder) -> bool {
-        self.peers.contains(&NotedPeer::of(order))
+        self.peers.contains(&SavedPeer::of(order))
     }
 
     /// Whether the peer is here that the ordered one goes on from.
     pub fn has_inherited(&self, order: &ReplicaOrder) -> bool {
-        NotedPeer::inherited(order).is_some_and(|old| self.peers.contains(&old))
+        SavedPeer::inherited(order).is_some_and(|old| self.peers.contains(&old))
     }
 
-    pub fn with(&self, peer: NotedPeer) -> Self {
+    pub fn with(&self, peer: SavedPeer) -> Self {
         debug_assert!(
             !self.peers.contains(&peer),
             "{peer:?} is noted, and would be twice"
@@ -172,13 +172,13 @@ impl PeersNote {
         note
     }
 
-    pub fn without(&self, peer: NotedPeer) -> Self {
+    pub fn without(&self, peer: SavedPeer) -> Self {
         let mut note = self.clone();
         note.peers.retain(|other| *other != peer);
         note
     }
 
-    pub fn with_child(&self, child: NotedChild) -> Self {
+    pub fn with_child(&self, child: SavedChild) -> Self {
         let mut note = self.clone();
         note.children.retain(|known| known.group != child.group);
         note.children.push(child);
@@ -197,8 +197,8 @@ impl PeersNote {
     }
 
     /// Whether a catalog of this revision may not know of the peer yet.
-    pub fn is_ahead(&self, peer: NotedPeer, revision: u64) -> bool {
-        let is_its = |child: &NotedChild| child.group == peer.group && child.planned_in > revision;
+    pub fn is_ahead(&self, peer: SavedPeer, revision: u64) -> bool {
+        let is_its = |child: &SavedChild| child.group == peer.group && child.planned_in > revision;
         self.children.iter().any(is_its)
     }
 }

@@ -10,13 +10,13 @@ use forebay_engine::live::{
 use forebay_engine::replica_log::{ReplicaLog, ReplicaLogError, ReplicaLogOptions, SEGMENT_BYTES};
 use forebay_engine::{Store, TableName};
 use forebay_host::{
-    EngineLog, FoundReplica, HeirError, OpenError, StateError, TableLog, open_replicas,
+    EngineLog, ForceRecoverError, FoundReplica, OpenError, StateError, TableLog, open_replicas,
 };
 use forebay_replica::{GroupId, Start};
 use thiserror::Error;
 use tracing::warn;
 
-use super::note::{KeptNote, NotedPeer, PeersNote, log_dir};
+use super::note::{PeersFile, SavedPeer, SavedPeers, log_dir};
 use crate::reports::ReplicaProblem;
 
 /// Why replicas cannot be kept now.
@@ -39,7 +39,7 @@ pub struct HeldTable {
     pub table: LiveTable,
     pub engine_log: Arc<EngineLog>,
     pub log: Arc<TableLog>,
-    pub note: Arc<KeptNote>,
+    pub note: Arc<SavedPeers>,
     /// What those that do not run yet begin with.
     pub starts: BTreeMap<GroupId, Start>,
     /// Those that run.
@@ -53,7 +53,7 @@ pub struct TableOpener {
     pub budget: Arc<Budget>,
     pub boot_id: u128,
     /// Of each log, what is kept for peers that are behind.
-    pub log_kept_bytes: u64,
+    pub log_retention_bytes: u64,
 }
 
 impl From<LiveError> for KeepError {
@@ -94,17 +94,17 @@ impl From<OpenError> for KeepError {
     }
 }
 
-impl From<HeirError> for KeepError {
-    fn from(error: HeirError) -> Self {
+impl From<ForceRecoverError> for KeepError {
+    fn from(error: ForceRecoverError) -> Self {
         match error {
-            HeirError::Open(OpenError::Group { .. })
-            | HeirError::State(StateError::Never(_) | StateError::Damaged(_)) => {
+            ForceRecoverError::Open(OpenError::Group { .. })
+            | ForceRecoverError::State(StateError::Never(_) | StateError::Damaged(_)) => {
                 Self::Lasts(ReplicaProblem::Damaged, error.to_string())
             }
-            HeirError::State(StateError::Later(problem)) => Self::Passes(problem),
-            HeirError::Open(error) => error.into(),
-            HeirError::Table(error) => error.into(),
-            HeirError::Log(error) => error.into(),
+            ForceRecoverError::State(StateError::Later(problem)) => Self::Passes(problem),
+            ForceRecoverError::Open(error) => error.into(),
+            ForceRecoverError::Table(error) => error.into(),
+            ForceRecoverError::Log(error) => error.into(),
         }
     }
 }
@@ -142,18 +142,18 @@ impl TableOpener {
             partitions: Vec::new(),
         };
         let table = self.cache.create_live(name, draft, &self.budget)?;
-        self.with_log(table, PeersNote::default())
+        self.with_log(table, PeersFile::default())
     }
 
     pub fn open(&self, name: &TableName) -> Result<HeldTable, KeepError> {
-        let note = PeersNote::read(&self.cache, name)?;
+        let note = PeersFile::read(&self.cache, name)?;
         let table = self.cache.live_table(name, &self.budget)?;
         self.with_log(table, note)
     }
 
     /// The replicas of a table are no more, whatever is left of their partitions.
     pub fn forget_replicas(&self, name: &TableName) -> io::Result<()> {
-        PeersNote::remove(&self.cache, name)?;
+        PeersFile::remove(&self.cache, name)?;
         let dir = log_dir(&self.cache, name);
         let disk = &**self.cache.disk();
         match dir.parent() {
@@ -182,14 +182,14 @@ impl TableOpener {
         }
     }
 
-    fn with_log(&self, table: LiveTable, mut note: PeersNote) -> Result<HeldTable, KeepError> {
+    fn with_log(&self, table: LiveTable, mut note: PeersFile) -> Result<HeldTable, KeepError> {
         let here: BTreeSet<_> = table.partitions().iter().map(|range| range.id).collect();
         note.peers.retain(|peer| here.contains(&peer.partition));
         let (engine_log, starts) = self.open_log(&table, &mut note)?;
-        engine_log.keep_for_peers(self.log_kept_bytes);
+        engine_log.keep_for_peers(self.log_retention_bytes);
         let clock = Arc::clone(self.cache.clock());
         let log = TableLog::start(Arc::clone(&engine_log) as _, clock)?;
-        let note = KeptNote::new(self.cache.clone(), table.name().clone(), note);
+        let note = SavedPeers::new(self.cache.clone(), table.name().clone(), note);
         Ok(HeldTable {
             table,
             engine_log,
@@ -204,7 +204,7 @@ impl TableOpener {
     fn open_log(
         &self,
         table: &LiveTable,
-        note: &mut PeersNote,
+        note: &mut PeersFile,
     ) -> Result<(Arc<EngineLog>, BTreeMap<GroupId, Start>), KeepError> {
         let durability = durability_of(table.options());
         loop {
@@ -274,7 +274,7 @@ pub fn replicated(options: &LiveOptions) -> LiveOptions {
     }
 }
 
-pub fn found(peer: &NotedPeer) -> FoundReplica {
+pub fn found(peer: &SavedPeer) -> FoundReplica {
     FoundReplica {
         partition: peer.partition,
         group: peer.group,

@@ -8,17 +8,18 @@ use forebay_engine::live::PartitionContent;
 use forebay_engine::replica_log::EntryPlace;
 use forebay_engine::{Bounds, PartitionId, PartitionRange};
 use forebay_host::{
-    Commands, Heir, NewReplica, PartitionState, StateParts, begin_alone, place_of, start_again,
+    Commands, ForcedPeer, NewReplica, PartitionState, StateParts, begin_alone, place_of,
+    start_again,
 };
 use forebay_replica::Start;
 use parking_lot::Mutex;
 use tracing::info;
 
-use super::carrier::{CarrierParts, PeerCarrier};
 use super::children::TableChildren;
 use super::commons::{ReplicaCommons, RunningReplica};
-use super::load_shelf::LoadShelf;
-use super::note::{NotedChild, NotedPeer};
+use super::copy_fetcher::{CopyFetcherParts, PeerCopyFetcher};
+use super::load_runs::LoadRuns;
+use super::note::{SavedChild, SavedPeer};
 use super::opening::{HeldTable, KeepError, found};
 use super::roster::nodes_of;
 use crate::live::ReplicaOrder;
@@ -28,8 +29,8 @@ use crate::reports::ReplicaProblem;
 #[derive(Debug)]
 pub struct PeerMaker {
     pub commands: Arc<dyn Commands>,
-    pub carrier: CarrierParts,
-    pub loads: Arc<LoadShelf>,
+    pub copy_fetcher: CopyFetcherParts,
+    pub loads: Arc<LoadRuns>,
 }
 
 impl PeerMaker {
@@ -45,7 +46,7 @@ impl PeerMaker {
         let note = held.note.get();
         for peer in note.peers.iter().copied() {
             let is_wanted = |order: &&ReplicaOrder| {
-                NotedPeer::of(order) == peer || NotedPeer::inherited(order) == Some(peer)
+                SavedPeer::of(order) == peer || SavedPeer::inherited(order) == Some(peer)
             };
             if !list.iter().any(is_wanted) && !note.is_ahead(peer, revision) {
                 self.remove(commons, held, peer)?;
@@ -67,7 +68,7 @@ impl PeerMaker {
         &self,
         commons: &ReplicaCommons,
         held: &mut HeldTable,
-        peer: NotedPeer,
+        peer: SavedPeer,
     ) -> Result<(), KeepError> {
         if held.running.remove(&peer.group) {
             commons.end(peer.group);
@@ -75,7 +76,7 @@ impl PeerMaker {
         held.note.change(|note| note.without(peer))?;
         held.starts.remove(&peer.group);
         held.engine_log.forget(peer.group)?;
-        let NotedPeer { group, peer, .. } = peer;
+        let SavedPeer { group, peer, .. } = peer;
         info!(table = %held.name(), group = group.0, peer = peer.0, "a replica is removed");
         Ok(())
     }
@@ -90,7 +91,7 @@ impl PeerMaker {
         if held.note.has(order) {
             return Ok(());
         }
-        if let Some(old) = NotedPeer::inherited(order) {
+        if let Some(old) = SavedPeer::inherited(order) {
             return self.inherit(commons, held, order, old);
         }
         let note = held.note.get();
@@ -119,14 +120,14 @@ impl PeerMaker {
         held.engine_log.forget(order.group)?;
         let promise = start.promise.to_bytes();
         held.engine_log.begin(order.group, behind, &promise)?;
-        let child = NotedChild {
+        let child = SavedChild {
             group: order.group,
             planned_in: 0,
         };
         let is_child = order.comes_from.is_some();
         held.note.change(|note| match is_child {
-            true => note.with(NotedPeer::of(order)).with_child(child),
-            false => note.with(NotedPeer::of(order)),
+            true => note.with(SavedPeer::of(order)).with_child(child),
+            false => note.with(SavedPeer::of(order)),
         })?;
         held.starts.insert(order.group, start);
         let (group, peer) = (order.group.0, order.peer.0);
@@ -140,7 +141,7 @@ impl PeerMaker {
         commons: &ReplicaCommons,
         held: &mut HeldTable,
         order: &ReplicaOrder,
-        old: NotedPeer,
+        old: SavedPeer,
     ) -> Result<(), KeepError> {
         if !held.note.get().peers.contains(&old) {
             let problem = format!("what it was to go on from, peer {}, is not here", old.peer);
@@ -151,14 +152,14 @@ impl PeerMaker {
         }
         held.starts.remove(&old.group);
         let (state, _) = self.state(held, (order, old), &Arc::default());
-        let heir = Heir {
+        let forced_peer = ForcedPeer {
             group: order.group,
             peer: order.peer,
             upper: order.bounds.upper.clone(),
         };
         let (table, log) = (&held.table, &held.engine_log);
-        let start = begin_alone(table, log, &state, &found(&old), heir)?;
-        let new = NotedPeer::of(order);
+        let start = begin_alone(table, log, &state, &found(&old), forced_peer)?;
+        let new = SavedPeer::of(order);
         held.note.change(|note| note.without(old).with(new))?;
         held.starts.insert(order.group, start);
         held.engine_log.forget(old.group)?;
@@ -171,12 +172,12 @@ impl PeerMaker {
     fn state(
         &self,
         held: &HeldTable,
-        (order, peer): (&ReplicaOrder, NotedPeer),
+        (order, peer): (&ReplicaOrder, SavedPeer),
         is_over: &Arc<AtomicBool>,
     ) -> (Arc<PartitionState>, Arc<Mutex<Bounds>>) {
         let bounds = Arc::new(Mutex::new(order.bounds.clone()));
-        let carrier = PeerCarrier {
-            parts: self.carrier.clone(),
+        let copy_fetcher = PeerCopyFetcher {
+            parts: self.copy_fetcher.clone(),
             table: held.table.clone(),
             bounds: Arc::clone(&bounds),
             partition: order.partition,
@@ -192,7 +193,7 @@ impl PeerMaker {
             peer.group,
             StateParts {
                 commands: Arc::clone(&self.commands),
-                carrier: Arc::new(carrier),
+                copy_fetcher: Arc::new(copy_fetcher),
                 loads: Arc::clone(&self.loads) as _,
             },
         );
@@ -217,7 +218,7 @@ impl PeerMaker {
             }
             return Ok(());
         }
-        let peer = NotedPeer::of(order);
+        let peer = SavedPeer::of(order);
         let start = match held.starts.remove(&order.group) {
             Some(start) => start,
             // It was cut off from another since the table was opened.

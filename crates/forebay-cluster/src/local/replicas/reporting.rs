@@ -8,7 +8,7 @@ use forebay_replica::GroupId;
 
 use super::commons::{ReplicaCommons, ReplicaPlace, ReplicaStanding};
 use crate::local::traffic::CountedTraffic;
-use crate::reports::{GroupReport, Lead, ReplicaProblem, Stranded};
+use crate::reports::{GroupReport, LeaderReport, LeaderlessReplica, ReplicaProblem};
 
 impl ReplicaCommons {
     /// Of all that are ordered and of which something is known.
@@ -27,15 +27,15 @@ impl ReplicaCommons {
             peer,
             term,
             problem,
-            ails: false,
+            is_unhealthy: false,
             leads: None,
-            stranded: None,
+            leaderless: None,
             load: None,
             traffic: None,
         };
         let log = match standing {
             ReplicaStanding::Made { term } => return plain(*term, None),
-            ReplicaStanding::Ails(problem) => return plain(0, Some(*problem)),
+            ReplicaStanding::Unhealthy(problem) => return plain(0, Some(*problem)),
             ReplicaStanding::Runs(log) => log,
         };
         let facts = self.host.facts(group).filter(|facts| facts.me == peer);
@@ -54,12 +54,12 @@ impl ReplicaCommons {
         GroupReport {
             load: self.load_said(group),
             traffic: self.traffic.of(&group),
-            ails: facts.ails.is_some(),
-            leads: lead(&facts).map(|lead| Lead {
+            is_unhealthy: facts.is_unhealthy.is_some(),
+            leads: lead(&facts).map(|lead| LeaderReport {
                 size: self.size_of(group),
                 ..lead
             }),
-            stranded: stranded(&facts),
+            leaderless: leaderless(&facts),
             ..plain(facts.term, missed)
         }
     }
@@ -115,8 +115,8 @@ fn is_there(facts: &GroupFacts) -> bool {
 }
 
 /// How far a replica is that knows nobody who leads.
-fn stranded(facts: &GroupFacts) -> Option<Stranded> {
-    facts.leader.is_none().then(|| Stranded {
+fn leaderless(facts: &GroupFacts) -> Option<LeaderlessReplica> {
+    facts.leader.is_none().then(|| LeaderlessReplica {
         members: facts.membership.as_ref().clone(),
         term: facts.last.term,
         index: facts.last.index,
@@ -125,14 +125,14 @@ fn stranded(facts: &GroupFacts) -> Option<Stranded> {
 }
 
 /// What a leader knows, once it has applied an entry of its term.
-fn lead(facts: &GroupFacts) -> Option<Lead> {
+fn lead(facts: &GroupFacts) -> Option<LeaderReport> {
     let leads = facts.leader == Some(facts.me) && facts.applied.term == facts.term;
     let answers = facts
         .matched
         .iter()
-        .filter(|(peer, _)| !facts.silent.contains(peer));
+        .filter(|(peer, _)| !facts.unreachable.contains(peer));
     let behind = answers.map(|(peer, matched)| (*peer, facts.committed.saturating_sub(*matched)));
-    leads.then(|| Lead {
+    leads.then(|| LeaderReport {
         members: facts.membership.as_ref().clone(),
         behind: behind.collect(),
         size: None,

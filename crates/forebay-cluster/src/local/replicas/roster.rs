@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use forebay_host::{NodeKey, Post};
+use forebay_host::{MessageSender, NodeKey};
 use forebay_replica::{GroupId, PeerId};
 
 use crate::ids::{HostPort, NodeId};
@@ -56,12 +56,12 @@ pub fn nodes_of(order: &ReplicaOrder) -> BTreeMap<PeerId, NodeKey> {
 
 /// Sends to where the roster says.
 #[derive(Debug)]
-pub struct RosterPost {
+pub struct RosterSender {
     pub roster: Arc<SharedRoster>,
     pub peers: Arc<dyn Peers>,
 }
 
-impl Post for RosterPost {
+impl MessageSender for RosterSender {
     fn send(&self, to: NodeKey, frame: Bytes) {
         if let Some(address) = self.roster.load().address(NodeId(to.0)) {
             self.peers.post(address, frame);

@@ -24,24 +24,24 @@ const LEADERLESS: Duration = Duration::from_secs(60);
 
 /// See the module's text.
 #[derive(Debug)]
-pub struct Settling {
+pub struct SettlingReplicas {
     clock: Arc<dyn Clock>,
     started: Duration,
-    now: Mutex<Settled>,
+    now: Mutex<SettledCounts>,
     /// Replicas that had all that was decided, since the start.
     caught_up: Arc<Mutex<BTreeSet<(GroupId, PeerId)>>>,
 }
 
 /// How many replicas of a table are to be waited for, by table and why.
 #[derive(Debug, Default)]
-struct Settled {
+struct SettledCounts {
     is_known: bool,
     has_settled: bool,
-    waits: BTreeMap<(TableName, Stands), usize>,
+    waits: BTreeMap<(TableName, ReplicaStand), usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stands {
+enum ReplicaStand {
     There,
     /// It is there, and its group has no leader: most of it is away.
     Leaderless,
@@ -61,7 +61,7 @@ pub struct ReplicaWait {
     pub is_coming: bool,
 }
 
-impl Settling {
+impl SettlingReplicas {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             started: clock.monotonic(),
@@ -79,33 +79,35 @@ impl Settling {
     pub fn waits_for(&self) -> Vec<ReplicaWait> {
         let now = self.now.lock();
         let waits = now.waits.iter();
-        let wait = |((table, stands), count): (&(TableName, Stands), &usize)| {
+        let wait = |((table, stands), count): (&(TableName, ReplicaStand), &usize)| {
             let why = match stands {
-                Stands::There => return None,
-                Stands::Leaderless => "here know no leader: nothing of them is read or written",
-                Stands::Coming if now.has_settled => return None,
-                Stands::Coming => "here are not there yet, or catch up",
-                Stands::Replaced | Stands::Stuck => {
+                ReplicaStand::There => return None,
+                ReplicaStand::Leaderless => {
+                    "here know no leader: nothing of them is read or written"
+                }
+                ReplicaStand::Coming if now.has_settled => return None,
+                ReplicaStand::Coming => "here are not there yet, or catch up",
+                ReplicaStand::Replaced | ReplicaStand::Stuck => {
                     "here met damage, or forgot what they promised: others are to take their place"
                 }
             };
             Some(ReplicaWait {
                 table: table.clone(),
                 why: format!("live table {table}: {count} replicas {why}"),
-                is_coming: matches!(stands, Stands::Coming | Stands::Replaced),
+                is_coming: matches!(stands, ReplicaStand::Coming | ReplicaStand::Replaced),
             })
         };
         waits.filter_map(wait).collect()
     }
 }
 
-impl Settling {
+impl SettlingReplicas {
     /// Looks how the ordered replicas stand, by these reports, in the order of groups and peers.
     /// REQUIRES: the orders were carried out as far as they could be.
     pub fn look(&self, host: &ReplicaHost, orders: &ReplicaOrders, reports: &[GroupReport]) {
-        let mut settled = Settled {
+        let mut settled = SettledCounts {
             is_known: true,
-            ..Settled::default()
+            ..SettledCounts::default()
         };
         let has_settled = self.now.lock().has_settled;
         for order in &orders.replicas {
@@ -115,12 +117,13 @@ impl Settling {
                 continue;
             }
             let place = (order.group, order.peer);
-            let told = reports.binary_search_by_key(&place, |report| (report.group, report.peer));
-            let report = told.ok().and_then(|at| reports.get(at));
+            let reported =
+                reports.binary_search_by_key(&place, |report| (report.group, report.peer));
+            let report = reported.ok().and_then(|at| reports.get(at));
             let stands = match report {
                 Some(report) if report.is_troubled() => self.damaged(host, order.group),
                 Some(_) if has_settled || self.is_there(host, order) => led(host, order.group),
-                Some(_) | None => Stands::Coming,
+                Some(_) | None => ReplicaStand::Coming,
             };
             *settled
                 .waits
@@ -128,24 +131,24 @@ impl Settling {
                 .or_default() += 1;
         }
         for (table, count) in orders.missing.iter().filter(|(_, count)| **count > 0) {
-            let coming = (table.clone(), Stands::Coming);
+            let coming = (table.clone(), ReplicaStand::Coming);
             *settled.waits.entry(coming).or_default() += count;
         }
         let mut stands = settled.waits.keys().map(|(_, stands)| *stands);
         settled.has_settled = stands.all(|stands| match stands {
-            Stands::There | Stands::Leaderless => true,
-            Stands::Coming => has_settled,
-            Stands::Replaced | Stands::Stuck => false,
+            ReplicaStand::There | ReplicaStand::Leaderless => true,
+            ReplicaStand::Coming => has_settled,
+            ReplicaStand::Replaced | ReplicaStand::Stuck => false,
         });
         *self.now.lock() = settled;
     }
 
-    fn damaged(&self, host: &ReplicaHost, group: GroupId) -> Stands {
+    fn damaged(&self, host: &ReplicaHost, group: GroupId) -> ReplicaStand {
         match host.facts(group) {
             Some(facts) if facts.leader.is_some() && facts.membership.voters.len() > 1 => {
-                Stands::Replaced
+                ReplicaStand::Replaced
             }
-            _ => Stands::Stuck,
+            _ => ReplicaStand::Stuck,
         }
     }
 
@@ -174,9 +177,9 @@ impl Settling {
     }
 }
 
-fn led(host: &ReplicaHost, group: GroupId) -> Stands {
+fn led(host: &ReplicaHost, group: GroupId) -> ReplicaStand {
     match host.facts(group) {
-        Some(facts) if facts.leader.is_none() => Stands::Leaderless,
-        _ => Stands::There,
+        Some(facts) if facts.leader.is_none() => ReplicaStand::Leaderless,
+        _ => ReplicaStand::There,
     }
 }

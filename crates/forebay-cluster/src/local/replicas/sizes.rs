@@ -13,9 +13,9 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// What was seen of groups, and when.
 #[derive(Debug, Default)]
-pub struct SizesSeen(Mutex<BTreeMap<GroupId, (Duration, PartitionSize)>>);
+pub struct SizeCache(Mutex<BTreeMap<GroupId, (Duration, PartitionSize)>>);
 
-impl SizesSeen {
+impl SizeCache {
     /// As it was seen a moment ago; else as `look` sees it now, given what was seen before.
     pub fn seen(
         &self,

@@ -14,7 +14,7 @@ pub trait StagedFiles: Debug + Send + Sync {
 
     /// Brings files of a run of a table, at the pace of all that the node brings. What came stays
     /// when this fails.
-    fn bring(
+    fn fetch_copy(
         &self,
         table: &TableName,
         files: &[VersionFile],

@@ -50,7 +50,7 @@ impl ReplicaCommons {
             self.host.split(order.group, SplitEntry::clone(split));
             return Some(LOOK_AGAIN);
         }
-        let wanted = match group.ails {
+        let wanted = match group.is_unhealthy {
             true => Cow::Owned(order.wanted.led_by_others(order.peer)),
             false => Cow::Borrowed(&order.wanted),
         };
@@ -58,7 +58,7 @@ impl ReplicaCommons {
         let is_changing = members.is_joint() || !members.learners.is_empty();
         let is_steering = is_changing || step.is_some();
         match step {
-            Some(SteeringStep::Change(changes)) => self.host.wish(order.group, changes),
+            Some(SteeringStep::Change(changes)) => self.host.order(order.group, changes),
             Some(SteeringStep::HandOver(to)) => self.host.transfer(order.group, to),
             None => {}
         }
@@ -101,8 +101,10 @@ impl ReplicaCommons {
     pub fn hand_over(&self) -> usize {
         self.hands_over.store(true, Ordering::Relaxed);
         let groups = self.host.groups().into_iter();
-        let heir = |group: &GroupStanding| group.standing.heir(group.me, &group.members);
-        let led = groups.filter_map(|group| Some((group, heir(&self.host.standing(group)?)?)));
+        let forced_peer =
+            |group: &GroupStanding| group.standing.forced_peer(group.me, &group.members);
+        let led =
+            groups.filter_map(|group| Some((group, forced_peer(&self.host.standing(group)?)?)));
         led.map(|(group, to)| self.host.transfer(group, to)).count()
     }
 }

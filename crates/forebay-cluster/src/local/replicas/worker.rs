@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_io::{Clock, Inbox, InboxSender, Received, inbox, start_thread};
+use forebay_io::{Clock, Inbox, InboxSender, Receipt, inbox, start_thread};
 use parking_lot::Mutex;
 use tracing::warn;
 
@@ -35,21 +35,21 @@ enum WorkerNews {
     Stop,
 }
 
-type Watching = Arc<Mutex<Option<Arc<dyn ReplicaWatch>>>>;
+type WatchedOrders = Arc<Mutex<Option<Arc<dyn ReplicaWatch>>>>;
 
 /// The thread's end of which others have hold.
 #[derive(Debug)]
 pub struct ReplicaWorker {
     news: Mutex<InboxSender<WorkerNews>>,
-    watch: Watching,
+    watch: WatchedOrders,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the thread has.
-struct Working {
+struct WorkerState {
     keeper: Arc<Mutex<ReplicaKeeper>>,
     commons: Arc<ReplicaCommons>,
-    watch: Watching,
+    watch: WatchedOrders,
     orders: Option<Box<ReplicaOrders>>,
     is_done: bool,
     /// How soon the next step of what is begun, or not allowed yet, is to be looked for; and since
@@ -65,8 +65,8 @@ impl ReplicaWorker {
         clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
         let (news, inbox) = inbox();
-        let watch = Watching::default();
-        let mut working = Working {
+        let watch = WatchedOrders::default();
+        let mut working = WorkerState {
             keeper,
             commons,
             watch: Arc::clone(&watch),
@@ -88,12 +88,12 @@ impl ReplicaWorker {
     }
 
     pub fn carry_out(&self, orders: ReplicaOrders) {
-        self.tell(WorkerNews::Orders(Box::new(orders)));
+        self.notify(WorkerNews::Orders(Box::new(orders)));
     }
 
     /// Has it look soon.
     pub fn wake(&self) {
-        self.tell(WorkerNews::Look);
+        self.notify(WorkerNews::Look);
     }
 
     /// The same, for others.
@@ -104,14 +104,14 @@ impl ReplicaWorker {
         }
     }
 
-    fn tell(&self, news: WorkerNews) {
+    fn notify(&self, news: WorkerNews) {
         // Once it has stopped, nothing is carried out.
         self.news.lock().send(news);
     }
 
     /// Returns when it carries out nothing any more.
     pub fn stop(&self) {
-        self.tell(WorkerNews::Stop);
+        self.notify(WorkerNews::Stop);
         let thread = self.thread.lock().take();
         let this_thread = std::thread::current().id();
         if let Some(thread) = thread
@@ -123,16 +123,16 @@ impl ReplicaWorker {
     }
 }
 
-impl Working {
+impl WorkerState {
     fn run(&mut self, inbox: &Inbox<WorkerNews>, clock: &dyn Clock) {
         loop {
             let pause = self.next_look.unwrap_or(LOOK);
             let mut news = inbox.receive(clock, pause);
-            if matches!(news, Received::Ended) {
+            if matches!(news, Receipt::Ended) {
                 return;
             }
             // The newest orders count.
-            while let Received::One(one) = news {
+            while let Receipt::One(one) = news {
                 match one {
                     WorkerNews::Orders(orders) => {
                         (self.orders, self.is_done) = (Some(orders), false);
@@ -167,7 +167,7 @@ impl Working {
         drop(keeper);
         let commons = &self.commons;
         commons.troubles.lock().clone_from(&troubles);
-        commons.shelf.tidy();
+        commons.source.tidy();
         commons.checkpoints.tidy(commons.clock.monotonic());
         commons.tidy_loads();
         commons.notice_missed();

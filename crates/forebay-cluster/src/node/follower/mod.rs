@@ -14,15 +14,15 @@ use std::time::Duration;
 use forebay_engine::TableName;
 
 use super::alarm::Alarm;
-use super::copies::{Copies, VersionPlace, Wanted, places_of};
+use super::copies::{Copies, VersionPlace, WantedVersion, places_of};
 use super::events::{Activation, FollowerAction, FollowerEvent, Serve};
-use super::said::{Said, is_news};
-use super::suspicions::{IsNews, Suspicions};
+use super::said::{ReportedState, is_news};
+use super::suspicions::{RoutingChanged, Suspicions};
 use crate::ids::{ClusterId, HostPort, NodeId};
 use crate::message::{Beat, BeatReply, Introduction, NodeRoom};
 use crate::model::{Head, Model, Phase};
 use crate::reads::ReadsReport;
-use crate::reporting::Reporting;
+use crate::reporting::ReportQueue;
 use crate::time::{Now, Timing};
 use replicas::Replicas;
 
@@ -44,7 +44,7 @@ pub struct Follower {
     /// Nothing is read before that: it has failed.
     load_from: Duration,
     /// What is to be here, by the head of this stamp, as this node.
-    wanted: BTreeMap<VersionPlace, Wanted>,
+    wanted: BTreeMap<VersionPlace, WantedVersion>,
     wanted_of: Option<(u64, NodeId)>,
     copies: Copies,
     /// Tables that were dropped and made anew: what is here of them is of other tables, and goes
@@ -64,14 +64,14 @@ pub struct Follower {
     coordinator: Option<HostPort>,
     seq: u64,
     /// The heartbeat that waits for its answer, since when, and what it said.
-    waiting: Option<(u64, Duration, Said)>,
+    waiting: Option<(u64, Duration, ReportedState)>,
     next_beat: Duration,
     /// When a heartbeat last reported what replicas did.
     reported_at: Duration,
     looking: bool,
     looked: Duration,
     /// When the catalog was heard of last, by whatever way.
-    pub(crate) heard: Duration,
+    pub(crate) received: Duration,
     started: Duration,
     remembering: bool,
     /// It serves nothing.
@@ -84,7 +84,7 @@ pub struct Follower {
     leaving: bool,
     left: bool,
     room: NodeRoom,
-    reads: Reporting<ReadsReport>,
+    reads: ReportQueue<ReadsReport>,
     suspicions: Suspicions,
     replicas: Replicas,
 }
@@ -119,7 +119,7 @@ impl Follower {
             reported_at: Duration::ZERO,
             looking: false,
             looked: Duration::ZERO,
-            heard: now.monotonic,
+            received: now.monotonic,
             started: now.monotonic,
             remembering: false,
             cut_off: false,
@@ -128,7 +128,7 @@ impl Follower {
             leaving: false,
             left: false,
             room: NodeRoom::default(),
-            reads: Reporting::default(),
+            reads: ReportQueue::default(),
             suspicions: Suspicions::default(),
             replicas: Replicas::default(),
         }
@@ -171,7 +171,7 @@ impl Follower {
 
     /// Whether the coordinator has been silent for so long that a new one is wanted.
     pub fn is_alone(&self, now: Now) -> bool {
-        now.since(self.heard) >= self.timing().heartbeat_lost() || self.coordinator.is_none()
+        now.since(self.received) >= self.timing().heartbeat_lost() || self.coordinator.is_none()
     }
 
     /// Says whether this node is the coordinator.
@@ -232,11 +232,11 @@ impl Follower {
                 self.looking = false;
                 self.sound(self.alarm.of(&head), actions);
                 self.is_certain(now, Some(&head));
-                self.heard_of(now, *head, actions);
+                self.received_of(now, *head, actions);
             }
             FollowerEvent::Told(head) => {
                 self.looking = false;
-                self.heard_of(now, *head, actions);
+                self.received_of(now, *head, actions);
             }
             FollowerEvent::NoCatalog(problem) => self.sound(Some(problem), actions),
             FollowerEvent::NoHead => self.looking = false,
@@ -327,7 +327,7 @@ impl Follower {
                 suspects,
                 leaders,
             } => {
-                (self.heard, self.is_refused) = (now.monotonic, false);
+                (self.received, self.is_refused) = (now.monotonic, false);
                 if is_last {
                     self.is_certain(now, head.as_deref());
                     self.replicas.reporting.noticed(now, seq, term);
@@ -335,11 +335,11 @@ impl Follower {
                     route_if(self.replicas.lead(leaders), actions);
                 }
                 let coordinator = self.coordinator_id();
-                let is_news = self.suspicions.tell(suspects, coordinator);
+                let is_news = self.suspicions.notify(suspects, coordinator);
                 route_if(is_news || self.id != Some(node), actions);
                 self.id = Some(node);
                 if let Some(head) = head {
-                    self.heard_of(now, *head, actions);
+                    self.received_of(now, *head, actions);
                 }
                 if self.leaving && is_last && !self.left {
                     self.left = true;
@@ -367,11 +367,11 @@ impl Follower {
     }
 
     /// Takes note of a head, which is read when it is newer.
-    fn heard_of(&mut self, now: Now, head: Head, actions: &mut Vec<FollowerAction>) {
+    fn received_of(&mut self, now: Now, head: Head, actions: &mut Vec<FollowerAction>) {
         if head.cluster != self.cluster {
             return;
         }
-        self.heard = now.monotonic;
+        self.received = now.monotonic;
         let newest = self
             .loading
             .as_ref()
@@ -447,10 +447,11 @@ impl Follower {
         self.name_alone(now, actions);
         let limit = self.who.cut_off_ms.map(Duration::from_millis);
         // Whom the cluster does not take hears of no commit, and none waits for it.
-        let cut_off = self.is_refused || limit.is_some_and(|limit| now.since(self.heard) >= limit);
+        let cut_off =
+            self.is_refused || limit.is_some_and(|limit| now.since(self.received) >= limit);
         if cut_off != self.cut_off {
             self.cut_off = cut_off;
-            actions.push(FollowerAction::CutOff(cut_off));
+            actions.push(FollowerAction::OnIsolation(cut_off));
         }
     }
 
@@ -496,9 +497,9 @@ impl Follower {
             moving: said.moving.clone(),
             leaving: said.leaving,
             free_bytes: self.room.free_bytes,
-            brought_per_s: self.room.brought_per_s,
+            fetched_bytes_per_s: self.room.fetched_bytes_per_s,
             problems,
-            suspects: self.suspicions.told().clone(),
+            suspects: self.suspicions.reported().clone(),
             groups,
             groups_left,
             reads,
@@ -523,9 +524,9 @@ impl Follower {
             && model.waits_for_replicas()
     }
 
-    fn said(&self) -> Said {
+    fn said(&self) -> ReportedState {
         let Some((head, model)) = &self.known else {
-            return Said {
+            return ReportedState {
                 revision: 0,
                 serves: 0,
                 holds: 0,
@@ -548,7 +549,7 @@ impl Follower {
         });
         let moving = self.copies.moving(&self.wanted);
         let holds_all = self.id.is_some() && moving.is_none() && self.is_active(model);
-        Said {
+        ReportedState {
             revision: head.revision,
             serves: self.serves,
             holds: if holds_all { head.revision } else { 0 },
@@ -585,6 +586,6 @@ impl Follower {
     }
 }
 
-fn route_if(is_news: IsNews, actions: &mut Vec<FollowerAction>) {
+fn route_if(is_news: RoutingChanged, actions: &mut Vec<FollowerAction>) {
     actions.extend(is_news.then_some(FollowerAction::Route));
 }

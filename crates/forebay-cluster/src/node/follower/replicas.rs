@@ -9,17 +9,17 @@ use forebay_replica::{GroupId, PeerId};
 use super::Follower;
 use crate::ids::NodeId;
 use crate::live::{ReplicaOrder, ReplicaOrders, missing, orders};
-use crate::message::{LeadersMark, LeadersNews};
+use crate::message::{LeadersMark, LeadersReport};
 use crate::model::Head;
 use crate::node::events::FollowerAction;
-use crate::reporting::Reporting;
+use crate::reporting::ReportQueue;
 use crate::reports::GroupReport;
 use crate::time::Now;
 
 /// What a follower knows of the replicas of live tables.
 #[derive(Debug, Default)]
 pub struct Replicas {
-    pub reporting: Reporting<GroupReport>,
+    pub reporting: ReportQueue<GroupReport>,
     pub leaders: BTreeMap<GroupId, NodeId>,
     pub mark: LeadersMark,
     ordered: Vec<ReplicaOrder>,
@@ -38,7 +38,7 @@ pub struct Replicas {
 
 impl Replicas {
     /// Takes note of who leads. Returns whether it is news.
-    pub fn lead(&mut self, news: LeadersNews) -> bool {
+    pub fn lead(&mut self, news: LeadersReport) -> bool {
         self.mark = news.mark;
         let is_news = !news.leaders.is_empty();
         self.leaders.extend(news.leaders);

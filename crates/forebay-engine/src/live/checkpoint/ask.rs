@@ -114,16 +114,16 @@ pub fn living_asks(
         // somebody has begun to ask.
         let _ = disk.remove_dir(&dir);
     }
-    let mut living = Vec::new();
+    let mut row_estimate = Vec::new();
     for name in names {
         let ask = AskFiles::new(files, &name);
         // Who has just made it, and comes to lock it now, finds it locked or gone.
         match left(disk, clock, &ask)? {
-            None => living.push(ask),
+            None => row_estimate.push(ask),
             Some(_lock) => ask.remove(disk)?,
         }
     }
-    Ok(living)
+    Ok(row_estimate)
 }
 
 /// How long whoever has a table open is waited for.

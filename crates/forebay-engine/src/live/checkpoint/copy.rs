@@ -27,7 +27,7 @@ const MOST_LEVELS: usize = 64;
 
 /// What was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Copied {
+pub struct CheckpointCopy {
     /// The runs of all partitions.
     pub runs: usize,
     /// Their records; several of one key count separately.
@@ -47,12 +47,12 @@ impl TableCheckpoint {
         (disk, clock, random): (Arc<dyn Disk>, Arc<dyn Clock>, Arc<dyn Random>),
         root: &Path,
         advance: &mut dyn FnMut(u64),
-    ) -> Result<Copied, CheckpointError> {
+    ) -> Result<CheckpointCopy, CheckpointError> {
         if is_below(&*disk, root, &[STORE_FILE])? {
             let dir = root.to_path_buf();
             return Err(CheckpointError::Inside { dir });
         }
-        let made = Made::of(&*disk, root)?;
+        let made = StoreBefore::of(&*disk, root)?;
         let to = Store::open_or_create(disk, clock, random, root)?;
         let copied = self.copy_into(&to, advance);
         if copied.is_err() {
@@ -67,7 +67,7 @@ impl TableCheckpoint {
         &self,
         to: &Store,
         advance: &mut dyn FnMut(u64),
-    ) -> Result<Copied, CheckpointError> {
+    ) -> Result<CheckpointCopy, CheckpointError> {
         let name = self.table();
         let table = to.any_table(name);
         let push = take_push_lock(&table, "a checkpoint")?;
@@ -93,11 +93,11 @@ impl TableCheckpoint {
         &self,
         to: &Store,
         advance: &mut dyn FnMut(u64),
-    ) -> Result<Copied, CheckpointError> {
+    ) -> Result<CheckpointCopy, CheckpointError> {
         let disk = &**to.disk();
         let target = TableFiles::new(to.root(), self.table());
         to.clear_for_live(&target)?;
-        let mut copied = Copied {
+        let mut copied = CheckpointCopy {
             runs: self.manifest.files().count(),
             records: self.records(),
             file_bytes: self.file_bytes(),
@@ -174,26 +174,26 @@ pub(crate) fn is_below(disk: &dyn Disk, root: &Path, marks: &[&str]) -> Result<b
 }
 
 /// What there was of the store before the copy.
-enum Made {
+enum StoreBefore {
     /// All of it.
     Nothing,
     /// An empty directory, or none.
     Store { dir: bool },
 }
 
-impl Made {
+impl StoreBefore {
     fn of(disk: &dyn Disk, root: &Path) -> Result<Self, StoreError> {
         let store = store_file(root);
         if disk.exists(&store).at("look for", &store)? {
-            return Ok(Made::Nothing);
+            return Ok(StoreBefore::Nothing);
         }
         let dir = !disk.exists(root).at("look for", root)?;
-        Ok(Made::Store { dir })
+        Ok(StoreBefore::Store { dir })
     }
 
     /// Removes a store that was made for the copy, unless somebody has made a table in it.
     fn undo(self, store: &Store) {
-        if let Made::Store { dir } = self
+        if let StoreBefore::Store { dir } = self
             && let Err(error) = store.unmake(dir)
         {
             let path = store.root().display();

@@ -43,7 +43,7 @@ use crate::name::TableName;
 use crate::store::Store;
 pub(crate) use ask::sweep_asks;
 use ask::{AskFiles, POLL, patience};
-pub use take::Asked;
+pub use take::CheckpointRequest;
 
 /// How long a drop waits for another one, or for an owner's look whether there is one.
 const DROPS: Duration = Duration::from_secs(10);
@@ -70,13 +70,13 @@ pub enum CheckpointError {
 /// away meanwhile.
 #[derive(Debug)]
 pub struct Checkpoint {
-    asking: Asking,
+    asking: RequestDir,
     store: Store,
 }
 
 /// A directory in which something is asked; dropped, it is removed.
 #[derive(Debug)]
-struct Asking {
+struct RequestDir {
     store: Store,
     table: TableName,
     files: AskFiles,
@@ -95,7 +95,7 @@ impl Store {
             let table = name.clone();
             return Err(LiveError::NoTable { table }.into());
         }
-        let asking = Asking::begin(self, name)?;
+        let asking = RequestDir::begin(self, name)?;
         asking.wait(|asking| match self.live_table(name, budget) {
             Ok(table) => {
                 // What comes of it is told by the files, as it is by another owner.
@@ -165,7 +165,7 @@ impl Store {
 }
 
 /// How a look at the answer ended: what came of it, or who has the table and why it is not known.
-type Answered = Option<Result<(), (Option<String>, String)>>;
+type CheckpointAnswer = Option<Result<(), (Option<String>, String)>>;
 
 /// How often asking is begun anew whose directory was taken for one that a dead process left.
 const BEGINNINGS: usize = 10;
@@ -179,7 +179,7 @@ fn was_swept(error: &StoreError) -> bool {
     }
 }
 
-impl Asking {
+impl RequestDir {
     /// Between the making of its directory and the lock in it anybody may sweep it away.
     fn begin(store: &Store, table: &TableName) -> Result<Self, StoreError> {
         let dir = TableFiles::new(store.root(), table);
@@ -217,7 +217,7 @@ impl Asking {
     /// Looks until an answer is there; who has the table is given some seconds.
     fn wait(
         &self,
-        look: impl Fn(&Self) -> Result<Answered, CheckpointError>,
+        look: impl Fn(&Self) -> Result<CheckpointAnswer, CheckpointError>,
     ) -> Result<(), CheckpointError> {
         let clock = self.store.clock();
         let began = clock.monotonic();
@@ -255,7 +255,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for RequestDir {
     fn drop(&mut self) {
         if let Err(error) = self.files.remove(&**self.store.disk()) {
             let table = &self.table;
@@ -282,7 +282,7 @@ impl Checkpoint {
         &self,
         root: &Path,
         advance: &mut dyn FnMut(u64),
-    ) -> Result<Copied, CheckpointError> {
+    ) -> Result<CheckpointCopy, CheckpointError> {
         let store = &self.store;
         let parts = (store.disk(), store.clock(), store.random());
         let parts = (
@@ -294,7 +294,7 @@ impl Checkpoint {
     }
 }
 
-pub use copy::Copied;
+pub use copy::CheckpointCopy;
 pub(crate) use copy::{copy_file, is_below};
 pub use part::PartCheckpoint;
 pub(crate) use run_files::DiskFiles;

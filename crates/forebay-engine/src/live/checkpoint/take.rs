@@ -11,7 +11,7 @@ use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::layout::TableFiles;
 use crate::live::LiveTable;
-use crate::live::Taken;
+use crate::live::LoadOutcome;
 use crate::live::error::LiveError;
 use crate::live::manifest::LiveManifest;
 use crate::live::shared::LiveShared;
@@ -23,7 +23,7 @@ const DROP_LOOKS: u64 = 5;
 
 /// What others asked of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum CheckpointRequest {
     /// A checkpoint, which was made.
     Checkpoint,
     /// A checkpoint, which could not be made.
@@ -43,14 +43,14 @@ impl Store {
 impl LiveTable {
     /// Does what other processes ask of this table; see the module `checkpoint`. For whoever keeps
     /// tables open for long: call it several times a second.
-    pub fn take_asks(&self) -> Result<Vec<Asked>, StoreError> {
+    pub fn take_asks(&self) -> Result<Vec<CheckpointRequest>, StoreError> {
         let shared = self.shared();
         shared.take_asks(&shared.names()?)
     }
 
     /// [`LiveTable::take_asks`] and [`LiveTable::take_load`] with one look at the table's
     /// directory. Writes nothing while nothing is asked.
-    pub fn take_all(&self) -> Result<(Vec<Asked>, Option<Taken>), StoreError> {
+    pub fn take_all(&self) -> Result<(Vec<CheckpointRequest>, Option<LoadOutcome>), StoreError> {
         let shared = self.shared();
         let names = shared.names()?;
         let asked = shared.take_asks(&names)?;
@@ -65,7 +65,7 @@ impl LiveShared {
         self.disk().list(dir).at("list", dir)
     }
 
-    fn take_asks(&self, names: &[String]) -> Result<Vec<Asked>, StoreError> {
+    fn take_asks(&self, names: &[String]) -> Result<Vec<CheckpointRequest>, StoreError> {
         let disk = &**self.disk();
         let mut says_so = self.asks_lock.lock();
         if says_so.is_none() {
@@ -76,7 +76,7 @@ impl LiveShared {
         let looks = self.counts.looks.fetch_add(1, Relaxed);
         let is_due = looks.is_multiple_of(DROP_LOOKS);
         if is_due && self.is_to_be_given_up(looks == 0)? {
-            return Ok(vec![Asked::GiveUp]);
+            return Ok(vec![CheckpointRequest::GiveUp]);
         }
         let mut taken = Vec::new();
         if !names.iter().any(|name| self.files.asks().ends_with(name)) {
@@ -102,17 +102,17 @@ impl LiveShared {
         Ok(try_lock(disk, &self.files.drop_lock(), &words)?.is_err())
     }
 
-    fn answer(&self, ask: &AskFiles) -> Result<Asked, StoreError> {
+    fn answer(&self, ask: &AskFiles) -> Result<CheckpointRequest, StoreError> {
         let disk = &**self.disk();
         match self.checkpoint(&ask.store()) {
             Ok(()) => {
                 ask.put(disk, "done", "")?;
-                Ok(Asked::Checkpoint)
+                Ok(CheckpointRequest::Checkpoint)
             }
             Err(error) => {
                 let why = error.to_string();
                 ask.put(disk, "refused", &why)?;
-                Ok(Asked::Refused { why })
+                Ok(CheckpointRequest::Refused { why })
             }
         }
     }

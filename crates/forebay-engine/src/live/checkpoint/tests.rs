@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use forebay_io::sim::{Fault, HandClock, Over, SimDisk};
+use forebay_io::sim::{Fault, HandClock, SimDisk, TestOver};
 use forebay_io::{Clock, Disk, SystemClock, SystemRandom};
 
-use super::{Asked, CheckpointError};
+use super::{CheckpointError, CheckpointRequest};
 use crate::error::StoreError;
 use crate::live::{Budget, LiveDraft, LiveError, LiveTable};
 use crate::name::TableName;
@@ -68,7 +68,7 @@ fn files_of_asks(disk: &SimDisk) -> usize {
 
 /// Does what is asked of the table while `work` goes on.
 fn serving<R>(table: &LiveTable, work: impl FnOnce() -> R) -> R {
-    let over = Over::default();
+    let over = TestOver::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.is() {
@@ -86,10 +86,10 @@ fn a_table_that_nobody_has_open_is_copied() {
     let disk = SimDisk::new();
     drop(made(&disk, 100));
     let checkpoint = store_on(&disk).checkpoint(&name(), &budget()).unwrap();
-    let mut told = 0;
-    let copied = checkpoint.copy_to(Path::new("/b"), &mut |bytes| told += bytes);
+    let mut reported = 0;
+    let copied = checkpoint.copy_to(Path::new("/b"), &mut |bytes| reported += bytes);
     let copied = copied.unwrap();
-    assert!(copied.records == 100 && copied.file_bytes == told && told > 0);
+    assert!(copied.records == 100 && copied.file_bytes == reported && reported > 0);
     let again = checkpoint
         .copy_to(Path::new("/b"), &mut |_| ())
         .unwrap_err();
@@ -115,7 +115,7 @@ fn a_table_that_nobody_has_open_is_copied() {
 fn of_a_table_that_is_written_to_it_is_one_moment() {
     let disk = SimDisk::new();
     let table = made(&disk, 500);
-    let over = Over::default();
+    let over = TestOver::default();
     // Or the writer, were it quicker, would make each round longer than the one before.
     let most = AtomicU32::new(500);
     std::thread::scope(|scope| {
@@ -216,7 +216,7 @@ fn a_server_gives_a_table_up_that_is_to_be_dropped() {
     let store = store_on(&disk);
     std::thread::scope(|scope| {
         let dropping = scope.spawn(|| store.drop_table(&name()));
-        while table.take_asks().unwrap() != [Asked::GiveUp] {
+        while table.take_asks().unwrap() != [CheckpointRequest::GiveUp] {
             std::thread::yield_now();
         }
         assert!(store.is_to_be_given_up(&name()).unwrap());

@@ -47,7 +47,7 @@ use crate::store::Store;
 pub(crate) use offer::kept_for_load;
 use offer::{Offer, OfferState, file_of, staged, sweep};
 pub use staged::{LoadTurn, StagedLoad, StagedRun};
-pub use take::Taken;
+pub use take::LoadOutcome;
 pub use ticket::LoadTicket;
 
 /// How long an offer may wait while a process has the table open: a server looks several times a
@@ -288,7 +288,7 @@ impl Drop for Load {
 impl LiveTable {
     /// Takes a load that waits to be added to this table, if one does; see the module `load`. For
     /// whoever keeps tables open for long: call it several times a second.
-    pub fn take_load(&self) -> Result<Option<Taken>, StoreError> {
+    pub fn take_load(&self) -> Result<Option<LoadOutcome>, StoreError> {
         let shared = self.shared();
         shared.take_load(&shared.names()?)
     }

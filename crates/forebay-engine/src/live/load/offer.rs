@@ -149,7 +149,7 @@ pub fn loader_lives(
 /// owner may be about to add them.
 pub fn sweep(disk: &dyn Disk, files: &TableFiles) -> Result<(), StoreError> {
     // Tasks may have written there.
-    disk.look_anew(&files.dir);
+    disk.look_again(&files.dir);
     for dir in [&files.dir, &files.runs()] {
         for name in disk.list(dir).at("list", dir)? {
             if name.starts_with(PREFIX) {

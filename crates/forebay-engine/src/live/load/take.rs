@@ -13,7 +13,7 @@ use crate::name::RunId;
 
 /// What came of a load that waited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken {
+pub enum LoadOutcome {
     /// So many runs were added.
     Added { runs: usize },
     /// Nothing was added.
@@ -23,7 +23,7 @@ pub enum Taken {
 impl LiveShared {
     /// See [`LiveTable::take_load`](crate::live::LiveTable::take_load); `names` are those in the
     /// table's directory.
-    pub fn take_load(&self, names: &[String]) -> Result<Option<Taken>, StoreError> {
+    pub fn take_load(&self, names: &[String]) -> Result<Option<LoadOutcome>, StoreError> {
         let disk = &**self.disk();
         let Some((id, state)) = pending(names) else {
             return Ok(None);
@@ -40,16 +40,16 @@ impl LiveShared {
             return Ok(None);
         };
         let taken = match self.add_offered(&offer) {
-            Ok(()) => Taken::Added {
+            Ok(()) => LoadOutcome::Added {
                 runs: offer.runs().len(),
             },
-            Err(error) => Taken::Refused {
+            Err(error) => LoadOutcome::Refused {
                 why: error.to_string(),
             },
         };
         let state = match &taken {
-            Taken::Added { .. } => OfferState::Done,
-            Taken::Refused { why } => {
+            LoadOutcome::Added { .. } => OfferState::Done,
+            LoadOutcome::Refused { why } => {
                 self.say_why(&id, why);
                 OfferState::Refused
             }

@@ -4,13 +4,13 @@ use crate::partition::PartitionId;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_io::sim::{Fault, HandClock, Over, SimDisk};
+use forebay_io::sim::{Fault, HandClock, SimDisk, TestOver};
 use forebay_io::{Clock, Disk, SystemClock, SystemRandom};
 use forebay_run::RunWriter;
 use forebay_run::operation::Operation;
 
 use super::offer::{OfferState, file_of, staged};
-use super::{Load, LoadError, LoadTicket, StagedLoad, Taken};
+use super::{Load, LoadError, LoadOutcome, LoadTicket, StagedLoad};
 use crate::live::{Budget, IngestRun, LiveDraft, LiveTable};
 use crate::name::TableName;
 use crate::store::Store;
@@ -106,7 +106,7 @@ fn files_of_loads(disk: &SimDisk) -> usize {
 }
 
 /// Takes loads as a server does until told to stop.
-fn serve(table: &LiveTable, over: &Over) {
+fn serve(table: &LiveTable, over: &TestOver) {
     while !over.is() {
         // A failed call is tried again, as a server does.
         let _ = table.take_load();
@@ -122,7 +122,7 @@ fn fail_at(nth: u64, fault: Fault, owned: bool) -> bool {
     let store = store_on(&disk);
     let before = disk.calls();
     disk.plan(nth, fault);
-    let over = Over::default();
+    let over = TestOver::default();
     let loaded = std::thread::scope(|scope| {
         if let Some(table) = &owner {
             scope.spawn(|| serve(table, &over));
@@ -159,7 +159,7 @@ fn a_load_is_whole_or_nothing_whichever_call_fails() {
 #[test]
 fn an_owner_takes_a_load_between_the_writes_before_and_after() {
     let (disk, table) = table();
-    let over = Over::default();
+    let over = TestOver::default();
     std::thread::scope(|scope| {
         scope.spawn(|| serve(&table, &over));
         let _at_end = over.at_end();
@@ -183,7 +183,10 @@ fn what_an_owner_left_half_taken_is_ended_once() {
         load.offer(&runs).unwrap();
         let files = load.files.clone();
         if all {
-            assert_eq!(table.take_load().unwrap(), Some(Taken::Added { runs: 2 }));
+            assert_eq!(
+                table.take_load().unwrap(),
+                Some(LoadOutcome::Added { runs: 2 })
+            );
             table.update(b"a", b"newer").unwrap().wait().unwrap();
             let done = file_of(&files, &load.id, OfferState::Done);
             let taken = file_of(&files, &load.id, OfferState::Taken);
@@ -256,7 +259,7 @@ fn a_holder_that_takes_no_loads_is_named_and_the_offer_withdrawn() {
 fn a_load_that_begins_while_the_table_is_opened_keeps_its_files() {
     let (disk, table) = table();
     drop(table);
-    let over = Over::default();
+    let over = TestOver::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.is() {

@@ -210,11 +210,11 @@ impl LogShared {
                 state.failure.get_or_insert(error);
             }
         }
-        self.tell(state);
+        self.notify(state);
         self.commits.state.lock()
     }
 
-    fn tell(&self, mut state: MutexGuard<'_, CommitState>) {
+    fn notify(&self, mut state: MutexGuard<'_, CommitState>) {
         let ready = state.take_ready();
         self.commits.progress.notify_all();
         self.commits.work.notify_all();
@@ -228,7 +228,7 @@ impl LogShared {
     pub fn fail(&self, error: &LogError) {
         let mut state = self.commits.state.lock();
         state.failure.get_or_insert_with(|| error.clone());
-        self.tell(state);
+        self.notify(state);
     }
 
     fn sync_files(&self) -> Result<u64, LogError> {
@@ -279,11 +279,11 @@ impl LogShared {
     /// Syncs the directory. A directory has to be opened for that: as long as no file can be,
     /// whoever waits for the sync goes on waiting.
     fn sync_names(&self) -> std::io::Result<()> {
-        let mut told = false;
+        let mut reported = false;
         loop {
             match self.disk.sync_dir(&self.dir) {
                 Err(error) if is_out_of_files(&error) && !self.commits.state.lock().stop => {
-                    if !std::mem::replace(&mut told, true) {
+                    if !std::mem::replace(&mut reported, true) {
                         tracing::warn!(table = %self.options.table, dir = %self.dir.display(), %error,
                             "writes wait: their log cannot be synced until a file can be opened");
                     }

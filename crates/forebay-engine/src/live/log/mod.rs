@@ -1,10 +1,10 @@
 //! The write-ahead log of a live table.
 //!
-//! A log is a directory of segments, `N.log`, each a header and frames (`docs/log-format.md`). What
-//! its records are (`LogKind`) is for whoever uses it: a table's operations, or what
-//! [`crate::replica_log`] keeps of groups. A record is written (write(2)) before [`Log::append`]
-//! returns, so it outlives its process. When it is acknowledged, and what a power cut may take, is
-//! the log's [`Durability`].
+//! A log is a directory of segments, `N.log`, each a header and frames
+//! (`docs/reference/log-format.md`). What its records are (`LogKind`) is for whoever uses it: a
+//! table's operations, or what [`crate::replica_log`] keeps of groups. A record is written
+//! (write(2)) before [`Log::append`] returns, so it outlives its process. When it is acknowledged,
+//! and what a power cut may take, is the log's [`Durability`].
 //!
 //! A sync that fails closes the log for good, and so does a write that fails for any reason but
 //! want of room: nobody knows then what the device has. Without room only that write is refused;
@@ -148,7 +148,7 @@ struct LogShared {
     commits: Commits,
     note: Mutex<DurableNote>,
     /// See [`Log::has_grown`].
-    told_bytes: AtomicU64,
+    reported_bytes: AtomicU64,
 }
 
 impl Log {
@@ -198,7 +198,7 @@ impl Log {
             writer: Mutex::new(writer),
             commits: Commits::default(),
             note: Mutex::new(note),
-            told_bytes: AtomicU64::new(0),
+            reported_bytes: AtomicU64::new(0),
         });
         shared.sync_recovered()?;
         Ok(Self { shared })
@@ -260,10 +260,10 @@ impl Log {
     /// Whether some more was written up to `lsn` since this was last so.
     #[inline]
     pub fn has_grown(&self, lsn: Lsn) -> bool {
-        let told = self.shared.told_bytes.load(Relaxed);
-        lsn.0 >= told + GROWTH_BYTES
-            && (self.shared.told_bytes)
-                .compare_exchange(told, lsn.0, Relaxed, Relaxed)
+        let reported = self.shared.reported_bytes.load(Relaxed);
+        lsn.0 >= reported + GROWTH_BYTES
+            && (self.shared.reported_bytes)
+                .compare_exchange(reported, lsn.0, Relaxed, Relaxed)
                 .is_ok()
     }
 

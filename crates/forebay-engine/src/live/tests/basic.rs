@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::operation::{CowOperation, DeltaKind};
 use forebay_run::scan::Direction;
@@ -15,9 +15,9 @@ fn what_was_written_is_read_in_memory_in_runs_and_in_between() {
     for options in both_orders() {
         let (_disk, table) = create(options.delta(DeltaKind::Append));
         let mut model = Model::new();
-        let mut dice = Dice(7);
+        let mut rng = Rng(7);
         for round in 0..6 {
-            write_some(&table, &mut model, &mut dice, 700);
+            write_some(&table, &mut model, &mut rng, 700);
             check(&table, &model);
             if round % 2 == 1 {
                 table.flush().unwrap();
@@ -32,7 +32,7 @@ fn what_was_written_is_read_in_memory_in_runs_and_in_between() {
             table.stats()
         );
         assert_eq!(table.stats().run_records, model.len() as u64);
-        write_some(&table, &mut model, &mut dice, 700);
+        write_some(&table, &mut model, &mut rng, 700);
         check(&table, &model);
     }
 }
@@ -41,14 +41,14 @@ fn what_was_written_is_read_in_memory_in_runs_and_in_between() {
 fn a_snapshot_stays_as_it_was() {
     for options in both_orders() {
         let (_disk, table) = create(options);
-        let mut dice = Dice(3);
+        let mut rng = Rng(3);
         let mut model = Model::new();
-        write_some(&table, &mut model, &mut dice, 300);
+        write_some(&table, &mut model, &mut rng, 300);
         table.flush().unwrap();
-        write_some(&table, &mut model, &mut dice, 300);
+        write_some(&table, &mut model, &mut rng, 300);
         let snapshot = table.snapshot();
         let before = model.clone();
-        write_some(&table, &mut model, &mut dice, 300);
+        write_some(&table, &mut model, &mut rng, 300);
         table.compact().unwrap();
         let found: Model = collect(snapshot.scan(Direction::Forward))
             .into_iter()

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_io::sim::{Dice, Fault, HandClock, SeededRandom, SimDisk};
+use forebay_io::sim::{Fault, HandClock, Rng, SeededRandom, SimDisk};
 use forebay_run::operation::DeltaKind;
 
 use super::replicas::entry;
@@ -39,13 +39,13 @@ fn apply(table: &LiveTable, index: u64, key: &[u8], value: &[u8]) -> Result<(), 
 /// What lies on the disk, and how it came there.
 fn course_of(seed: u64) -> (u64, Vec<(String, Vec<u8>)>) {
     use forebay_io::Disk;
-    let (disk, dice) = (SimDisk::new(), &mut Dice(seed));
+    let (disk, rng) = (SimDisk::new(), &mut Rng(seed));
     let table = table_on(&disk, seed);
     let mut stepped = 0;
     for index in 1..=3000 {
-        let key = format!("a{}", dice.below(500));
+        let key = format!("a{}", rng.below(500));
         apply(&table, index, key.as_bytes(), &[b'v'; 200]).unwrap();
-        match dice.below(100) {
+        match rng.below(100) {
             0 => table.flush().unwrap(),
             1 => drop(table.snapshot()),
             2..=10 => stepped += u64::from(table.step().unwrap()),

@@ -45,7 +45,7 @@ fn up_to(last: u64) -> Option<String> {
 }
 
 /// Writes the files of a copy for another table.
-fn bring(copy: &PartitionCopy, from: &SimDisk, to: &LiveTable) -> PartitionContent {
+fn fetch(copy: &PartitionCopy, from: &SimDisk, to: &LiveTable) -> PartitionContent {
     let mut content = copy.content().clone();
     let disk = to.shared().disk();
     for run in &mut content.runs {
@@ -113,7 +113,7 @@ fn a_copy_takes_the_place_of_what_was_there() {
     let (before, watch) = (table.snapshot(), table.watch(b"all").unwrap());
     let late = table.entry(FIRST, &entry(6, 1, 60), 0).unwrap();
     let copy = leader.copy_of(FIRST).unwrap();
-    let content = bring(&copy, &from, &table);
+    let content = fetch(&copy, &from, &table);
     table.install(content.clone()).unwrap();
     assert_eq!(table.content(FIRST), Some(content));
     assert_eq!((all_of(&table), runs_on(&disk)), (up_to(9), 1));
@@ -144,7 +144,7 @@ fn a_copy_that_there_is_no_room_for_is_put_in_place_later() {
         let disk = SimDisk::new();
         let table = create_on(&disk, draft(), &budget);
         apply_to(&table, 3);
-        let content = bring(&copy, &from, &table);
+        let content = fetch(&copy, &from, &table);
         disk.fill_up();
         for _ in 0..2 {
             let error = table.install(content.clone()).unwrap_err();
@@ -167,8 +167,8 @@ fn a_copy_comes_to_where_there_is_none() {
     let (from, leader) = create(draft());
     apply_to(&leader, 4);
     let copy = leader.copy_of(FIRST).unwrap();
-    let (disk, table) = create(draft().holding(&crate::Held::Only([].into())));
-    table.install(bring(&copy, &from, &table)).unwrap();
+    let (disk, table) = create(draft().holding(&crate::OpenPartitions::Only([].into())));
+    table.install(fetch(&copy, &from, &table)).unwrap();
     apply_to(&table, 6);
     assert_eq!(all_of(&table), up_to(6));
     let again = open(&disk.after_kill()).unwrap();
@@ -184,7 +184,7 @@ fn a_copy_that_would_take_a_partition_back_is_refused() {
     apply_to(&table, 4);
     table.flush().unwrap();
     let refused = |change: &dyn Fn(&mut PartitionContent), part: &str| {
-        let mut content = bring(&copy, &from, &table);
+        let mut content = fetch(&copy, &from, &table);
         change(&mut content);
         let words = table.install(content).unwrap_err().to_string();
         assert!(words.contains(part), "{words}");
@@ -194,7 +194,7 @@ fn a_copy_that_would_take_a_partition_back_is_refused() {
     refused(&|content| content.range.bounds.upper = None, "it goes");
     refused(&|content| content.applied = None, "it is not replicated");
     apply_to(&table, 5);
-    let words = table.install(bring(&copy, &from, &table)).unwrap_err();
+    let words = table.install(fetch(&copy, &from, &table)).unwrap_err();
     let words = words.to_string();
     assert!(
         words.contains("at entry 4, what is here at entry 5"),
@@ -204,7 +204,7 @@ fn a_copy_that_would_take_a_partition_back_is_refused() {
     // The same place again does no harm.
     apply_to(&leader, 5);
     let copy = leader.copy_of(FIRST).unwrap();
-    table.install(bring(&copy, &from, &table)).unwrap();
+    table.install(fetch(&copy, &from, &table)).unwrap();
     assert_eq!(all_of(&table), up_to(5));
 }
 
@@ -217,7 +217,7 @@ fn a_partition_that_is_placed_anew_is_there_after_a_crash_with_all_it_had() {
         members: b"alone".as_slice().into(),
         ..entry(4, 0, 30).place
     };
-    table.place_anew(FIRST, place.clone()).unwrap();
+    table.place_copy(FIRST, place.clone()).unwrap();
     assert_eq!(table.applied(FIRST).unwrap(), place);
     let other = table.applied(PartitionId(1)).unwrap();
     let table = open(&disk.after_kill()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forebay_io::sim::{Dice, SimDisk};
+use forebay_io::sim::{Rng, SimDisk};
 use forebay_io::{Disk, replace_file};
 
 use super::{create, open};
@@ -14,10 +14,10 @@ const KEYS: u64 = 2000;
 /// A table with one run, of which a byte in the middle is another.
 fn damaged() -> (SimDisk, LiveTable) {
     let (disk, table) = create(LiveDraft::hashed().partitions(1));
-    let mut dice = Dice(7);
+    let mut rng = Rng(7);
     for number in 0..KEYS {
         let key = number.to_be_bytes();
-        let value: Vec<u8> = (0..100).map(|_| dice.below(256) as u8).collect();
+        let value: Vec<u8> = (0..100).map(|_| rng.below(256) as u8).collect();
         table.update(&key, &value).unwrap().wait().unwrap();
     }
     table.flush().unwrap();

@@ -24,24 +24,24 @@ fn id_in(ranges: &[PartitionRange], table: &LiveTable, key: &[u8]) -> PartitionI
 }
 
 /// What was kept of a partition when it was given up.
-struct Parked {
+struct ParkedPartition {
     content: PartitionContent,
     /// The files of its runs.
     files: Vec<Vec<u8>>,
     model: Model,
 }
 
-pub struct Divided {
+pub struct DividedTable {
     pub disk: SimDisk,
     pub table: LiveTable,
     /// All partitions, here or not.
     pub ranges: Vec<PartitionRange>,
     pub model: Model,
-    parked: Vec<Parked>,
+    parked: Vec<ParkedPartition>,
     next_id: u32,
 }
 
-impl Divided {
+impl DividedTable {
     pub fn new(draft: LiveDraft) -> Self {
         let ranges = draft.partitions.clone();
         let (disk, table) = create(draft);
@@ -87,12 +87,12 @@ impl Divided {
     }
 
     /// Deletes all keys, or those of a range, which has to be here.
-    pub fn delete_some(&mut self, dice: &mut Dice) {
-        if self.table.order() == Order::Hashed || dice.below(3) == 0 {
+    pub fn delete_some(&mut self, rng: &mut Rng) {
+        if self.table.order() == Order::Hashed || rng.below(3) == 0 {
             self.table.delete_all().unwrap().wait().unwrap();
             return self.model.clear();
         }
-        let mut ends = [key(dice.below(KEYS)), key(dice.below(KEYS))];
+        let mut ends = [key(rng.below(KEYS)), key(rng.below(KEYS))];
         ends.sort();
         let [from, to] = ends;
         let range = (
@@ -199,10 +199,10 @@ impl Divided {
     }
 
     /// Gives a partition up, and keeps what it has, or does not.
-    pub fn release(&mut self, id: PartitionId, dice: &mut Dice) {
+    pub fn release(&mut self, id: PartitionId, rng: &mut Rng) {
         let snapshot = self.table.snapshot();
         let before = collect(self.table.entries());
-        let parked = (dice.below(2) == 0).then(|| self.park(id));
+        let parked = (rng.below(2) == 0).then(|| self.park(id));
         self.table.release(id).unwrap();
         assert_eq!(collect(snapshot.scan(Direction::Forward)), before);
         let (ranges, table) = (&self.ranges, &self.table);
@@ -210,7 +210,7 @@ impl Divided {
         self.parked.extend(parked);
     }
 
-    fn park(&self, id: PartitionId) -> Parked {
+    fn park(&self, id: PartitionId) -> ParkedPartition {
         self.table.flush().unwrap();
         let of_partition = |(key, _): &(&Vec<u8>, &Vec<u8>)| self.id_of(key) == id;
         let model = self.model.iter().filter(of_partition);
@@ -221,7 +221,7 @@ impl Divided {
             let files = content.runs.iter().map(|run| self.disk.read(&path(run)));
             // A merge may have replaced them meanwhile.
             if let Ok(files) = files.collect() {
-                return Parked {
+                return ParkedPartition {
                     content,
                     files,
                     model,
@@ -231,7 +231,7 @@ impl Divided {
     }
 
     /// Takes a partition in: with what it had, or with a run of some records, if any fall into it.
-    pub fn adopt(&mut self, id: PartitionId, dice: &mut Dice) {
+    pub fn adopt(&mut self, id: PartitionId, rng: &mut Rng) {
         let parked = self
             .parked
             .iter()
@@ -251,7 +251,7 @@ impl Divided {
         let mut content = PartitionContent::empty(range.clone());
         content.epoch = gone.iter().find(|gone| gone.id == id).unwrap().epoch;
         let keys = (0..KEYS).map(key).filter(|key| self.id_of(key) == id);
-        let mut keys: Vec<Vec<u8>> = keys.filter(|_| dice.below(3) == 0).collect();
+        let mut keys: Vec<Vec<u8>> = keys.filter(|_| rng.below(3) == 0).collect();
         let hash = |key: &[u8]| self.table.shared().shape.place(key).hash;
         keys.sort_by_key(|key| (hash(key), key.clone()));
         keys.dedup();
@@ -274,8 +274,8 @@ impl Divided {
     }
 
     /// Cuts a partition at where some key lies, if that is within it.
-    pub fn split(&mut self, id: PartitionId, dice: &mut Dice) {
-        let at = self.table.shared().shape.bound(&key(dice.below(KEYS)));
+    pub fn split(&mut self, id: PartitionId, rng: &mut Rng) {
+        let at = self.table.shared().shape.bound(&key(rng.below(KEYS)));
         let right = PartitionId(self.next_id);
         let place = self.ranges.iter().position(|range| range.id == id).unwrap();
         let bounds = self.ranges[place].bounds.clone();
@@ -283,8 +283,8 @@ impl Divided {
         let snapshot = (self.table.snapshot(), collect(self.table.entries()));
         let outcome = self.table.split(id, &at, right);
         if !bounds.holds(&at) || at == bounds.lower {
-            let told = outcome.unwrap_err().to_string();
-            return assert!(told.contains("does not lie within it"), "{told}");
+            let reported = outcome.unwrap_err().to_string();
+            return assert!(reported.contains("does not lie within it"), "{reported}");
         }
         outcome.unwrap();
         assert_eq!(collect(snapshot.0.scan(Direction::Forward)), snapshot.1);

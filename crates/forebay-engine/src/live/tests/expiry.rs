@@ -111,9 +111,9 @@ fn what_a_transaction_reads_tells_when_it_expires() {
         let read = |at_ms| {
             clock.set(at_ms);
             let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
-            let told = |stored: Stored| (stored.value, stored.expires_ms);
+            let reported = |stored: Stored| (stored.value, stored.expires_ms);
             let read = |values: Vec<Option<Stored>>| {
-                let values = values.into_iter().map(|stored| stored.map(told));
+                let values = values.into_iter().map(|stored| stored.map(reported));
                 (Batch::new(), values.collect::<Vec<_>>())
             };
             table.transact(&keys, read).unwrap().1
@@ -273,7 +273,7 @@ fn a_merge_keeps_the_expired_value_that_a_waiting_delta_met() {
         }
         clock.set(1150);
         drop(compacting);
-        table.shared().tell(|_| ());
+        table.shared().notify(|_| ());
         // A merge counts when its inputs are gone.
         while table.stats().is_merge_due || table.stats().merges == 0 {
             std::thread::yield_now();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use forebay_io::sim::{Dice, Fault, HandClock, SeededRandom, SimDisk};
+use forebay_io::sim::{Fault, HandClock, Rng, SeededRandom, SimDisk};
 use forebay_io::{Clock, Disk};
 use forebay_run::operation::DeltaKind;
 
@@ -27,14 +27,14 @@ fn a_table_opened_again_is_as_it_was() {
     for options in both_orders() {
         let (disk, table) = create(options.delta(DeltaKind::Append));
         let mut model = Model::new();
-        let mut dice = Dice(5);
+        let mut rng = Rng(5);
         let mut table = Some(table);
         for round in 0..6 {
             let open_table = table.take().unwrap();
-            write_some(&open_table, &mut model, &mut dice, 400);
+            write_some(&open_table, &mut model, &mut rng, 400);
             if round % 3 == 1 {
                 open_table.flush().unwrap();
-                write_some(&open_table, &mut model, &mut dice, 100);
+                write_some(&open_table, &mut model, &mut rng, 100);
             }
             drop(open_table);
             let again = open(&disk).unwrap();
@@ -48,7 +48,7 @@ fn a_table_opened_again_is_as_it_was() {
 fn an_unlogged_table_keeps_what_was_flushed() {
     let (disk, table) = create(LiveDraft::hashed().unlogged());
     let mut model = Model::new();
-    write_some(&table, &mut model, &mut Dice(5), 400);
+    write_some(&table, &mut model, &mut Rng(5), 400);
     table.flush().unwrap();
     table.update(b"key-lost", b"v").unwrap().wait().unwrap();
     drop(table);
@@ -253,7 +253,7 @@ fn pages_beyond_the_limit_are_given_back_and_read_again() {
     let options = LiveDraft::hashed().unlogged();
     let table = store.create_live(&name(), options, &budget).unwrap();
     let mut model = Model::new();
-    write_some(&table, &mut model, &mut Dice(5), 2000);
+    write_some(&table, &mut model, &mut Rng(5), 2000);
     table.compact().unwrap();
     check(&table, &model);
     let swept = || table.shared().counts.sweeps.load(Ordering::Relaxed);

@@ -5,41 +5,41 @@ use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use std::time::Duration;
 
 use forebay_io::Clock;
-use forebay_io::sim::{Dice, Over};
+use forebay_io::sim::{Rng, TestOver};
 use forebay_run::RunWriter;
 use forebay_run::operation::{DeltaKind, Operation};
 
-use super::divided::{Divided, KEYS, is_not_here};
+use super::divided::{DividedTable, KEYS, is_not_here};
 use super::*;
 use crate::live::{PartitionContent, PartitionRun};
 use crate::name::RunId;
-use crate::partition::{Held, PartitionId, PartitionRange};
+use crate::partition::{OpenPartitions, PartitionId, PartitionRange};
 
 #[test]
 fn partitions_come_and_go_and_are_cut_as_a_model_says() {
     for draft in both_orders() {
         for seed in 0..8 {
             println!("seed {seed}");
-            let mut dice = Dice(seed);
-            let mut divided = Divided::new(draft.clone().factor(3).delta(DeltaKind::Append));
+            let mut rng = Rng(seed);
+            let mut divided = DividedTable::new(draft.clone().factor(3).delta(DeltaKind::Append));
             for step in 0..70 {
                 let known = divided.ranges.len() as u64;
-                let id = divided.ranges[dice.below(known) as usize].id;
+                let id = divided.ranges[rng.below(known) as usize].id;
                 let mut partitions = divided.table.partitions().into_iter();
                 let here = partitions.any(|range| range.id == id);
-                match (dice.below(10), here) {
-                    (0 | 1, true) => divided.release(id, &mut dice),
-                    (0 | 1, false) => divided.adopt(id, &mut dice),
-                    (2, true) => divided.split(id, &mut dice),
+                match (rng.below(10), here) {
+                    (0 | 1, true) => divided.release(id, &mut rng),
+                    (0 | 1, false) => divided.adopt(id, &mut rng),
+                    (2, true) => divided.split(id, &mut rng),
                     (3, _) => divided.table.flush().unwrap(),
                     (4, _) => divided.table.compact().unwrap(),
                     (5, _) => divided = divided.reopen(),
-                    (6, _) => divided.delete_some(&mut dice),
+                    (6, _) => divided.delete_some(&mut rng),
                     _ => {
                         for _ in 0..20 {
                             let value = format!("{step}").into_bytes();
-                            let key = key(dice.below(KEYS));
-                            divided.write(&key, &value, dice.below(2) == 0);
+                            let key = key(rng.below(KEYS));
+                            divided.write(&key, &value, rng.below(2) == 0);
                         }
                     }
                 }
@@ -54,8 +54,8 @@ fn partitions_come_and_go_and_are_cut_as_a_model_says() {
 fn a_table_is_made_of_some_partitions() {
     for draft in both_orders() {
         let all = draft.partitions.clone();
-        let held = Held::Only([PartitionId(1)].into());
-        let mut divided = Divided::new(draft.holding(&held));
+        let held = OpenPartitions::Only([PartitionId(1)].into());
+        let mut divided = DividedTable::new(draft.holding(&held));
         divided.ranges = all;
         for number in 0..KEYS {
             divided.write(&key(number), b"value", false);
@@ -69,22 +69,22 @@ fn a_table_is_made_of_some_partitions() {
 
 #[test]
 fn what_cannot_be_taken_in_or_given_up_is_told_and_changes_nothing() {
-    let mut divided = Divided::new(LiveDraft::ordered(vec![b"m".to_vec()]));
+    let mut divided = DividedTable::new(LiveDraft::ordered(vec![b"m".to_vec()]));
     divided.write(b"a", b"1", false);
-    let told = |outcome: Result<(), LiveError>| outcome.unwrap_err().to_string();
+    let reported = |outcome: Result<(), LiveError>| outcome.unwrap_err().to_string();
     let (table, ranges) = (&divided.table, &divided.ranges);
-    assert!(told(table.release(PartitionId(9))).contains("no partition 9 here"));
+    assert!(reported(table.release(PartitionId(9))).contains("no partition 9 here"));
     assert!(
-        told(table.adopt(PartitionContent::empty(ranges[0].clone())))
+        reported(table.adopt(PartitionContent::empty(ranges[0].clone())))
             .contains("cannot be taken in")
     );
     table.release(PartitionId(1)).unwrap();
-    assert!(told(table.release(PartitionId(1))).contains("no partition 1 here"));
+    assert!(reported(table.release(PartitionId(1))).contains("no partition 1 here"));
     let over = PartitionRange {
         id: PartitionId(7),
         bounds: ranges[0].bounds.clone(),
     };
-    assert!(told(table.adopt(PartitionContent::empty(over))).contains("where another goes on"));
+    assert!(reported(table.adopt(PartitionContent::empty(over))).contains("where another goes on"));
     let lost = RunId::new("lost").unwrap();
     let with = |id: RunId| PartitionContent {
         runs: vec![PartitionRun::new(id)],
@@ -113,7 +113,7 @@ fn what_cannot_be_taken_in_or_given_up_is_told_and_changes_nothing() {
 fn writers_meet_a_partition_that_comes_and_goes() {
     let (_disk, table) = create(LiveDraft::ordered(vec![b"m".to_vec()]));
     let range = table.partitions()[1].clone();
-    let (over, refused) = (Over::default(), AtomicU64::new(0));
+    let (over, refused) = (TestOver::default(), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for writer in 0..2u64 {
             let (table, over, refused) = (&table, &over, &refused);

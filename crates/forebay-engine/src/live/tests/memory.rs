@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_io::sim::{Dice, SimDisk};
+use forebay_io::sim::{Rng, SimDisk};
 use forebay_io::{Clock, SystemClock};
 
 use super::{Model, create, create_on, key, store_on, write_some};
@@ -29,9 +29,9 @@ fn counted(table: &LiveTable) -> usize {
 #[test]
 fn what_the_budget_counts_is_what_buffers_and_runs_take() {
     let (_disk, table) = create(LiveDraft::hashed().partitions(3));
-    let (mut model, mut dice) = (Model::new(), Dice(7));
+    let (mut model, mut rng) = (Model::new(), Rng(7));
     for round in 0..200 {
-        write_some(&table, &mut model, &mut dice, 40);
+        write_some(&table, &mut model, &mut rng, 40);
         match round % 10 {
             3 => drop(table.snapshot()),
             6 => table
@@ -59,10 +59,10 @@ fn many_tables_together_keep_to_the_budget() {
             store.create_live(&name, draft, &budget).unwrap()
         })
         .collect();
-    let mut dice = Dice(3);
+    let mut rng = Rng(3);
     for _ in 0..60_000 {
-        let table = &tables[dice.below(60) as usize];
-        let key = dice.next_u64().to_le_bytes();
+        let table = &tables[rng.below(60) as usize];
+        let key = rng.next_u64().to_le_bytes();
         table.update(&key, &[0; 100]).unwrap().wait().unwrap();
         assert!(budget.write_pressure() <= 1.05, "{budget:?}");
     }

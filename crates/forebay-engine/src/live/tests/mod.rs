@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_io::sim::{Dice, SeededRandom, SimDisk};
+use forebay_io::sim::{Rng, SeededRandom, SimDisk};
 use forebay_io::{Disk, SystemClock};
 use forebay_run::scan::Direction;
 
@@ -109,11 +109,11 @@ fn check(table: &LiveTable, model: &Model) {
 }
 
 /// Does some random writes to both.
-fn write_some(table: &LiveTable, model: &mut Model, dice: &mut Dice, writes: u64) {
+fn write_some(table: &LiveTable, model: &mut Model, rng: &mut Rng, writes: u64) {
     for _ in 0..writes {
-        let key = key(dice.next_u64());
-        let value = dice.next_u64().to_string().into_bytes();
-        match dice.below(4) {
+        let key = key(rng.next_u64());
+        let value = rng.next_u64().to_string().into_bytes();
+        match rng.below(4) {
             0 => {
                 table.insert(&key, &value).unwrap().wait().unwrap();
                 model.entry(key).or_insert(value);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering as Memory};
 use std::time::Duration;
 
 use forebay_io::Clock;
-use forebay_io::sim::{Fault, Over};
+use forebay_io::sim::{Fault, TestOver};
 use forebay_run::RunWriter;
 use forebay_run::operation::{DeltaKind, Operation};
 
@@ -156,7 +156,7 @@ fn deltas_of_loads_and_of_writers_are_counted_once() {
     const LOADS: i64 = 25;
     const LOADED: i64 = 1_000_000;
     let (began, done) = ([0; 2].map(AtomicI64::new), [0; 2].map(AtomicI64::new));
-    let over = Over::default();
+    let over = TestOver::default();
     let keys = [b"a", b"z"];
     let check = |table: &LiveTable, least: [i64; 2], loads: i64| {
         for (at, key) in keys.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
 
-use forebay_io::sim::Over;
+use forebay_io::sim::TestOver;
 use forebay_run::Order;
 use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 
@@ -188,8 +188,8 @@ fn a_cut_that_cannot_be_is_told_and_changes_nothing() {
         (0, key_bound(b"key-2"), 1, "give a new id"),
     ] {
         let refused = table.split(PartitionId(id), &at, PartitionId(right));
-        let told = refused.unwrap_err().to_string();
-        assert!(told.contains(wanted), "{told}");
+        let reported = refused.unwrap_err().to_string();
+        assert!(reported.contains(wanted), "{reported}");
     }
     assert_eq!(table.partitions(), before);
     assert_eq!(
@@ -247,7 +247,7 @@ fn nobody_meets_a_moment_at_which_a_key_is_not_here() {
     let (disk, table) = create(LiveDraft::ordered(Vec::new()).delta(DeltaKind::AddI64));
     let keys: Vec<Vec<u8>> = (0..40).map(|n| format!("k{n:02}").into_bytes()).collect();
     let one = 1i64.to_le_bytes();
-    let (over, rounds) = (Over::default(), AtomicU64::new(0));
+    let (over, rounds) = (TestOver::default(), AtomicU64::new(0));
     let written = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..2)
             .map(|writer| {

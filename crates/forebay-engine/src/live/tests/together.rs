@@ -1,6 +1,6 @@
 //! Keys that are read together, and watched.
 
-use forebay_io::sim::Over;
+use forebay_io::sim::TestOver;
 
 use super::create;
 use crate::live::{Batch, LiveDraft, LiveError, LiveTable};
@@ -25,7 +25,7 @@ fn keys_of_one_partition_are_of_one_moment() {
     let table = table();
     let together = &KEYS[..3];
     set_all(&table, together, 0);
-    let over = Over::default();
+    let over = TestOver::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let _at_end = over.at_end();

@@ -21,7 +21,7 @@ fn base() -> (SimDisk, Model) {
 #[test]
 fn every_flipped_byte_is_told_with_file_and_offset_or_is_of_no_matter() {
     let (base, model) = base();
-    let mut told = 0;
+    let mut reported = 0;
     for path in base
         .files()
         .into_iter()
@@ -43,16 +43,16 @@ fn every_flipped_byte_is_told_with_file_and_offset_or_is_of_no_matter() {
                     let in_header = at < 60;
                     assert!(error.is_damage() || in_header, "{words}: {error}");
                     assert!(error.to_string().contains(".log"), "{words}: {error}");
-                    told += 1;
+                    reported += 1;
                 }
             }
         }
     }
-    assert!(told > 2000, "{told}");
+    assert!(reported > 2000, "{reported}");
 }
 
 #[test]
-fn a_missing_segment_is_told() {
+fn a_missing_segment_is_reported() {
     let (base, _) = base();
     for segment in 1..=3 {
         let disk = base.after_kill();

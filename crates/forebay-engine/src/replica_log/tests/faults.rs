@@ -7,7 +7,7 @@ use super::*;
 
 /// What a round of writing was told.
 #[derive(Default)]
-struct Told {
+struct SyncReport {
     /// The log after each write that was said to be done; then perhaps after one of which nobody
     /// knows.
     models: Vec<Model>,
@@ -17,14 +17,14 @@ struct Told {
 }
 
 /// Two busy groups and an idle one, trims and removals; goes on after every refusal.
-fn write(disk: &SimDisk, durability: Durability) -> Told {
-    let mut told = Told {
+fn write(disk: &SimDisk, durability: Durability) -> SyncReport {
+    let mut reported = SyncReport {
         models: vec![Model::default()],
-        ..Told::default()
+        ..SyncReport::default()
     };
     let mut model = Model::default();
     let Ok((log, _)) = open_with(disk, options(durability, 700)) else {
-        return told;
+        return reported;
     };
     for number in 1..=12 {
         let mut changes = vec![entries(1, &[(number, number)]), entries(2, &[(1, number)])];
@@ -50,19 +50,19 @@ fn write(disk: &SimDisk, durability: Durability) -> Told {
         match append(&log, &changes) {
             Ok(lsn) => {
                 model = next.clone();
-                told.models.push(next);
-                told.written = told.models.len() - 1;
+                reported.models.push(next);
+                reported.written = reported.models.len() - 1;
                 if durability == Durability::Sync && log.wait_durable(lsn).is_ok() {
-                    told.durable = told.written;
+                    reported.durable = reported.written;
                 }
             }
-            Err(ReplicaLogError::Log(LogError::Closed { .. })) => told.models.push(next),
+            Err(ReplicaLogError::Log(LogError::Closed { .. })) => reported.models.push(next),
             Err(_) => disk.make_room(),
         }
         for (group, through) in [(1, number - 1), (2, number)] {
             log.trim(group, through);
             model.trim(group, through);
-            for known in &mut told.models {
+            for known in &mut reported.models {
                 known.trim(group, through);
             }
         }
@@ -70,13 +70,13 @@ fn write(disk: &SimDisk, durability: Durability) -> Told {
             && let Ok(removed) = log.remove_unneeded(0)
             && removed.removed_bytes > 0
         {
-            told.durable = told.written;
+            reported.durable = reported.written;
         }
     }
     if log.close().is_ok() {
-        told.durable = told.written;
+        reported.durable = reported.written;
     }
-    told
+    reported
 }
 
 fn check(disk: &SimDisk, durability: Durability, models: &[Model], words: &str) {
@@ -98,21 +98,21 @@ fn check(disk: &SimDisk, durability: Durability, models: &[Model], words: &str) 
 fn every_call_may_fail() {
     for durability in MODES {
         let whole = SimDisk::new();
-        let told = write(&whole, durability);
-        assert_eq!((told.durable, told.written), (12, 12));
+        let reported = write(&whole, durability);
+        assert_eq!((reported.durable, reported.written), (12, 12));
         assert!(!whole.files().contains(&file(1)), "{:?}", whole.files());
         let calls = whole.calls();
         for nth in 0..calls {
             for fault in [Fault::Error, Fault::Full, Fault::NoFiles, Fault::Dead] {
                 let disk = SimDisk::new();
                 disk.plan(nth, fault);
-                let told = write(&disk, durability);
+                let reported = write(&disk, durability);
                 let words = format!("{durability}, call {nth} of {calls}, {fault:?}");
-                let known = &told.models[told.written..];
+                let known = &reported.models[reported.written..];
                 check(&disk.after_kill(), durability, known, &words);
                 for seed in 0..3 {
                     let words = format!("{words}, power cut {seed}");
-                    let known = &told.models[told.durable..];
+                    let known = &reported.models[reported.durable..];
                     check(&disk.after_power_cut(seed), durability, known, &words);
                 }
             }
@@ -123,8 +123,8 @@ fn every_call_may_fail() {
 #[test]
 fn opening_may_fail_at_every_call_and_be_tried_again() {
     let base = SimDisk::new();
-    let told = write(&base, Durability::Os);
-    let known = &told.models[told.written..];
+    let reported = write(&base, Durability::Os);
+    let known = &reported.models[reported.written..];
     let whole = base.after_kill();
     let before = whole.calls();
     drop(open_with(&whole, options(Durability::Os, 700)).unwrap());

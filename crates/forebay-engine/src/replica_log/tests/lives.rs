@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use forebay_io::Disk;
-use forebay_io::sim::{Dice, Fault, HandClock, SeedCounts, SimDisk, all_hold};
+use forebay_io::sim::{Fault, HandClock, Rng, SeedCounts, SimDisk, all_hold};
 
 use super::model::{Change, Model};
 use super::*;
 
 struct Life {
-    dice: Dice,
+    rng: Rng,
     disk: SimDisk,
     clock: Arc<HandClock>,
     boot_id: u128,
@@ -36,14 +36,11 @@ impl Life {
     }
 
     fn options(&mut self) -> ReplicaLogOptions {
-        let durability = MODES[self.dice.below(3) as usize];
+        let durability = MODES[self.rng.below(3) as usize];
         self.durability = durability;
         ReplicaLogOptions {
             boot_id: self.boot_id,
-            ..options(
-                durability,
-                [1500, 6000, 20_000][self.dice.below(3) as usize],
-            )
+            ..options(durability, [1500, 6000, 20_000][self.rng.below(3) as usize])
         }
     }
 
@@ -80,19 +77,19 @@ impl Life {
     }
 
     fn write(&mut self, log: &ReplicaLog, fills_up: bool) -> Result<(), String> {
-        let first = self.dice.below(4);
-        let groups = match self.dice.below(5) {
+        let first = self.rng.below(4);
+        let groups = match self.rng.below(5) {
             0 => first..4,
             _ => first..first + 1,
         };
         let mut model = self.model().clone();
         let mut changes = Vec::new();
         for group in groups {
-            changes.push(Change::any(&mut self.dice, group, &model));
+            changes.push(Change::any(&mut self.rng, group, &model));
         }
         model.take(&changes);
-        if fills_up && self.dice.below(3) == 0 {
-            self.disk.plan(self.dice.below(3), Fault::Full);
+        if fills_up && self.rng.below(3) == 0 {
+            self.disk.plan(self.rng.below(3), Fault::Full);
         }
         let appended = append(log, &changes);
         self.disk.make_room();
@@ -101,7 +98,7 @@ impl Life {
                 (self.state, self.begun) = (Some((Some(self.boot_id), false)), Some(true));
                 self.models.push(model);
                 self.count("writes");
-                if self.dice.below(4) == 0 && self.durability == Durability::Sync {
+                if self.rng.below(4) == 0 && self.durability == Durability::Sync {
                     log.wait_durable(lsn).map_err(|error| error.to_string())?;
                     self.durable = self.models.len() - 1;
                     self.count("acknowledged");
@@ -118,10 +115,10 @@ impl Life {
     }
 
     fn remove(&mut self, log: &ReplicaLog, fills_up: bool) -> Result<(), String> {
-        if fills_up && self.dice.below(3) == 0 {
-            self.disk.plan(self.dice.below(6), Fault::Full);
+        if fills_up && self.rng.below(3) == 0 {
+            self.disk.plan(self.rng.below(6), Fault::Full);
         }
-        let removed = log.remove_unneeded([0, 2000][self.dice.below(2) as usize]);
+        let removed = log.remove_unneeded([0, 2000][self.rng.below(2) as usize]);
         self.disk.make_room();
         // What is written again may be the first write of this process.
         self.may_have_begun();
@@ -142,20 +139,20 @@ impl Life {
 
     fn step(&mut self, log: &ReplicaLog, fills_up: bool) -> Result<(), String> {
         let failed = |error: ReplicaLogError| error.to_string();
-        match self.dice.below(14) {
+        match self.rng.below(14) {
             0 => {
                 log.sync().map_err(failed)?;
                 self.durable = self.models.len() - 1;
             }
             1 => self.remove(log, fills_up)?,
             2 | 3 => {
-                let group = self.dice.below(5);
-                let through = [self.dice.below(60), u64::MAX][self.dice.below(2) as usize];
+                let group = self.rng.below(5);
+                let through = [self.rng.below(60), u64::MAX][self.rng.below(2) as usize];
                 log.trim(group, through);
                 self.model().trim(group, through);
             }
             4 => {
-                let (group, index) = (self.dice.below(5), self.dice.below(60));
+                let (group, index) = (self.rng.below(5), self.rng.below(60));
                 match log.entries(group, index, 500) {
                     Ok(_) | Err(ReplicaLogError::NoGroup { .. }) => {}
                     Err(ReplicaLogError::Trimmed { .. }) => self.count("too early"),
@@ -170,11 +167,11 @@ impl Life {
     fn process(&mut self) -> Result<(), String> {
         let options = self.options();
         let log = self.begin(options)?;
-        let fills_up = self.dice.below(4) == 0;
-        for _ in 0..self.dice.below(60) {
+        let fills_up = self.rng.below(4) == 0;
+        for _ in 0..self.rng.below(60) {
             self.step(&log, fills_up)?;
         }
-        match self.dice.below(4) {
+        match self.rng.below(4) {
             0 => {
                 log.close().map_err(|error| error.to_string())?;
                 self.durable = self.models.len() - 1;
@@ -194,7 +191,7 @@ impl Life {
                 self.count("kills");
             }
             _ => {
-                self.disk = self.disk.after_power_cut(self.dice.next_u64());
+                self.disk = self.disk.after_power_cut(self.rng.next_u64());
                 self.boot_id += 1;
                 self.count("power cuts");
             }
@@ -213,14 +210,14 @@ impl Life {
             if files.is_empty() {
                 break;
             }
-            let path = &files[self.dice.below(files.len() as u64) as usize];
+            let path = &files[self.rng.below(files.len() as u64) as usize];
             let disk = self.disk.after_kill();
-            let dice = &mut self.dice;
+            let rng = &mut self.rng;
             disk.tamper(path, |bytes| {
-                let at = dice.below(bytes.len() as u64 + 1) as usize;
-                match (dice.below(3), bytes.get_mut(at)) {
+                let at = rng.below(bytes.len() as u64 + 1) as usize;
+                match (rng.below(3), bytes.get_mut(at)) {
                     (0, _) => bytes.truncate(at),
-                    (_, Some(byte)) => *byte ^= 1 << dice.below(8),
+                    (_, Some(byte)) => *byte ^= 1 << rng.below(8),
                     _ => {}
                 }
             });
@@ -244,7 +241,7 @@ impl Life {
 
 fn live(seed: u64) -> (Option<String>, SeedCounts) {
     let mut life = Life {
-        dice: Dice(seed),
+        rng: Rng(seed),
         disk: SimDisk::new(),
         clock: Arc::new(HandClock::waiting()),
         boot_id: 1,

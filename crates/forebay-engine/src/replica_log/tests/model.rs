@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 
 use super::super::record::{EntryDraft, EntryPlace, GroupRecords, LoggedEntry};
 use super::super::{LoggedGroup, ReplicaLog};
@@ -44,13 +44,13 @@ impl Change {
     }
 
     /// Some change that can follow what the model has.
-    pub fn any(dice: &mut Dice, group: u64, model: &Model) -> Self {
+    pub fn any(rng: &mut Rng, group: u64, model: &Model) -> Self {
         let known = model.0.get(&group);
-        let is_gone = known.is_some() && dice.below(40) == 0;
+        let is_gone = known.is_some() && rng.below(40) == 0;
         let mut known = known.filter(|_| !is_gone).cloned().unwrap_or_default();
-        let begins = (dice.below(15) == 0).then(|| EntryPlace {
-            term: known.last().term + dice.below(2),
-            index: known.last().index + dice.below(5),
+        let begins = (rng.below(15) == 0).then(|| EntryPlace {
+            term: known.last().term + rng.below(2),
+            index: known.last().index + rng.below(5),
         });
         if let Some(begins) = begins {
             known = ModelGroup {
@@ -60,29 +60,29 @@ impl Change {
             };
         }
         let untrimmed = known.last().index - known.trimmed;
-        let back = match dice.below(6) {
-            0 => dice.below(untrimmed + 1),
+        let back = match rng.below(6) {
+            0 => rng.below(untrimmed + 1),
             _ => 0,
         };
         let mut before = known.place_of(known.last().index - back).unwrap();
         let mut entries = Vec::new();
-        for _ in 0..dice.below(5) {
+        for _ in 0..rng.below(5) {
             before = EntryPlace {
-                term: before.term + dice.below(8) / 7,
+                term: before.term + rng.below(8) / 7,
                 index: before.index + 1,
             };
-            let length = [20, 20, 200, 900][dice.below(4) as usize];
-            let bytes = vec![dice.below(4) as u8; dice.below(length) as usize];
+            let length = [20, 20, 200, 900][rng.below(4) as usize];
+            let bytes = vec![rng.below(4) as u8; rng.below(length) as usize];
             let place = before;
             entries.push(LoggedEntry { place, bytes });
         }
-        let has_promise = entries.is_empty() || dice.below(3) == 0;
+        let has_promise = entries.is_empty() || rng.below(3) == 0;
         Self {
             group,
             is_gone,
             begins,
             entries,
-            promise: has_promise.then(|| dice.next_u64().to_le_bytes().to_vec()),
+            promise: has_promise.then(|| rng.next_u64().to_le_bytes().to_vec()),
         }
     }
 }

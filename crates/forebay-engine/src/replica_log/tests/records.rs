@@ -1,6 +1,6 @@
 //! Records of any bytes.
 
-use forebay_io::sim::Dice;
+use forebay_io::sim::Rng;
 
 use super::super::index::LogIndex;
 use super::super::record::{GroupRecord, RecordReader, push_records};
@@ -26,11 +26,11 @@ fn check(index: &mut LogIndex, payload: &[u8], offset: u64) {
 
 #[test]
 fn records_are_read_as_they_were_written() {
-    let mut dice = Dice(1);
+    let mut rng = Rng(1);
     let mut model = Model::default();
     for _ in 0..300 {
-        let group = dice.below(5);
-        let change = Change::any(&mut dice, group, &model);
+        let group = rng.below(5);
+        let change = Change::any(&mut rng, group, &model);
         let mut bytes = Vec::new();
         push_records(&mut bytes, &change.records(), 0);
         model.take(std::slice::from_ref(&change));
@@ -62,30 +62,30 @@ fn records_are_read_as_they_were_written() {
 fn arbitrary_bytes_are_refused_or_read_and_never_panic() {
     let seed = std::env::var("FOREBAY_FUZZ_SEED").map_or(1, |seed| seed.parse().unwrap());
     println!("FOREBAY_FUZZ_SEED={seed} repeats this");
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     for _ in 0..2000 {
         let mut index = LogIndex::default();
         let mut model = Model::default();
         for at in 0..20 {
-            let group = dice.below(3);
-            let change = Change::any(&mut dice, group, &model);
+            let group = rng.below(3);
+            let change = Change::any(&mut rng, group, &model);
             let mut bytes = Vec::new();
-            push_records(&mut bytes, &change.records(), dice.below(3));
-            match dice.below(4) {
+            push_records(&mut bytes, &change.records(), rng.below(3));
+            match rng.below(4) {
                 // Whole, with something changed, cut, or drawn at random.
                 0 => model.take(std::slice::from_ref(&change)),
                 1 => {
-                    for _ in 0..=dice.below(3) {
-                        let place = dice.below(bytes.len() as u64 + 1) as usize;
-                        let byte = [0, 1, 0x7f, 0xff, dice.next_u64() as u8];
-                        bytes.insert(place, byte[dice.below(5) as usize]);
+                    for _ in 0..=rng.below(3) {
+                        let place = rng.below(bytes.len() as u64 + 1) as usize;
+                        let byte = [0, 1, 0x7f, 0xff, rng.next_u64() as u8];
+                        bytes.insert(place, byte[rng.below(5) as usize]);
                     }
                 }
-                2 => bytes.truncate(dice.below(bytes.len() as u64 + 1) as usize),
+                2 => bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize),
                 _ => {
-                    let draw = |_| match dice.below(2) {
-                        0 => dice.below(6) as u8,
-                        _ => dice.next_u64() as u8,
+                    let draw = |_| match rng.below(2) {
+                        0 => rng.below(6) as u8,
+                        _ => rng.next_u64() as u8,
                     };
                     bytes = (0..30).map(draw).collect();
                 }
@@ -93,7 +93,7 @@ fn arbitrary_bytes_are_refused_or_read_and_never_panic() {
             check(&mut index, &bytes, at);
         }
         for group in index.groups.values_mut() {
-            group.trim(dice.below(20));
+            group.trim(rng.below(20));
         }
         index.forget_through(1);
     }

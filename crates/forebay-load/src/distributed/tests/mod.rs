@@ -21,7 +21,7 @@ use forebay_run::{Compression, Order};
 
 use alike::{alike, counted};
 
-use super::bunch::Unpacked;
+use super::chunk::Unpacked;
 use super::report::Report;
 use super::wire::{Arrived, CONTROL_SEQUENCE};
 use super::*;
@@ -176,8 +176,8 @@ fn sent(
 fn records_in(sent: &RecordBatch) -> usize {
     let arrived = Arrived::new(sent).unwrap();
     let rows = (0..arrived.len()).map(|index| arrived.get(index));
-    let bunches = rows.filter(|row| row.sequence != CONTROL_SEQUENCE);
-    bunches.map(|row| Unpacked::new(row.records).count()).sum()
+    let chunks = rows.filter(|row| row.sequence != CONTROL_SEQUENCE);
+    chunks.map(|row| Unpacked::new(row.records).count()).sum()
 }
 
 /// The rows in so many parts of the source.
@@ -395,12 +395,12 @@ fn what_the_shuffle_lost_or_doubled_is_found_where_it_arrives() {
     let refused = |records: &RecordBatch| cluster.write(records).unwrap_err().to_string();
     // In this order the three control rows come first.
     let lost = refused(&part.slice(0, count - 1));
-    let told = |of: &RecordBatch| format!("{} records", records_in(of));
+    let reported = |of: &RecordBatch| format!("{} records", records_in(of));
     assert!(count > 20, "they are many bunches");
     assert!(
         lost.contains("partition 2")
-            && lost.contains(&told(&part))
-            && lost.contains(&told(&part.slice(0, count - 1))),
+            && lost.contains(&reported(&part))
+            && lost.contains(&reported(&part.slice(0, count - 1))),
         "{lost}"
     );
     let control_lost = refused(&part.slice(1, count - 1));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int32Array, StringArray};
 use proptest::prelude::*;
 
-use super::super::bunch::pack;
+use super::super::chunk::pack;
 use super::*;
 use crate::push::BadRows;
 use forebay_engine::Ttl;
@@ -85,9 +85,9 @@ fn rows_expire_at_the_time_of_the_push() {
         (b"", "empty"),
         (b"\xff\x00", "a record"),
     ] {
-        let mut bunch = Vec::new();
-        pack(&mut bunch, b"bird/000001", bytes).unwrap();
-        columns[1] = Arc::new(arrow_array::BinaryArray::from_vec(vec![&bunch]));
+        let mut chunk = Vec::new();
+        pack(&mut chunk, b"bird/000001", bytes).unwrap();
+        columns[1] = Arc::new(arrow_array::BinaryArray::from_vec(vec![&chunk]));
         let altered = RecordBatch::try_new(record_schema(), columns.clone()).unwrap();
         let records = concat_batches(&record_schema(), &[part.slice(0, count - 1), altered]);
         let error = cluster.write(&records.unwrap()).unwrap_err().to_string();
@@ -238,7 +238,7 @@ fn what_tasks_cannot_do_is_refused_before_they_begin() {
         begun.unwrap_err().to_string()
     };
     let onto = PushRequest {
-        onto: Some(crate::push::Onto::Current),
+        onto: Some(crate::push::BaseVersion::Current),
         ..request()
     };
     assert!(refused(onto).contains("--onto"));

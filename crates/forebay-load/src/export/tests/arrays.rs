@@ -8,9 +8,9 @@ use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields, IntervalUnit, TimeUnit};
 
 /// Random numbers (xorshift).
-pub struct Dice(pub u64);
+pub struct Rng(pub u64);
 
-impl Dice {
+impl Rng {
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -103,39 +103,39 @@ pub fn scalar_types() -> Vec<DataType> {
 }
 
 /// A random type, nested at most `depth` times.
-pub fn data_type(dice: &mut Dice, depth: usize) -> DataType {
+pub fn data_type(rng: &mut Rng, depth: usize) -> DataType {
     let scalars = scalar_types();
-    if depth == 0 || dice.below(2) == 0 {
-        return scalars[dice.below(scalars.len())].clone();
+    if depth == 0 || rng.below(2) == 0 {
+        return scalars[rng.below(scalars.len())].clone();
     }
-    let item = Arc::new(field(dice, "item", depth - 1));
-    match dice.below(9) {
+    let item = Arc::new(field(rng, "item", depth - 1));
+    match rng.below(9) {
         0 => DataType::List(item),
         1 => DataType::LargeList(item),
-        2 => DataType::FixedSizeList(item, dice.below(4) as i32),
+        2 => DataType::FixedSizeList(item, rng.below(4) as i32),
         3 => DataType::ListView(item),
         4 => DataType::LargeListView(item),
         5 => {
-            let count = dice.below(4);
-            let fields = (0..count).map(|at| field(dice, &format!("f{at}"), depth - 1));
+            let count = rng.below(4);
+            let fields = (0..count).map(|at| field(rng, &format!("f{at}"), depth - 1));
             DataType::Struct(fields.collect())
         }
         6 => {
             let key = Field::new("key", DataType::Utf8, false);
-            let entries = Fields::from(vec![key, field(dice, "value", depth - 1)]);
+            let entries = Fields::from(vec![key, field(rng, "value", depth - 1)]);
             let entries = Field::new("entries", DataType::Struct(entries), false);
             DataType::Map(Arc::new(entries), false)
         }
-        7 => DataType::Dictionary(Box::new(DataType::Int32), Box::new(value_type(dice))),
+        7 => DataType::Dictionary(Box::new(DataType::Int32), Box::new(value_type(rng))),
         _ => DataType::RunEndEncoded(
             Arc::new(Field::new("run_ends", DataType::Int32, false)),
-            Arc::new(Field::new("values", value_type(dice), true)),
+            Arc::new(Field::new("values", value_type(rng), true)),
         ),
     }
 }
 
 /// Types that dictionaries and runs are of.
-fn value_type(dice: &mut Dice) -> DataType {
+fn value_type(rng: &mut Rng) -> DataType {
     let types = [
         DataType::Utf8,
         DataType::Int64,
@@ -143,25 +143,25 @@ fn value_type(dice: &mut Dice) -> DataType {
         DataType::Date32,
         DataType::Float64,
     ];
-    types[dice.below(types.len())].clone()
+    types[rng.below(types.len())].clone()
 }
 
-fn field(dice: &mut Dice, name: &str, depth: usize) -> Field {
-    let data_type = data_type(dice, depth);
+fn field(rng: &mut Rng, name: &str, depth: usize) -> Field {
+    let data_type = data_type(rng, depth);
     let encoded = matches!(
         data_type,
         DataType::Null | DataType::Dictionary(..) | DataType::RunEndEncoded(..)
     );
-    let nullable = encoded || dice.below(2) == 0;
+    let nullable = encoded || rng.below(2) == 0;
     Field::new(name, data_type, nullable)
 }
 
-pub fn array(dice: &mut Dice, data_type: &DataType, rows: usize, nullable: bool) -> ArrayRef {
-    let nulls = dice.nulls(rows, nullable);
+pub fn array(rng: &mut Rng, data_type: &DataType, rows: usize, nullable: bool) -> ArrayRef {
+    let nulls = rng.nulls(rows, nullable);
     match data_type {
         DataType::Null => Arc::new(NullArray::new(rows)),
         DataType::Boolean => {
-            let values: Vec<bool> = (0..rows).map(|_| dice.below(2) == 0).collect();
+            let values: Vec<bool> = (0..rows).map(|_| rng.below(2) == 0).collect();
             Arc::new(BooleanArray::new(values.into(), nulls))
         }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
@@ -170,7 +170,7 @@ pub fn array(dice: &mut Dice, data_type: &DataType, rows: usize, nullable: bool)
                     nulls
                         .as_ref()
                         .is_none_or(|nulls| nulls.is_valid(row))
-                        .then(|| dice.text())
+                        .then(|| rng.text())
                 })
                 .collect();
             match data_type {
@@ -182,11 +182,11 @@ pub fn array(dice: &mut Dice, data_type: &DataType, rows: usize, nullable: bool)
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
             let values: Vec<Option<Vec<u8>>> = (0..rows)
                 .map(|row| {
-                    let length = dice.below(20);
+                    let length = rng.below(20);
                     nulls
                         .as_ref()
                         .is_none_or(|nulls| nulls.is_valid(row))
-                        .then(|| dice.bytes(length))
+                        .then(|| rng.bytes(length))
                 })
                 .collect();
             match data_type {
@@ -196,39 +196,39 @@ pub fn array(dice: &mut Dice, data_type: &DataType, rows: usize, nullable: bool)
             }
         }
         DataType::FixedSizeBinary(width) => {
-            let bytes = Buffer::from_vec(dice.bytes(rows * *width as usize));
+            let bytes = Buffer::from_vec(rng.bytes(rows * *width as usize));
             Arc::new(FixedSizeBinaryArray::try_new_with_len(*width, bytes, nulls, rows).unwrap())
         }
         DataType::Dictionary(_, values) => {
-            let values = array(dice, values, 5, true);
-            let keys = (0..rows).map(|_| (dice.below(5) > 0).then(|| dice.below(5) as i32));
+            let values = array(rng, values, 5, true);
+            let keys = (0..rows).map(|_| (rng.below(5) > 0).then(|| rng.below(5) as i32));
             let keys: Int32Array = keys.collect();
             Arc::new(DictionaryArray::<Int32Type>::try_new(keys, values).unwrap())
         }
         DataType::RunEndEncoded(_, values) => {
             let runs = rows.div_ceil(3);
             let ends = (1..=runs).map(|run| (run * 3).min(rows) as i32);
-            let values = array(dice, values.data_type(), runs, true);
+            let values = array(rng, values.data_type(), runs, true);
             let ends = Int32Array::from_iter_values(ends);
             Arc::new(RunArray::<Int32Type>::try_new(&ends, &values).unwrap())
         }
-        nested if nested.is_nested() => nested_array(dice, nested, rows, nulls),
-        _ => primitive(dice, data_type, rows, nulls),
+        nested if nested.is_nested() => nested_array(rng, nested, rows, nulls),
+        _ => primitive(rng, data_type, rows, nulls),
     }
 }
 
 fn nested_array(
-    dice: &mut Dice,
+    rng: &mut Rng,
     data_type: &DataType,
     rows: usize,
     nulls: Option<NullBuffer>,
 ) -> ArrayRef {
     let small = |ends: &[usize]| ends.iter().map(|end| *end as i32).collect::<Vec<i32>>();
     let large = |ends: &[usize]| ends.iter().map(|end| *end as i64).collect::<Vec<i64>>();
-    let (ends, count) = dice.offsets(rows);
+    let (ends, count) = rng.offsets(rows);
     let sizes: Vec<usize> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let mut items =
-        |field: &Field, count| array(dice, field.data_type(), count, field.is_nullable());
+        |field: &Field, count| array(rng, field.data_type(), count, field.is_nullable());
     match data_type {
         DataType::List(item) => {
             let offsets = OffsetBuffer::new(ScalarBuffer::from(small(&ends)));
@@ -299,7 +299,7 @@ fn nested_array(
 }
 
 fn primitive(
-    dice: &mut Dice,
+    rng: &mut Rng,
     data_type: &DataType,
     rows: usize,
     nulls: Option<NullBuffer>,
@@ -318,8 +318,8 @@ fn primitive(
     };
     let mut buffer = arrow_buffer::MutableBuffer::new(rows * width);
     for _ in 0..rows {
-        let kept = dice.below(most + 1);
-        let mut value = dice.bytes(width);
+        let kept = rng.below(most + 1);
+        let mut value = rng.bytes(width);
         let sign = if kept > 0 && value[kept - 1] & 0x80 != 0 {
             0xff
         } else {

@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field, Fields, IntervalUnit, Schema, SchemaRef, Tim
 use arrow_select::concat::concat_batches;
 use proptest::prelude::*;
 
-use super::arrays::{Dice, array, data_type, scalar_types};
+use super::arrays::{Rng, array, data_type, scalar_types};
 use crate::convert::conform;
 use crate::encode::{EncodeError, RowEncoder, ValueChoice};
 use crate::export::*;
@@ -79,12 +79,12 @@ pub fn read_back(name: &str, bytes: &[u8]) -> Vec<RecordBatch> {
 }
 
 /// Columns of these types beside an `id`.
-fn batch_of(dice: &mut Dice, types: &[DataType], rows: usize) -> RecordBatch {
+fn batch_of(rng: &mut Rng, types: &[DataType], rows: usize) -> RecordBatch {
     let named = types.iter().enumerate();
     let fields = named.map(|(at, data_type)| Field::new(format!("c{at}"), data_type.clone(), true));
     let mut fields: Vec<Field> = fields.collect();
     fields.insert(0, Field::new("id", DataType::Int64, false));
-    let mut columns: Vec<_> = types.iter().map(|t| array(dice, t, rows, true)).collect();
+    let mut columns: Vec<_> = types.iter().map(|t| array(rng, t, rows, true)).collect();
     let ids = arrow_array::Int64Array::from_iter_values(0..rows as i64);
     columns.insert(0, Arc::new(ids));
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
@@ -108,7 +108,7 @@ fn wide_batch(rows: usize) -> RecordBatch {
         DataType::new_list(DataType::Time32(TimeUnit::Second), true),
         DataType::new_list(DataType::Date64, true),
     ]);
-    batch_of(&mut Dice(11), &types, rows)
+    batch_of(&mut Rng(11), &types, rows)
 }
 
 /// The plain types that a table has for a batch.
@@ -183,13 +183,13 @@ proptest! {
 
     #[test]
     fn nested_types_come_back(seed in 1_u64.., columns in 1_usize..4, rows in 1_usize..30) {
-        let mut dice = Dice(seed);
-        let types: Vec<DataType> = (0..columns).map(|_| data_type(&mut dice, 5)).collect();
-        check(&batch_of(&mut dice, &types, rows), ExportFormat::Arrow, "a.arrow");
+        let mut rng = Rng(seed);
+        let types: Vec<DataType> = (0..columns).map(|_| data_type(&mut rng, 5)).collect();
+        check(&batch_of(&mut rng, &types, rows), ExportFormat::Arrow, "a.arrow");
         let (has, lacks): (Vec<_>, Vec<_>) = types.into_iter().partition(in_parquet);
-        check(&batch_of(&mut dice, &has, rows), ExportFormat::Parquet, "a.parquet");
+        check(&batch_of(&mut rng, &has, rows), ExportFormat::Parquet, "a.parquet");
         for data_type in lacks {
-            let batch = batch_of(&mut dice, &[data_type], 1);
+            let batch = batch_of(&mut rng, &[data_type], 1);
             match export(&batch, "{id}", ExportFormat::Parquet) {
                 Err(ExportError::Type { column, .. }) => prop_assert!(column.starts_with("c0")),
                 // A decimal that has another scale in Parquet.

@@ -8,19 +8,19 @@ use arrow_schema::{DataType, Field, Schema};
 use forebay_run::row::RowView;
 use proptest::prelude::*;
 
-use super::arrays::{Dice, array, data_type, scalar_types};
+use super::arrays::{Rng, array, data_type, scalar_types};
 use crate::convert::conform;
 use crate::encode::{EncodeError, RowEncoder, ValueChoice};
 use crate::export::batch::BatchBuilder;
 
 /// A batch with an `id` and columns of the types.
-fn batch(dice: &mut Dice, types: &[DataType], rows: usize) -> RecordBatch {
+fn batch(rng: &mut Rng, types: &[DataType], rows: usize) -> RecordBatch {
     let mut fields = vec![Field::new("id", DataType::Int64, false)];
     let mut columns: Vec<arrow_array::ArrayRef> =
         vec![Arc::new(Int64Array::from_iter_values(0..rows as i64))];
     for (index, data_type) in types.iter().enumerate() {
         fields.push(Field::new(format!("c{index}"), data_type.clone(), true));
-        columns.push(array(dice, data_type, rows, true));
+        columns.push(array(rng, data_type, rows, true));
     }
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
 }
@@ -61,8 +61,8 @@ fn check(batch: &RecordBatch) {
 
 #[test]
 fn every_scalar_type_comes_back() {
-    let mut dice = Dice(7);
-    let batch = batch(&mut dice, &scalar_types(), 500);
+    let mut rng = Rng(7);
+    let batch = batch(&mut rng, &scalar_types(), 500);
     check(&batch);
     check(&batch.slice(13, 57));
     check(&batch.slice(0, 0));
@@ -73,11 +73,11 @@ proptest! {
 
     #[test]
     fn nested_types_come_back(seed in 1_u64.., columns in 1_usize..5, rows in 0_usize..40) {
-        let mut dice = Dice(seed);
-        let types: Vec<DataType> = (0..columns).map(|_| data_type(&mut dice, 3)).collect();
-        let batch = batch(&mut dice, &types, rows);
+        let mut rng = Rng(seed);
+        let types: Vec<DataType> = (0..columns).map(|_| data_type(&mut rng, 3)).collect();
+        let batch = batch(&mut rng, &types, rows);
         check(&batch);
-        let start = dice.below(rows + 1);
-        check(&batch.slice(start, dice.below(rows - start + 1)));
+        let start = rng.below(rows + 1);
+        check(&batch.slice(start, rng.below(rows - start + 1)));
     }
 }

@@ -5,25 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_engine::{
-    Becomes, ColumnStats, Comparison, Expected, Manifest, ReadError, Version, compare_expected,
-    compare_sampled,
+    ColumnStats, Comparison, ExpectedVersion, KeyOutcome, Manifest, ReadError, Version,
+    compare_expected, compare_sampled,
 };
 use forebay_run::error::named_key;
 use forebay_run::format::MIN_PAGE_BYTES;
 use forebay_run::operation::Operation;
 use forebay_run::record::decode;
 
-use super::look::Looked;
-use super::reservoir::Drawn;
+use super::look::SeenSources;
+use super::reservoir::SampledRow;
 use super::trial::{self, Trial};
-use super::{Forecast, Ground, Outlook, Prepared, Room};
+use super::{DryRunContext, DryRunSetup, ExpectedEnd, Forecast, Room};
 use crate::encode::RowEncoder;
 use crate::gate::{self, Finding, Limit, Measure, Metric};
 use crate::progress::{Progress, Unit};
 use crate::push::looking::of_table;
 use crate::push::publish::beside_serving;
 use crate::push::report::rounded;
-use crate::push::{Applied, BadRows, GATE_SAMPLE_ROWS, PushError};
+use crate::push::{BadRows, ComposedRows, GATE_SAMPLE_ROWS, PushError};
 use crate::sort::{Duplicates, SortError, Tally, record_memory};
 
 /// The records that the push would write, as far as their number can be told.
@@ -37,7 +37,7 @@ struct ExpectedTotals {
 }
 
 impl ExpectedTotals {
-    fn of(looked: &Looked) -> Self {
+    fn of(looked: &SeenSources) -> Self {
         let kept = looked.stored - looked.keys.repeated;
         let bytes = looked.bytes - looked.keys.repeated_bytes;
         let scale = looked.total_rows;
@@ -68,13 +68,13 @@ impl ExpectedTotals {
     }
 }
 
-impl Prepared<'_> {
+impl DryRunSetup<'_> {
     /// Scales, compares and judges. `opened`: how long it took until the reading began that came to
     /// its end.
     pub(super) fn forecast(
         &self,
         encoder: &RowEncoder,
-        looked: Looked,
+        looked: SeenSources,
         opened: Duration,
         progress: &dyn Progress,
     ) -> Result<Forecast, PushError> {
@@ -116,7 +116,11 @@ impl Prepared<'_> {
     }
 
     /// As a manifest counts them: what news do to older rows is not known.
-    fn rows_between(&self, totals: ExpectedTotals, applied: Option<Applied>) -> Option<(u64, u64)> {
+    fn rows_between(
+        &self,
+        totals: ExpectedTotals,
+        applied: Option<ComposedRows>,
+    ) -> Option<(u64, u64)> {
         let rows = totals.rows?;
         match (self.layer(), applied) {
             (Some(layer), Some(applied)) => {
@@ -130,7 +134,7 @@ impl Prepared<'_> {
 
     fn compare(
         &self,
-        looked: &Looked,
+        looked: &SeenSources,
         manifest: &Manifest,
         totals: ExpectedTotals,
         progress: &dyn Progress,
@@ -154,7 +158,7 @@ impl Prepared<'_> {
     fn compare_with(
         &self,
         serving: &Arc<Version>,
-        looked: &Looked,
+        looked: &SeenSources,
         manifest: &Manifest,
         totals: ExpectedTotals,
         progress: &dyn Progress,
@@ -175,7 +179,7 @@ impl Prepared<'_> {
         let sample = self.becomes(&looked.sample);
         let hasher = self.hasher();
         let has = |key: &[u8]| looked.keys.has(hasher.hash64(key));
-        let expected = Expected {
+        let expected = ExpectedVersion {
             manifest,
             rows,
             bytes,
@@ -193,8 +197,8 @@ impl Prepared<'_> {
     }
 
     /// The drawn rows, of each key the one that stays.
-    fn becomes(&self, sample: &[Drawn]) -> Vec<(Vec<u8>, Becomes)> {
-        let mut rows: Vec<&Drawn> = sample.iter().collect();
+    fn becomes(&self, sample: &[SampledRow]) -> Vec<(Vec<u8>, KeyOutcome)> {
+        let mut rows: Vec<&SampledRow> = sample.iter().collect();
         let keeps_first = self.request.duplicates == Duplicates::First;
         rows.sort_by(|a, b| {
             let age = a.place.cmp(&b.place);
@@ -230,7 +234,7 @@ impl Prepared<'_> {
     /// Opening, reading and building at the rates that were met, or at the rate that is allowed.
     fn push_seconds(
         &self,
-        looked: &Looked,
+        looked: &SeenSources,
         trial: &Trial,
         totals: ExpectedTotals,
         opened: Duration,
@@ -245,20 +249,20 @@ impl Prepared<'_> {
         Some(rounded(all))
     }
 
-    fn outlook(&self, looked: &Looked, gate: &[Finding], room: Room) -> Outlook {
+    fn outlook(&self, looked: &SeenSources, gate: &[Finding], room: Room) -> ExpectedEnd {
         if let Some(problem) = self.failure(looked, room) {
-            return Outlook::Fail(problem);
+            return ExpectedEnd::Fail(problem);
         }
         let holds = gate.iter().any(|finding| !finding.passed);
         match (holds, self.request.force, self.request.swap) {
-            (true, false, _) | (true, true, false) => Outlook::Hold,
-            (_, _, true) => Outlook::Swap,
-            (_, _, false) => Outlook::Keep,
+            (true, false, _) | (true, true, false) => ExpectedEnd::Hold,
+            (_, _, true) => ExpectedEnd::Swap,
+            (_, _, false) => ExpectedEnd::Keep,
         }
     }
 
     /// What would end the push, in its words.
-    fn failure(&self, looked: &Looked, room: Room) -> Option<String> {
+    fn failure(&self, looked: &SeenSources, room: Room) -> Option<String> {
         let refuses = self.request.bad_rows == BadRows::Fail;
         if let Some(row) = looked.bad_rows.first()
             && refuses
@@ -290,12 +294,12 @@ impl Prepared<'_> {
     }
 }
 
-fn column_stats(encoder: &RowEncoder, looked: &Looked) -> Vec<ColumnStats> {
+fn column_stats(encoder: &RowEncoder, looked: &SeenSources) -> Vec<ColumnStats> {
     let (schema, arrow) = (encoder.schema(), encoder.batch_schema());
     looked.profile.stats(schema, arrow, looked.rows)
 }
 
-fn null_shares(manifest: &Manifest, looked: &Looked) -> Vec<(String, f64)> {
+fn null_shares(manifest: &Manifest, looked: &SeenSources) -> Vec<(String, f64)> {
     let nulls = looked.profile.nulls();
     let columns = manifest.schema.columns().iter().zip(&nulls);
     let share = |nulls: u64| match looked.is_all {
@@ -326,26 +330,26 @@ fn needs_all_values(limit: &Limit) -> bool {
     }
 }
 
-fn becomes(row: &Drawn, goes_on: bool) -> Becomes {
+fn becomes(row: &SampledRow, goes_on: bool) -> KeyOutcome {
     let operation = decode(row.tag, &row.payload).unwrap_or(Operation::Delete);
     match operation.plain() {
-        Operation::Delete => Becomes::Removed,
-        Operation::Update(value) => Becomes::Value(value.to_vec()),
-        Operation::Insert(value) if goes_on => Becomes::ValueIfNew(value.to_vec()),
-        Operation::Insert(value) => Becomes::Value(value.to_vec()),
-        _ => Becomes::More,
+        Operation::Delete => KeyOutcome::Removed,
+        Operation::Update(value) => KeyOutcome::Value(value.to_vec()),
+        Operation::Insert(value) if goes_on => KeyOutcome::ValueIfNew(value.to_vec()),
+        Operation::Insert(value) => KeyOutcome::Value(value.to_vec()),
+        _ => KeyOutcome::More,
     }
 }
 
-fn example(row: &Drawn) -> (Vec<u8>, Option<Vec<u8>>) {
+fn example(row: &SampledRow) -> (Vec<u8>, Option<Vec<u8>>) {
     let operation = decode(row.tag, &row.payload).unwrap_or(Operation::Delete);
     let value = operation.value().map(|(value, _)| value.to_vec());
     (row.key.clone(), value)
 }
 
-fn scaled(verbs: Applied, scale: f64) -> Applied {
+fn scaled(verbs: ComposedRows, scale: f64) -> ComposedRows {
     let scaled = |n: u64| (n as f64 * scale).round() as u64;
-    Applied {
+    ComposedRows {
         updates: scaled(verbs.updates),
         inserts: scaled(verbs.inserts),
         deletes: scaled(verbs.deletes),
@@ -354,7 +358,7 @@ fn scaled(verbs: Applied, scale: f64) -> Applied {
 }
 
 /// The free bytes of where a path lies, or will.
-fn free_bytes(ground: &Ground<'_>, path: &Path) -> Option<u64> {
+fn free_bytes(ground: &DryRunContext<'_>, path: &Path) -> Option<u64> {
     let exists = |path: &&Path| ground.disk.exists(path).unwrap_or(false);
     let found = path.ancestors().find(exists)?;
     ground.disk.free_bytes(found).ok().flatten()

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use forebay_io::{Clock, Random, crew};
+use forebay_io::{Clock, Random, pool};
 use forebay_run::hash::KeyHasher;
 use forebay_run::operation::Operation;
 use forebay_run::record::encode;
@@ -13,14 +13,14 @@ use forebay_run::record::encode;
 use super::Extent;
 use super::choose::{SAMPLE_ROWS, Visit, visits};
 use super::keys::Keys;
-use super::reservoir::{Drawing, Drawn, Reservoir};
+use super::reservoir::{Drawing, Reservoir, SampledRow};
 use crate::column_profile::{BatchCounts, TableProfile};
 use crate::convert::Lossy;
 use crate::encode::{RowEncoder, Verb};
 use crate::progress::{Progress, Unit as Counts};
 use crate::push::read::row_number;
 use crate::push::rejects::{NotedRow, Rejects};
-use crate::push::{Applied, PushError};
+use crate::push::{ComposedRows, PushError};
 use crate::sort::SortError;
 use crate::sources::{Feed, Origin, SourceError, SourceSet};
 use forebay_io::Throttle;
@@ -33,7 +33,7 @@ const EXAMPLES: usize = 5;
 
 /// What was seen of the sources.
 #[derive(Debug)]
-pub struct Looked {
+pub struct SeenSources {
     /// Rows read, bad ones among them.
     pub rows: u64,
     /// Whether these are all.
@@ -44,15 +44,15 @@ pub struct Looked {
     pub stored: u64,
     pub bytes: u64,
     /// What those do.
-    pub verbs: Applied,
+    pub verbs: ComposedRows,
     pub rejected: u64,
     pub bad_rows: Vec<NotedRow>,
     /// Values that conversions changed, as was asked for.
     pub lossy: Vec<Lossy>,
     pub profile: TableProfile,
     pub keys: Keys,
-    pub sample: Vec<Drawn>,
-    pub examples: Vec<Drawn>,
+    pub sample: Vec<SampledRow>,
+    pub examples: Vec<SampledRow>,
     pub took: Duration,
 }
 
@@ -96,7 +96,7 @@ impl From<PushError> for Halt {
 struct SurveySums {
     stored: u64,
     bytes: u64,
-    verbs: Applied,
+    verbs: ComposedRows,
     profile: TableProfile,
     keys: Keys,
     reservoir: Reservoir,
@@ -143,7 +143,7 @@ pub fn look(
     encoder: &RowEncoder,
     lens: Lens<'_>,
     progress: &dyn Progress,
-) -> Result<Looked, PushError> {
+) -> Result<SeenSources, PushError> {
     progress.stage("looking", None, Counts::Rows);
     let visits = visits(&sources.units, lens.extent);
     let survey = Survey {
@@ -158,7 +158,7 @@ pub fn look(
         sums: Mutex::new(SurveySums {
             stored: 0,
             bytes: 0,
-            verbs: Applied::default(),
+            verbs: ComposedRows::default(),
             profile: TableProfile::new(encoder.schema().columns().len()),
             keys: Keys::new(lens.memory_bytes, lens.keeps_first),
             reservoir: Reservoir::new(lens.drawing, lens.drawn_rows, EXAMPLES),
@@ -168,7 +168,7 @@ pub fn look(
         }),
         lens,
     };
-    let ended = crew(lens.threads, || survey.work(encoder.clone()));
+    let ended = pool(lens.threads, || survey.work(encoder.clone()));
     let mut came_to_end = true;
     for end in ended {
         came_to_end &= end?;
@@ -288,7 +288,7 @@ impl Survey<'_> {
         Ok(())
     }
 
-    fn finish(self, sources: &SourceSet, came_to_end: bool) -> Looked {
+    fn finish(self, sources: &SourceSet, came_to_end: bool) -> SeenSources {
         let took = self.lens.clock.monotonic().saturating_sub(self.started);
         let (rows, units) = (self.rows.into_inner(), sources.units.len());
         let sums = self.sums.into_inner();
@@ -302,7 +302,7 @@ impl Survey<'_> {
             (sums.whole_bytes > 0).then_some((sums.whole_rows as f64 * share).round() as u64)
         };
         let (sample, examples) = sums.reservoir.finish();
-        Looked {
+        SeenSources {
             rows,
             is_all,
             total_rows: match is_all {
@@ -357,7 +357,7 @@ impl SurveySums {
         self.bytes += (row.end - row.start) as u64;
         let hash = lens.hasher.hash64(key);
         self.keys.add(hash, key, row.place, row.end - row.start);
-        self.reservoir.offer(row.place, lens.random, || Drawn {
+        self.reservoir.offer(row.place, lens.random, || SampledRow {
             place: row.place,
             key: key.to_vec(),
             tag: row.tag,

@@ -11,7 +11,7 @@
 //!    version that serves, and the gate is asked.
 //!
 //! No lock is taken and no file made. What fails before a push writes anything is the same error
-//! here; what would make it fail later is told in the [`Outlook`].
+//! here; what would make it fail later is told in the [`ExpectedEnd`].
 
 mod choose;
 mod forecast;
@@ -28,11 +28,11 @@ use forebay_io::{Clock, Disk, Random};
 use forebay_run::hash::KeyHasher;
 
 use super::layer::Layer;
-use super::looking::{Looking, Opened};
+use super::looking::{OpenSources, SourceReader};
 use super::rejects::NotedRow;
 use super::report::rounded;
-use super::rows::{Counted, PushRows};
-use super::{Applied, PushError, PushRequest, check_limits, partitions};
+use super::rows::{PushRows, RowCounts};
+use super::{ComposedRows, PushError, PushRequest, check_limits, partitions};
 use crate::column_profile::TableProfile;
 use crate::convert::Lossy;
 use crate::encode::RowEncoder;
@@ -41,7 +41,7 @@ use crate::progress::Progress;
 use crate::sort::{Boundaries, Duplicates};
 use crate::sources::SourceOptions;
 use forebay_io::Throttle;
-pub use look::{Lens, Looked, look};
+pub use look::{Lens, SeenSources, look};
 pub use reservoir::{Drawing, ROW_BITS};
 
 /// How much a dry run reads.
@@ -54,7 +54,7 @@ pub enum Extent {
 
 /// What a dry run has around it.
 #[derive(Debug, Clone, Copy)]
-pub struct Ground<'a> {
+pub struct DryRunContext<'a> {
     /// None where a push would make it.
     pub store: Option<&'a Store>,
     pub disk: &'a dyn Disk,
@@ -86,7 +86,7 @@ pub struct Forecast {
     pub is_exact: bool,
     pub partitions: usize,
     /// Of a push onto another version, what the rows that come do.
-    pub applied: Option<Applied>,
+    pub applied: Option<ComposedRows>,
     /// Bad rows among those read, and the first of them.
     pub rejected: u64,
     pub bad_rows: Vec<NotedRow>,
@@ -99,7 +99,7 @@ pub struct Forecast {
     pub room: Room,
     /// How long the push would take, without waiting for the device.
     pub push_seconds: Option<f64>,
-    pub outlook: Outlook,
+    pub outlook: ExpectedEnd,
 }
 
 /// Space on the device.
@@ -111,7 +111,7 @@ pub struct Room {
 
 /// How the push would end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outlook {
+pub enum ExpectedEnd {
     Swap,
     /// It was asked not to swap.
     Keep,
@@ -128,9 +128,9 @@ enum Way {
 }
 
 /// What is known before a row is read.
-struct Prepared<'a> {
+struct DryRunSetup<'a> {
     request: &'a PushRequest,
-    ground: Ground<'a>,
+    ground: DryRunContext<'a>,
     table: Option<Table>,
     way: Way,
     /// Where partitions begin, where that is settled.
@@ -141,12 +141,12 @@ struct Prepared<'a> {
 /// Tries a push. Writes nothing.
 pub fn dry_run(
     request: &PushRequest,
-    ground: Ground<'_>,
+    ground: DryRunContext<'_>,
     extent: Extent,
     progress: &dyn Progress,
 ) -> Result<Forecast, PushError> {
     let started = ground.clock.monotonic();
-    let prepared = Prepared::new(request, ground)?;
+    let prepared = DryRunSetup::new(request, ground)?;
     let (encoder, looked) = prepared.look(extent, progress)?;
     let elapsed = || ground.clock.monotonic().saturating_sub(started);
     let opened = elapsed().saturating_sub(looked.took);
@@ -155,8 +155,8 @@ pub fn dry_run(
     Ok(forecast)
 }
 
-impl<'a> Prepared<'a> {
-    fn new(request: &'a PushRequest, ground: Ground<'a>) -> Result<Self, PushError> {
+impl<'a> DryRunSetup<'a> {
+    fn new(request: &'a PushRequest, ground: DryRunContext<'a>) -> Result<Self, PushError> {
         let now_ms = ground.clock.unix_ms();
         let table = table_of(ground.store, &request.table)?;
         let version = match ground.store {
@@ -191,7 +191,7 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    fn open(&self, options: &SourceOptions) -> Result<Opened, PushError> {
+    fn open(&self, options: &SourceOptions) -> Result<OpenSources, PushError> {
         match &self.way {
             Way::Whole(rows) => rows.open(&self.request.sources, options),
             Way::Onto(layer) => layer.open(self.request, options),
@@ -203,7 +203,7 @@ impl<'a> Prepared<'a> {
         &self,
         extent: Extent,
         progress: &dyn Progress,
-    ) -> Result<(RowEncoder, Looked), PushError> {
+    ) -> Result<(RowEncoder, SeenSources), PushError> {
         let (request, hasher) = (self.request, self.hasher());
         // A sample is soon read; what reads all spares what else runs here.
         let rate_bytes = request.rate_bytes.filter(|_| extent == Extent::All);
@@ -220,7 +220,7 @@ impl<'a> Prepared<'a> {
             clock: &**self.ground.clock,
             random: self.ground.random,
         };
-        let looking = Looking {
+        let looking = SourceReader {
             plan: None,
             threads: request.threads,
             throttle: &throttle,
@@ -251,7 +251,7 @@ impl<'a> Prepared<'a> {
         let draft = match &self.way {
             Way::Whole(rows) => {
                 let boundaries = partitions::whole(self.request.order);
-                let none = Counted {
+                let none = RowCounts {
                     runs: vec![None],
                     records: 0,
                     profile: &TableProfile::new(0),

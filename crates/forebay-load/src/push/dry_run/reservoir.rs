@@ -9,7 +9,7 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// A row as it would be stored: a key, and an operation by its tag and payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drawn {
+pub struct SampledRow {
     /// Its place in the order of the sources.
     pub place: u64,
     pub key: Vec<u8>,
@@ -35,9 +35,9 @@ pub struct Reservoir {
     most: usize,
     offered: u64,
     bytes: usize,
-    rows: Vec<Drawn>,
+    rows: Vec<SampledRow>,
     /// The rows of the least places, in their order.
-    first: Vec<Drawn>,
+    first: Vec<SampledRow>,
     most_first: usize,
 }
 
@@ -57,7 +57,7 @@ impl Reservoir {
     }
 
     /// Offers a row; `make` makes it where it is wanted.
-    pub fn offer(&mut self, place: u64, random: &dyn Random, make: impl Fn() -> Drawn) {
+    pub fn offer(&mut self, place: u64, random: &dyn Random, make: impl Fn() -> SampledRow) {
         let is_full = self.first.len() >= self.most_first;
         if !is_full || self.first.last().is_some_and(|last| place < last.place) {
             let at = self.first.partition_point(|row| row.place < place);
@@ -70,7 +70,7 @@ impl Reservoir {
         }
     }
 
-    fn take_nth(&mut self, place: u64, make: impl Fn() -> Drawn) {
+    fn take_nth(&mut self, place: u64, make: impl Fn() -> SampledRow) {
         let row_of = |place: u64| place & ((1 << ROW_BITS) - 1);
         if !row_of(place).is_multiple_of(self.step) {
             return;
@@ -83,7 +83,7 @@ impl Reservoir {
             let before = self.rows.len();
             self.rows
                 .retain(|row| row_of(row.place).is_multiple_of(step));
-            self.bytes = self.rows.iter().map(Drawn::len).sum();
+            self.bytes = self.rows.iter().map(SampledRow::len).sum();
             self.step = step;
             // As many units as rows: the first of each stays.
             if self.rows.len() == before {
@@ -92,7 +92,7 @@ impl Reservoir {
         }
     }
 
-    fn draw(&mut self, random: &dyn Random, make: impl Fn() -> Drawn) {
+    fn draw(&mut self, random: &dyn Random, make: impl Fn() -> SampledRow) {
         self.offered += 1;
         if self.rows.len() < self.most {
             let row = make();
@@ -114,13 +114,13 @@ impl Reservoir {
     }
 
     /// The sample in the order of the sources, and the first rows.
-    pub fn finish(mut self) -> (Vec<Drawn>, Vec<Drawn>) {
+    pub fn finish(mut self) -> (Vec<SampledRow>, Vec<SampledRow>) {
         self.rows.sort_unstable_by_key(|row| row.place);
         (self.rows, self.first)
     }
 }
 
-impl Drawn {
+impl SampledRow {
     fn len(&self) -> usize {
         self.key.len() + self.payload.len()
     }
@@ -132,8 +132,8 @@ mod tests {
 
     use super::*;
 
-    fn row(place: u64, bytes: usize) -> Drawn {
-        Drawn {
+    fn row(place: u64, bytes: usize) -> SampledRow {
+        SampledRow {
             place,
             key: vec![b'k'; bytes],
             tag: 0,
@@ -148,7 +148,7 @@ mod tests {
             reservoir.offer(place, &SystemRandom, || row(place, 1));
         }
         let (sample, first) = reservoir.finish();
-        let places = |rows: &[Drawn]| rows.iter().map(|row| row.place).collect::<Vec<_>>();
+        let places = |rows: &[SampledRow]| rows.iter().map(|row| row.place).collect::<Vec<_>>();
         assert_eq!(places(&sample), [1, 2, 3, 5, 8, 9]);
         assert_eq!(places(&first), [1, 2, 3]);
     }

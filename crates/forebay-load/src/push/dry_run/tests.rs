@@ -45,7 +45,7 @@ fn store(dir: &Path) -> Store {
 fn tried(request: &PushRequest, store: Option<&Store>, extent: Extent) -> Forecast {
     let disk = OsDisk::default();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let ground = Ground {
+    let ground = DryRunContext {
         store,
         disk: &disk,
         clock: &clock,
@@ -78,7 +78,7 @@ fn a_reader_that_does_not_know_its_rows_is_not_guessed_at() {
         (sampled.room.needed_bytes, sampled.push_seconds),
         (None, None)
     );
-    assert_eq!(sampled.outlook, Outlook::Swap);
+    assert_eq!(sampled.outlook, ExpectedEnd::Swap);
     for limit in ["rows>-20%", "bytes>-30%", "lost<20%"] {
         assert_eq!(seen(&sampled.gate, limit), None);
     }
@@ -105,7 +105,7 @@ fn the_keys_of_a_sample_stand_for_all() {
         ..of(rows(120_000, 2, true))
     };
     let sampled = tried(&half, Some(&store), Extent::Sample);
-    assert_eq!(sampled.outlook, Outlook::Hold);
+    assert_eq!(sampled.outlook, ExpectedEnd::Hold);
     assert_eq!(sampled.rows_between, Some((120_000, 120_000)));
     let rows = Some("rows, estimated, 200000 to 120000 (-40%)");
     assert_eq!(seen(&sampled.gate, "rows>-20%"), rows);

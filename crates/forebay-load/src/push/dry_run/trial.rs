@@ -9,7 +9,7 @@ use forebay_io::{Clock, Disk, MemoryDisk};
 use forebay_run::operation::Operation;
 use forebay_run::record::decode;
 
-use super::reservoir::Drawn;
+use super::reservoir::SampledRow;
 use crate::progress::Silent;
 use crate::push::layer::Layer;
 use crate::push::{PushRequest, partitions, sort_plan};
@@ -35,7 +35,7 @@ pub struct Trial {
 pub fn write(
     request: &PushRequest,
     layer: Option<&Layer>,
-    sample: &[Drawn],
+    sample: &[SampledRow],
     whole: &Tally,
     boundaries: Option<Boundaries>,
     clock: &dyn Clock,
@@ -80,7 +80,10 @@ pub fn write(
     })
 }
 
-fn collect(plan: &SortPlan, sample: &[Drawn]) -> Result<crate::sort::Collected, SortError> {
+fn collect(
+    plan: &SortPlan,
+    sample: &[SampledRow],
+) -> Result<crate::sort::CollectedRecords, SortError> {
     let mut collector = Collector::new(plan);
     collector.start_unit(0);
     for row in sample {

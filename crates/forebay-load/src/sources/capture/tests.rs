@@ -263,7 +263,7 @@ proptest! {
 
     /// Changed bytes give an error or other packets, never a panic.
     #[test]
-    fn damage_is_told_or_harmless(
+    fn damage_is_reported_or_harmless(
         loads in vec(loads(), 1..40), kind in 0..4usize, places in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
         let (mut content, _) = capture(KINDS[kind], &loads);

@@ -3,7 +3,7 @@
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
-use super::expanded::Expanded;
+use super::expanded::ExpandedSource;
 use super::glob::{hidden, is_pattern, matches_name, matches_parts};
 use super::lake::Lakes;
 use super::location::Location;
@@ -25,7 +25,7 @@ pub fn expand(
     source: &str,
     text: &str,
     any_ending: bool,
-) -> Result<Expanded, SourceError> {
+) -> Result<ExpandedSource, SourceError> {
     let lakes = Lakes::new(location, source);
     let mut search = Search {
         location,
@@ -42,12 +42,12 @@ impl Search<'_> {
         self.location.error(self.source, error)
     }
 
-    fn expand(&mut self, text: &str, any_ending: bool) -> Result<Expanded, SourceError> {
+    fn expand(&mut self, text: &str, any_ending: bool) -> Result<ExpandedSource, SourceError> {
         self.location.check(self.source, text)?;
         if let Some(root) = self.location.path(text)
             && let Some(files) = self.exactly(text, &root, any_ending)?
         {
-            return Ok(Expanded { files, root });
+            return Ok(ExpandedSource { files, root });
         }
         if !is_pattern(text) {
             return Err(self.missing(text));
@@ -119,7 +119,7 @@ impl Search<'_> {
     }
 
     /// Lists below the part of the pattern that has no wildcard, and keeps what matches.
-    fn glob(&mut self, whole: &str) -> Result<Option<Expanded>, SourceError> {
+    fn glob(&mut self, whole: &str) -> Result<Option<ExpandedSource>, SourceError> {
         let parts: Vec<&str> = whole.split('/').filter(|part| !part.is_empty()).collect();
         let fixed = parts.iter().take_while(|part| !is_pattern(part)).count();
         let slash = if self.location.is_far() { "" } else { "/" };
@@ -153,7 +153,7 @@ impl Search<'_> {
                 waiting.extend(directories.map(|path| (path, depth + 1)));
             }
         }
-        Ok(Some(Expanded { files, root }))
+        Ok(Some(ExpandedSource { files, root }))
     }
 
     fn at_any_depth(

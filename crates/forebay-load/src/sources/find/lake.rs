@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use object_store::path::Path;
 
-use super::expanded::Expanded;
+use super::expanded::ExpandedSource;
 use super::location::Location;
 use crate::sources::error::SourceError;
 
@@ -105,7 +105,7 @@ impl<'a> Lakes<'a> {
     }
 
     /// Fails when a file lies in a table that was met, or the whole source in one.
-    pub fn refuse(&mut self, expanded: &Expanded) -> Result<(), SourceError> {
+    pub fn refuse(&mut self, expanded: &ExpandedSource) -> Result<(), SourceError> {
         self.look_around(&expanded.root)?;
         for dir in std::mem::take(&mut self.unclear) {
             self.look_for_metadata(&dir)?;

@@ -19,7 +19,7 @@ use crate::sources::error::SourceError;
 use crate::sources::store::Store;
 
 /// What may be wrong where a bucket gives nothing.
-const VARIABLES: &str = "; docs/object-stores.md says which variables it takes";
+const VARIABLES: &str = "; docs/how-to/use-object-storage.md says which variables it takes";
 
 #[derive(Debug)]
 pub struct Location {

@@ -34,14 +34,17 @@ const STDIN_NAME: &str = "standard input";
 
 /// A file of a source.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundFile {
     pub blob: Blob,
     /// What the directories between source and file say.
     pub partitions: Vec<Partition>,
 }
 
 /// The files that sources name.
-pub(super) fn find(sources: &[String], options: &SourceOptions) -> Result<Vec<Found>, SourceError> {
+pub(super) fn find(
+    sources: &[String],
+    options: &SourceOptions,
+) -> Result<Vec<FoundFile>, SourceError> {
     let mut finder = Finder {
         options,
         shelves: HashMap::new(),
@@ -66,7 +69,7 @@ struct Finder<'a> {
     runtime: Option<Arc<Runtime>>,
     /// The files found, by what their store's names begin with.
     seen: HashSet<(String, Path)>,
-    found: Vec<Found>,
+    found: Vec<FoundFile>,
 }
 
 impl Finder<'_> {
@@ -124,7 +127,7 @@ impl Finder<'_> {
                 name,
                 size_bytes: meta.size,
             };
-            self.found.push(Found { blob, partitions });
+            self.found.push(FoundFile { blob, partitions });
         }
         Ok(())
     }
@@ -156,7 +159,7 @@ impl Finder<'_> {
         }
         let runtime = self.runtime()?;
         let blob = web::open(source, runtime, &self.options.spool)?;
-        self.found.push(Found {
+        self.found.push(FoundFile {
             blob,
             partitions: Vec::new(),
         });
@@ -179,7 +182,7 @@ impl Finder<'_> {
             storage: Storage::Spooled(spooled),
             name: STDIN_NAME.into(),
         };
-        self.found.push(Found {
+        self.found.push(FoundFile {
             blob,
             partitions: Vec::new(),
         });

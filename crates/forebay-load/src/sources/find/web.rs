@@ -104,7 +104,7 @@ pub fn open(source: &str, runtime: Arc<Runtime>, spool: &Spool) -> Result<Blob, 
         }),
         Ok(None) => {
             let spooled = spool.keep(source, &name, || {
-                let body = Body::open(&first, &url.path);
+                let body = WebBody::open(&first, &url.path);
                 body.map_err(|error| failed(first.said(error)))
             })?;
             Ok(Blob {
@@ -141,7 +141,7 @@ fn look(store: &Store, path: &Path) -> Result<Option<ObjectMeta>, Error> {
 }
 
 /// A file as its server sends it.
-struct Body<'s> {
+struct WebBody<'s> {
     store: &'s Store,
     stream: BoxStream<'static, Result<Bytes, Error>>,
     chunk: Bytes,
@@ -149,10 +149,10 @@ struct Body<'s> {
     rest: u64,
 }
 
-impl Body<'_> {
-    fn open<'s>(store: &'s Store, path: &Path) -> Result<Body<'s>, Error> {
+impl WebBody<'_> {
+    fn open<'s>(store: &'s Store, path: &Path) -> Result<WebBody<'s>, Error> {
         let found = store.runtime.block_on(store.objects.get(path))?;
-        Ok(Body {
+        Ok(WebBody {
             store,
             rest: found.meta.size,
             stream: found.into_stream(),
@@ -161,7 +161,7 @@ impl Body<'_> {
     }
 }
 
-impl Read for Body<'_> {
+impl Read for WebBody<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.chunk.is_empty() {
             let next = self.store.runtime.block_on(self.stream.next());

@@ -71,7 +71,7 @@ pub(super) struct LargePage {
 }
 
 /// What stands before a page's values was read.
-struct Beginning {
+struct PageStart {
     unpacker: Unpacker,
     /// Unpacked bytes of the values.
     left: u64,
@@ -97,8 +97,8 @@ impl LargePage {
         let packed = PackedPage::new(chunk, start, header.packed_bytes, header.checksum);
         let compression = column.compression();
         let begun = match header.kind {
-            PageKind::DataV2 { .. } => Beginning::of_v2(header, packed, compression, max_level),
-            _ => Beginning::of_v1(header, packed, compression, max_level),
+            PageKind::DataV2 { .. } => PageStart::of_v2(header, packed, compression, max_level),
+            _ => PageStart::of_v1(header, packed, compression, max_level),
         }?;
         let mut unpacked = BufReader::with_capacity(READ_BYTES, begun.unpacker);
         // What cannot be unpacked so, such as by too large a window of zstd, is left to the crate.
@@ -197,14 +197,14 @@ impl LargePage {
     }
 }
 
-impl Beginning {
+impl PageStart {
     /// The levels are packed together with the values, behind their length.
     fn of_v1(
         header: &PageHeader,
         packed: PackedPage,
         compression: Compression,
         max_level: u16,
-    ) -> Option<Beginning> {
+    ) -> Option<PageStart> {
         let PageKind::Data {
             values: rows,
             encoding: PLAIN,
@@ -213,7 +213,7 @@ impl Beginning {
         else {
             return None;
         };
-        let mut begun = Beginning {
+        let mut begun = PageStart {
             unpacker: Unpacker::open(compression, packed)?,
             left: header.unpacked_bytes,
             levels: None,
@@ -239,7 +239,7 @@ impl Beginning {
         mut packed: PackedPage,
         compression: Compression,
         max_level: u16,
-    ) -> Option<Beginning> {
+    ) -> Option<PageStart> {
         let PageKind::DataV2 {
             values: rows,
             nulls,
@@ -264,7 +264,7 @@ impl Beginning {
             true => Unpacker::open(compression, packed)?,
             false => Unpacker::Plain(packed),
         };
-        Some(Beginning {
+        Some(PageStart {
             unpacker,
             left,
             levels,

@@ -82,7 +82,7 @@ impl ParquetFile {
         let file = metadata.metadata().file_metadata();
         let decoded = dictionaries::decoded(metadata.schema().fields());
         let schema = SchemaRef::from(Schema::new(interval::whole(&decoded)));
-        let schema = parquet_types::told(&schema, file);
+        let schema = parquet_types::reported(&schema, file);
         let schema = with_parquet_marks(&schema, metadata.parquet_schema());
         Ok(ParquetFile { metadata, schema })
     }

@@ -108,7 +108,7 @@ impl RowGroupReader for CheckedColumns<'_> {
         let chunk = self.0.chunks.take(leaf)?;
         Ok(Box::new(CheckedPages {
             pages: ChunkPages::open(chunk, column, rows, self.0.sizes)?,
-            expected: Expected::of(column),
+            expected: ExpectedPages::of(column),
             values: 0,
             has_dictionary: false,
             next: None,
@@ -128,7 +128,7 @@ impl RowGroupReader for CheckedColumns<'_> {
 }
 
 /// What the footer says of a column's pages.
-struct Expected {
+struct ExpectedPages {
     encodings: Vec<Encoding>,
     values: u64,
     /// Whether values may repeat, or be null.
@@ -136,10 +136,10 @@ struct Expected {
     nulls: bool,
 }
 
-impl Expected {
-    fn of(column: &ColumnChunkMetaData) -> Expected {
+impl ExpectedPages {
+    fn of(column: &ColumnChunkMetaData) -> ExpectedPages {
         let descriptor = column.column_descr();
-        Expected {
+        ExpectedPages {
             encodings: column.encodings().collect(),
             values: column.num_values().max(0) as u64,
             repeats: descriptor.max_rep_level() > 0,
@@ -148,7 +148,7 @@ impl Expected {
     }
 }
 
-impl Expected {
+impl ExpectedPages {
     /// Whether pages may have an encoding.
     fn lists(&self, encoding: Encoding, has_dictionary: bool) -> bool {
         let is_of_keys =
@@ -162,7 +162,7 @@ impl Expected {
 
 struct CheckedPages {
     pages: ChunkPages,
-    expected: Expected,
+    expected: ExpectedPages,
     /// Those of the pages that were read.
     values: u64,
     /// The chunk begins with a dictionary.

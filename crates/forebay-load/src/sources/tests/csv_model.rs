@@ -1,11 +1,11 @@
 //! Random CSV held against a simple model: each record is read exactly, or is one bad row.
 
 use super::*;
-use forebay_io::sim::{Dice, SeedCounts, all_hold};
+use forebay_io::sim::{Rng, SeedCounts, all_hold};
 
 /// A record by its line: its fields, of which an unquoted empty one is null, or `None` if it is
 /// bad.
-type Modelled = (usize, Option<Vec<Option<String>>>);
+type ModelRecord = (usize, Option<Vec<Option<String>>>);
 
 /// What is in a field of a record being read.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl Reading {
 }
 
 /// The records of a text of two columns behind its header.
-fn modelled(text: &[char], line_end: char) -> Vec<Modelled> {
+fn modelled(text: &[char], line_end: char) -> Vec<ModelRecord> {
     let is_end = |at: usize| {
         text[at] == line_end
             || (line_end == '\n' && text[at] == '\r' && text.get(at + 1) == Some(&'\n'))
@@ -89,7 +89,7 @@ fn modelled(text: &[char], line_end: char) -> Vec<Modelled> {
 }
 
 /// What the sources read of the same text.
-fn read_records(dir: &Dir, options: &SourceOptions) -> Result<Vec<Modelled>, String> {
+fn read_records(dir: &Dir, options: &SourceOptions) -> Result<Vec<ModelRecord>, String> {
     let set = dir.open_with("a.csv", options).map_err(|e| e.to_string())?;
     let line = |place: &str| {
         let number = place.trim_start_matches("line ").split(':').next().unwrap();
@@ -126,8 +126,8 @@ fn read_records(dir: &Dir, options: &SourceOptions) -> Result<Vec<Modelled>, Str
 }
 
 fn random_csv_is_as_modelled(seed: u64) -> Result<(), String> {
-    let mut dice = Dice(seed);
-    let is_mac = dice.below(4) == 0;
+    let mut rng = Rng(seed);
+    let is_mac = rng.below(4) == 0;
     let alphabet: &[char] = match is_mac {
         true => &['\r', '\r', ',', ',', '"', '1', '2'],
         false => &['\r', '\n', '\n', ',', ',', '"', '1', '2'],
@@ -145,9 +145,9 @@ fn random_csv_is_as_modelled(seed: u64) -> Result<(), String> {
     };
     options.delimiter_given = true;
     for _ in 0..40 {
-        let length = 1 + dice.below(24) as usize;
+        let length = 1 + rng.below(24) as usize;
         let text: Vec<char> = (0..length)
-            .map(|_| alphabet[dice.below(alphabet.len() as u64) as usize])
+            .map(|_| alphabet[rng.below(alphabet.len() as u64) as usize])
             .collect();
         let content: String = head.chars().chain(text.iter().copied()).collect();
         let dir = Dir::new(&[("a.csv", content.as_bytes())]);

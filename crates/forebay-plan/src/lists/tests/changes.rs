@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Changed, Class, Line, ListNode, ListsError, change, lay_out, swap_node};
+use super::super::{Class, LayoutChange, Line, ListNode, ListsError, change, lay_out, swap_node};
 use super::layouts::{any_line, any_nodes};
 use super::{SLOTS, deviations, even, valid};
 
@@ -24,7 +24,7 @@ pub(super) fn copied(old: &[Class], new: &[Class], line: &Line) -> f64 {
 }
 
 /// Fails unless ranges, sums and batches are those from the old layout to the new one.
-fn whole_way(changed: &Changed, line: &Line) {
+fn whole_way(changed: &LayoutChange, line: &Line) {
     let (old, new) = (lists(&changed.old, line), lists(&changed.classes, line));
     let mut now = old.clone();
     for range in &changed.ranges {
@@ -60,7 +60,7 @@ fn whole_way(changed: &Changed, line: &Line) {
     }
 }
 
-fn batches_lead_there(changed: &Changed, line: &Line) {
+fn batches_lead_there(changed: &LayoutChange, line: &Line) {
     let most = 1.0 + changed.copied * 3.0 / 7.0;
     let (old, new) = (lists(&changed.old, line), lists(&changed.classes, line));
     let mut sum = 0.0;
@@ -108,7 +108,7 @@ proptest! {
     }
 }
 
-fn of(old: &[Class], nodes: &[ListNode], replicas: usize) -> Changed {
+fn of(old: &[Class], nodes: &[ListNode], replicas: usize) -> LayoutChange {
     let changed = change(old, nodes, &SLOTS, replicas, 2).expect("a change");
     valid(&changed.classes, nodes, &SLOTS, replicas, 2);
     whole_way(&changed, &SLOTS);
@@ -116,7 +116,7 @@ fn of(old: &[Class], nodes: &[ListNode], replicas: usize) -> Changed {
 }
 
 /// The furthest above its share that a node is, in any prefix.
-fn furthest(changed: &Changed, nodes: &[ListNode], replicas: usize) -> f64 {
+fn furthest(changed: &LayoutChange, nodes: &[ListNode], replicas: usize) -> f64 {
     let all = deviations(&changed.classes, nodes, &SLOTS, replicas);
     all.into_iter().map(|(above, _)| above).fold(0.0, f64::max)
 }
@@ -330,7 +330,7 @@ fn a_change_is_drawn_and_kept_as_json() {
     assert!(crate::draw::text(&picture, 80).contains("bytes after"));
     let text = serde_json::to_string(&changed).expect("JSON");
     assert_eq!(
-        serde_json::from_str::<Changed>(&text).expect("a change"),
+        serde_json::from_str::<LayoutChange>(&text).expect("a change"),
         changed
     );
 }

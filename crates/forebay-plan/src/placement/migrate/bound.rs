@@ -25,9 +25,9 @@ pub fn least_shipped(work: &Work, cut: Option<&Cut>) -> u128 {
     let mut bytes = 0;
     let mut copies = 0;
     for part in parts(routing, cut) {
-        let brought = Brought::new(cluster, routing, &part, &missing);
-        bytes += brought.least(&|size| size);
-        copies += brought.least(&|_| 1);
+        let moved_out = MovedOut::new(cluster, routing, &part, &missing);
+        bytes += moved_out.least(&|size| size);
+        copies += moved_out.least(&|_| 1);
     }
     made + bytes + displaced(work, cut, bytes, copies)
 }
@@ -58,13 +58,13 @@ fn displaced(work: &Work, cut: &Cut, bytes: u128, copies: u128) -> u128 {
 }
 
 /// What copies bring out of one part, beside the replicas that are missing anyway.
-struct Brought {
+struct MovedOut {
     excess: u64,
     /// Load that a copy brings out, its bytes, and how many such copies there are.
     copies: Vec<(u64, u64, u64)>,
 }
 
-impl Brought {
+impl MovedOut {
     fn new(
         cluster: &Cluster,
         routing: &Routing,

@@ -21,7 +21,7 @@ struct Exchange {
 
 impl Work<'_> {
     /// Moves partitions from the node of a part until it serves no more than its limit.
-    pub fn bring_whole_out(&mut self, part: &Part, outside: &[bool]) -> bool {
+    pub fn move_whole_out(&mut self, part: &Part, outside: &[bool]) -> bool {
         let holder = |&id: &u32| self.holders[id as usize].first().copied();
         let Some(from) = part.partitions.iter().find_map(holder) else {
             return false;

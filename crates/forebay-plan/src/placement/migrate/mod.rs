@@ -35,7 +35,7 @@ use super::schemes::{self, Scheme};
 use crate::InputError;
 
 use bound::least_shipped;
-pub use order::{Exceeded, Transfer, TransferOrder, in_order};
+pub use order::{ExceededLimit, Transfer, TransferOrder, in_order};
 pub use relabel::relabel;
 pub use steps::{partition_map, plan};
 use targets::Fit;

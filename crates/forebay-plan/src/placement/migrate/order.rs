@@ -9,7 +9,7 @@
 //! 2. Without such a node, one takes a copy beyond its slots, never beyond its bytes.
 //! 3. A drop leaves less capacity, or fewer replicas, never fewer than the input's `min`.
 //!
-//! [`Exceeded`] counts 2 and 3. Where only bytes are in the way there is no order.
+//! [`ExceededLimit`] counts 2 and 3. Where only bytes are in the way there is no order.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -40,12 +40,12 @@ pub enum Transfer {
 #[derive(Debug, Clone, Default)]
 pub struct TransferOrder {
     pub transfers: Vec<Transfer>,
-    pub exceeded: Exceeded,
+    pub exceeded: ExceededLimit,
 }
 
 /// Steps at which a limit is not kept, as nothing else could be done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Exceeded {
+pub struct ExceededLimit {
     /// Copies that a node takes beyond its slots until it drops another one.
     pub slots: usize,
     /// Drops that leave a partition fewer replicas than it has before and after.

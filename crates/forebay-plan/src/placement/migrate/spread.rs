@@ -37,14 +37,16 @@ impl Work<'_> {
                 break;
             }
             self.targets.refresh(&self.routing);
-            let helped = [Thrift::Whole, Thrift::Parts].into_iter().any(|thrift| {
-                let relief = Relief::new(self, &cut, thrift, hopes);
-                let mut helped = false;
-                for part in parts(&self.routing, &cut) {
-                    helped |= relief.bring_out(self, part);
-                }
-                helped
-            });
+            let helped = [CopyBudget::Whole, CopyBudget::Parts]
+                .into_iter()
+                .any(|copy_budget| {
+                    let relief = Relief::new(self, &cut, copy_budget, hopes);
+                    let mut helped = false;
+                    for part in parts(&self.routing, &cut) {
+                        helped |= relief.shed(self, part);
+                    }
+                    helped
+                });
             if !helped {
                 break;
             }
@@ -54,7 +56,7 @@ impl Work<'_> {
 
 /// What a copy has to bring out, of what is wanted or of what any node has room for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Thrift {
+enum CopyBudget {
     /// All of it, or half of it where no other copy has to give way.
     Whole,
     /// Anything, where there is nothing better.
@@ -64,27 +66,27 @@ enum Thrift {
 /// Where the load of one cut can go.
 struct Relief {
     outside: Vec<bool>,
-    thrift: Thrift,
+    copy_budget: CopyBudget,
     hopes: bool,
 }
 
 impl Relief {
-    fn new(work: &Work, cut: &Cut, thrift: Thrift, hopes: bool) -> Self {
+    fn new(work: &Work, cut: &Cut, copy_budget: CopyBudget, hopes: bool) -> Self {
         let mut outside = vec![true; work.cluster.nodes.len()];
         for &node in &cut.nodes {
             outside[node as usize] = false;
         }
         Self {
             outside,
-            thrift,
+            copy_budget,
             hopes,
         }
     }
 
     /// Brings the excess of one part out, as far as nodes elsewhere have room.
-    fn bring_out(&self, work: &mut Work, part: Part) -> bool {
+    fn shed(&self, work: &mut Work, part: Part) -> bool {
         if work.cluster.max == 1 {
-            return work.bring_whole_out(&part, &self.outside);
+            return work.move_whole_out(&part, &self.outside);
         }
         let mut left = part.excess;
         let mut partitions = part.partitions;
@@ -103,7 +105,7 @@ impl Relief {
             if wanted == 0 || vain > MOST_TRIED {
                 break;
             }
-            match self.bring_one_out(work, id, wanted) {
+            match self.move_one_out(work, id, wanted) {
                 Some(node) => {
                     let drawn = work.routing.draw(node, id);
                     left -= if self.hopes { wanted } else { drawn.min(left) };
@@ -116,13 +118,13 @@ impl Relief {
     }
 
     /// The node that now has a copy of the partition.
-    fn bring_one_out(&self, work: &mut Work, partition: u32, wanted: u64) -> Option<u32> {
+    fn move_one_out(&self, work: &mut Work, partition: u32, wanted: u64) -> Option<u32> {
         let outside = |&node: &u32| self.outside[node as usize];
         let most = work.targets.in_order(Fit::Roomiest, 0).find(outside)?;
         let wanted = wanted.min(work.routing.room(most));
-        let (half, all) = match self.thrift {
-            Thrift::Whole => (wanted.div_ceil(2), wanted),
-            Thrift::Parts => (1, 1),
+        let (half, all) = match self.copy_budget {
+            CopyBudget::Whole => (wanted.div_ceil(2), wanted),
+            CopyBudget::Parts => (1, 1),
         };
         if wanted == 0 {
             return None;

@@ -12,7 +12,7 @@ const MINMAX: Objective = Objective::MinMax;
 
 /// What a walk through the steps finds beyond the limits, and where it ends.
 #[derive(Debug, Default)]
-struct Walked {
+struct StepsWalk {
     slots: usize,
     bytes: usize,
     replicas: usize,
@@ -21,7 +21,7 @@ struct Walked {
 }
 
 /// Carries the transfers out, judging every moment by what the input says.
-fn walk(cluster: &Cluster, order: &TransferOrder, wanted: &Placement) -> Walked {
+fn walk(cluster: &Cluster, order: &TransferOrder, wanted: &Placement) -> StepsWalk {
     let mut now = cluster.current.clone().expect("a current placement");
     for (node, entry) in cluster.nodes.iter().enumerate() {
         if entry.fate == Fate::Lost {
@@ -40,7 +40,7 @@ fn walk(cluster: &Cluster, order: &TransferOrder, wanted: &Placement) -> Walked 
     let bytes = |placement: &Placement, node: usize| -> u64 {
         placement.distinct(node).map(|id| cluster.size(id)).sum()
     };
-    let mut walked = Walked::default();
+    let mut walked = StepsWalk::default();
     for transfer in &order.transfers {
         match *transfer {
             Transfer::Copy {

@@ -9,10 +9,10 @@ use forebay_cluster::{LivePlace, LivePlaces};
 use forebay_engine::Bounds;
 use forebay_run::Order;
 
-use super::super::ask::{Asker, Unanswered, all};
+use super::super::ask::{Requester, Unanswered, all};
 use super::super::page::Spot;
 use super::super::split;
-use super::Answered;
+use super::LiveAnswer;
 use super::parts::most_open;
 use super::piece::{PartAsk, PartWanted};
 use super::write::{PartWrite, WriteItem};
@@ -26,24 +26,24 @@ type PartDelete<'a> = Pin<Box<dyn Future<Output = Result<i64, Unanswered>> + Sen
 
 /// FLUSHDB or KV.DELRANGE.
 pub async fn answer(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     command: &Command,
     live: &LivePlaces,
     args: &Args<'_>,
-) -> Answered {
-    let default = asker.work.shared.config.default_table.as_ref();
+) -> LiveAnswer {
+    let default = requester.work.shared.config.default_table.as_ref();
     let request = match DeleteRequest::parse(args, default) {
         Ok(request) => request,
         Err(stop) => return Some(Err(Unanswered::from(stop))),
     };
     // Whether there is such a table is for those who may write to it.
-    if !asker.work.user.may(Verb::Write, request.table) {
-        let stop = no_permission(&asker.work.user, request.table, "write to");
+    if !requester.work.user.may(Verb::Write, request.table) {
+        let stop = no_permission(&requester.work.user, request.table, "write to");
         return Some(Err(Unanswered::from(stop)));
     }
     Some(match live.table(request.table) {
-        Some(place) => delete(asker, &request, place, args).await,
-        None if asker.tables.batch.get(request.table).is_some() => {
+        Some(place) => delete(requester, &request, place, args).await,
+        None if requester.tables.batch.get(request.table).is_some() => {
             Err(Unanswered::from(batch_table(command, request.table)))
         }
         None => Err(Unanswered::from(no_table(request.table))),
@@ -51,7 +51,7 @@ pub async fn answer(
 }
 
 async fn delete(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     request: &DeleteRequest<'_>,
     place: &LivePlace,
     args: &Args<'_>,
@@ -70,7 +70,7 @@ async fn delete(
     };
     let routes = place.routes().iter().map(|route| &route.bounds);
     let works = routes.filter(is_touched).map(|bounds| -> PartDelete<'_> {
-        Box::pin(delete_within(asker, request.table, bounds, &args))
+        Box::pin(delete_within(requester, request.table, bounds, &args))
     });
     let (mut deleted, mut failed) = (0, Vec::new());
     for answer in all(works.collect()).await {
@@ -83,7 +83,7 @@ async fn delete(
         // Parts that were deleted are not deleted again.
         return Err(Unanswered::Told(why.into_words()));
     }
-    let mut reply = asker.work.reply();
+    let mut reply = requester.work.reply();
     match request.is_counted {
         true => reply.int(deleted),
         false => reply.ok(),
@@ -93,7 +93,7 @@ async fn delete(
 
 /// Has the partitions that lie there now delete their parts: one, but where it was cut meanwhile.
 async fn delete_within(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     table: &[u8],
     bounds: &Bounds,
     args: &OwnedArgs,
@@ -107,7 +107,7 @@ async fn delete_within(
             whole: None,
             wanted: PartWanted::Delete(args.clone()),
         };
-        let reply = one(asker, &ask, args).await?;
+        let reply = one(requester, &ask, args).await?;
         let (keys, end) = taken(&reply)?;
         deleted += keys;
         match end {
@@ -118,12 +118,16 @@ async fn delete_within(
 }
 
 /// Proposes it to one partition.
-pub async fn one(asker: &Asker<'_>, ask: &PartAsk, args: &OwnedArgs) -> Result<Bytes, Unanswered> {
+pub async fn one(
+    requester: &Requester<'_>,
+    ask: &PartAsk,
+    args: &OwnedArgs,
+) -> Result<Bytes, Unanswered> {
     let head = ProposalHead::From([ask.from.tagged()].iter().collect());
-    let resp3 = asker.work.resp3;
+    let resp3 = requester.work.resp3;
     let commands = std::iter::once(args.borrow());
     let write = PartWrite {
-        asker,
+        requester,
         at: ask.at(),
         items: vec![WriteItem {
             slot: None,

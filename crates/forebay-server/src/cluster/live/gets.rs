@@ -6,12 +6,12 @@ use std::pin::Pin;
 use forebay_cluster::HostPort;
 use forebay_replica::GroupId;
 
-use super::super::ask::{Asker, PeerReplies, Unanswered, all};
-use super::super::counts::Led;
+use super::super::ask::{PeerReplies, Requester, Unanswered, all};
+use super::super::counts::RoutedCounts;
 use super::super::frame::push_get;
 use super::super::node::Cluster;
 use super::super::place::moved_to;
-use super::lead::Lead;
+use super::lead::CommandTarget;
 use super::read::PartRead;
 use super::spot::{LiveAt, LiveSpot};
 use crate::command::no_permission;
@@ -42,29 +42,29 @@ type KeySpot = (usize, usize, Option<u16>);
 /// Answers some of them, the first in any case; `None`: they are of no live table.
 pub async fn answer(work: &Work, cluster: &Cluster, gets: &OwnedGets) -> Option<Done> {
     cluster.member().live().table(gets.table())?;
-    let mut asker = Asker::new(work, cluster);
-    let failed = |asker: &Asker<'_>, words: &str| {
-        let (reply, outcome) = asker.fail(words);
+    let mut requester = Requester::new(work, cluster);
+    let failed = |requester: &Requester<'_>, words: &str| {
+        let (reply, outcome) = requester.fail(words);
         Some(Done::of(reply, outcome, None))
     };
     if !work.user.may(Verb::Read, gets.table()) {
         let stop = Unanswered::from(no_permission(&work.user, gets.table(), "read"));
-        return failed(&asker, &stop.into_words());
+        return failed(&requester, &stop.into_words());
     }
     loop {
-        let why = match read_some(&asker, gets).await {
+        let why = match read_some(&requester, gets).await {
             Ok(done) => return Some(done),
             Err(why) => why,
         };
-        if !asker.tries_again(&why).await {
-            return failed(&asker, &why.into_words());
+        if !requester.tries_again(&why).await {
+            return failed(&requester, &why.into_words());
         }
     }
 }
 
 /// The same, by the partitions as they are known now.
-async fn read_some(asker: &Asker<'_>, gets: &OwnedGets) -> Result<Done, Unanswered> {
-    let live = asker.cluster.member().live();
+async fn read_some(requester: &Requester<'_>, gets: &OwnedGets) -> Result<Done, Unanswered> {
+    let live = requester.cluster.member().live();
     let (mut groups, mut spots, mut bytes) = (Vec::new(), Vec::<KeySpot>::new(), 0);
     for key in gets.keys().iter() {
         bytes += key.len();
@@ -75,33 +75,38 @@ async fn read_some(asker: &Asker<'_>, gets: &OwnedGets) -> Result<Done, Unanswer
         let Some(spot) = LiveSpot::of(&live, &wire) else {
             break;
         };
-        spots.push(put(asker, &mut groups, &spot, key));
+        spots.push(put(requester, &mut groups, &spot, key));
     }
     if spots.is_empty() {
         let words = "TRYAGAIN where the table's partitions are is not known here yet";
         return Err(Unanswered::Told(words.to_owned()));
     }
     let read = groups.iter().filter(|group| group.moved.is_none());
-    let works =
-        read.map(|group| -> PartReading<'_> { Box::pin(read_group(asker, gets.table(), group)) });
+    let works = read
+        .map(|group| -> PartReading<'_> { Box::pin(read_group(requester, gets.table(), group)) });
     let mut read = all(works.collect()).await.into_iter();
     let answers = groups.iter().map(|group| match group.moved {
         Some(_) => None,
         None => read.next(),
     });
     let answers: Vec<_> = answers.collect();
-    put_together(asker, &groups, &spots, &answers)
+    put_together(requester, &groups, &spots, &answers)
 }
 
 /// Puts a key to those of its partition.
-fn put(asker: &Asker<'_>, groups: &mut Vec<GroupKeys>, spot: &LiveSpot, key: &[u8]) -> KeySpot {
+fn put(
+    requester: &Requester<'_>,
+    groups: &mut Vec<GroupKeys>,
+    spot: &LiveSpot,
+    key: &[u8],
+) -> KeySpot {
     let known = groups.iter().position(|known| known.group == spot.group);
     let index = known.unwrap_or_else(|| {
-        let reads_follower = asker.reads_follower(spot.group);
+        let reads_follower = requester.reads_follower(spot.group);
         groups.push(GroupKeys {
             group: spot.group,
-            moved: match asker.lead(spot, true, 0) {
-                Lead::Moved(address) if !reads_follower => Some(address),
+            moved: match requester.lead(spot, true, 0) {
+                CommandTarget::Moved(address) if !reads_follower => Some(address),
                 _ => None,
             },
             keys: OwnedArgs::default(),
@@ -116,7 +121,7 @@ fn put(asker: &Asker<'_>, groups: &mut Vec<GroupKeys>, spot: &LiveSpot, key: &[u
 }
 
 async fn read_group(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     table: &[u8],
     group: &GroupKeys,
 ) -> Result<PeerReplies, Unanswered> {
@@ -126,7 +131,7 @@ async fn read_group(
         .for_each(|key| push_get(&mut commands, table, key));
     let wire = |key: &[u8]| [table, b":", key].concat();
     let read = PartRead {
-        asker,
+        requester,
         at: LiveAt::Keys(keys.iter().map(wire).collect()),
         may_move: false,
         task: Box::new(|| Task::Gets(OwnedGets::new(table, group.keys.clone()))),
@@ -138,12 +143,12 @@ async fn read_group(
 
 /// The replies in order, up to the first that is not there yet.
 fn put_together(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     groups: &[GroupKeys],
     spots: &[KeySpot],
     answers: &[Option<Result<PeerReplies, Unanswered>>],
 ) -> Result<Done, Unanswered> {
-    let mut reply = asker.work.reply();
+    let mut reply = requester.work.reply();
     let (mut answered, mut failed) = (0, 0);
     for (group, index, slot) in spots {
         let before = reply.len();
@@ -165,7 +170,10 @@ fn put_together(
         }
         answered += 1;
         failed += usize::from(reply.bytes().get(before) == Some(&b'-'));
-        asker.cluster.counts.led(Led::of(&reply.bytes()[before..]));
+        requester
+            .cluster
+            .counts
+            .led(RoutedCounts::of(&reply.bytes()[before..]));
     }
     Ok(Done {
         answered,

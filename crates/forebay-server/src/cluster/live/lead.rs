@@ -9,7 +9,7 @@ use forebay_cluster::map::{ClusterMap, MapNode};
 use forebay_cluster::{HostPort, NodeId};
 use forebay_replica::GroupId;
 
-use super::super::ask::{Asker, Unanswered};
+use super::super::ask::{Requester, Unanswered};
 use super::super::topology::primary_at;
 use super::spot::LiveSpot;
 use crate::port::Port;
@@ -23,7 +23,7 @@ const MOST_DOUBLED: usize = 4;
 
 /// Where a command on a partition is to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lead {
+pub enum CommandTarget {
     /// The replica here leads.
     Here,
     /// The client is to go there.
@@ -37,17 +37,17 @@ pub enum Lead {
     CutOff(String),
 }
 
-impl Asker<'_> {
+impl Requester<'_> {
     /// Where a command goes: to who leads, as far as is known, and with each other attempt to
     /// another node that has the partition. One may lead by now, and who led before not know it.
-    pub fn lead(&self, spot: &LiveSpot, may_move: bool, attempt: usize) -> Lead {
+    pub fn lead(&self, spot: &LiveSpot, may_move: bool, attempt: usize) -> CommandTarget {
         let map = self.cluster.map();
         let replicas = self.cluster.member().replicas();
         let known = replicas
             .as_ref()
             .and_then(|replicas| replicas.leader(spot.group));
         if known == Some(map.me) {
-            return Lead::Here;
+            return CommandTarget::Here;
         }
         let known = known.filter(|leader| !self.cluster.is_silent(self.now(), *leader));
         let is_here = |replicas: &Arc<LocalReplicas>| replicas.host().runs(spot.group);
@@ -55,8 +55,8 @@ impl Asker<'_> {
             let words =
                 "no replica of the partition leads: they elect one once a majority is there";
             return match self.leads_away(spot, true) {
-                true => Lead::CutOff(cut_off(&map)),
-                false => Lead::Unknown(words.to_owned()),
+                true => CommandTarget::CutOff(cut_off(&map)),
+                false => CommandTarget::Unknown(words.to_owned()),
             };
         }
         let mut others = self.who_may_lead(spot, &map);
@@ -69,20 +69,22 @@ impl Asker<'_> {
             // The partition may have a majority among the few; they are asked once.
             others.retain(|node| self.cluster.reaches(self.now(), *node));
             if attempt >= others.len() {
-                return Lead::CutOff(cut_off(&map));
+                return CommandTarget::CutOff(cut_off(&map));
             }
             at = attempt;
         }
         let Some(node) = others.get(at).and_then(|id| map.node(*id)) else {
-            return Lead::Unknown("no other node has a replica of the partition".to_owned());
+            return CommandTarget::Unknown(
+                "no other node has a replica of the partition".to_owned(),
+            );
         };
         // A guess of a node that is to have a replica itself would lead the client in circles.
         let is_sound = known == Some(node.id) || !spot.nodes.contains(&map.me);
         let moves = may_move && is_sound && self.moves_clients();
         let slot = spot.slot.filter(|_| moves);
         match slot.and_then(|slot| primary_at(&map, node, slot)) {
-            Some(address) => Lead::Moved(address),
-            None => Lead::Node(Box::new(node.clone())),
+            Some(address) => CommandTarget::Moved(address),
+            None => CommandTarget::Node(Box::new(node.clone())),
         }
     }
 

@@ -29,8 +29,8 @@ mod writes;
 
 use crate::applying::check_proposed;
 use crate::command::{
-    Answer, COMMANDS, CommandError, Queued, Run, batch_table, check_key, no_permission, no_table,
-    split,
+    Answer, COMMANDS, CommandError, QueuedCommands, Run, batch_table, check_key, no_permission,
+    no_table, split,
 };
 use crate::execute::Outcome;
 use crate::resp::{Args, Reply};
@@ -39,41 +39,41 @@ use crate::work::Task;
 use forebay_cluster::LivePlaces;
 use forebay_engine::TableName;
 
-use super::ask::{Asker, Unanswered};
+use super::ask::{Requester, Unanswered};
 use super::place::JUST_STARTED;
 pub use gets::answer as answer_gets;
-use parts::Whole;
+use parts::PartitionCommands;
 pub use piece::{PartAsk, PartWanted};
 pub use watch::answer as answer_watch;
 pub use watched::parse as parse_watched;
 pub use writes::answer as answer_writes;
 
 /// What a command came to; `None`: it is about no live table.
-type Answered = Option<Result<(Reply, Outcome), Unanswered>>;
+type LiveAnswer = Option<Result<(Reply, Outcome), Unanswered>>;
 
 /// Answers a command about live tables.
-pub async fn answer(asker: &Asker<'_>) -> Answered {
-    let live = asker.cluster.member().live();
-    let checked = match &asker.work.task {
+pub async fn answer(requester: &Requester<'_>) -> LiveAnswer {
+    let live = requester.cluster.member().live();
+    let checked = match &requester.work.task {
         Task::Gets(_) | Task::Writes(_) | Task::Watch(_) => return None,
-        Task::Part(ask) => return Some(part(asker, ask).await),
+        Task::Part(ask) => return Some(part(requester, ask).await),
         Task::One(place, args) if COMMANDS[*place].is_of_all_tables() => {
             return match COMMANDS[*place].run {
                 Run::RangeDelete(_) => {
                     let command = &COMMANDS[*place];
-                    deletes::answer(asker, command, &live, &args.borrow()).await
+                    deletes::answer(requester, command, &live, &args.borrow()).await
                 }
                 _ => None,
             };
         }
-        Task::One(place, args) => check(asker, &live, &[(*place, args.borrow())], Multi::No),
+        Task::One(place, args) => check(requester, &live, &[(*place, args.borrow())], Multi::No),
         Task::Exec(queued) => {
             let commands = queued.commands.iter();
             let commands: Vec<_> = commands.map(|(at, args)| (*at, args.borrow())).collect();
             // Of what is no key of such a table, and was read, it is known already that it has not
             // changed.
             match queued.watches.are_replicated() || !queued.writes() {
-                true => check(asker, &live, &commands, Multi::of(queued)),
+                true => check(requester, &live, &commands, Multi::of(queued)),
                 false => Err(CommandError::error(
                     "CROSSSLOT a MULTI that writes to a live table of a cluster cannot have keys of \
                      other tables watched",
@@ -86,24 +86,24 @@ pub async fn answer(asker: &Asker<'_>) -> Answered {
         Ok(false) => return None,
         Err(error) => return Some(Err(Unanswered::from(error))),
     }
-    Some(match &asker.work.task {
-        Task::One(place, args) => parts::answer(asker, *place, args).await,
-        Task::Exec(queued) => Whole::exec(asker, queued).answer().await,
+    Some(match &requester.work.task {
+        Task::One(place, args) => parts::answer(requester, *place, args).await,
+        Task::Exec(queued) => PartitionCommands::exec(requester, queued).answer().await,
         Task::Gets(_) | Task::Writes(_) | Task::Watch(_) | Task::Part(_) => return None,
     })
 }
 
 /// What another node asks of a partition.
-async fn part(asker: &Asker<'_>, ask: &PartAsk) -> Result<(Reply, Outcome), Unanswered> {
-    ask.check(asker)?;
+async fn part(requester: &Requester<'_>, ask: &PartAsk) -> Result<(Reply, Outcome), Unanswered> {
+    ask.check(requester)?;
     match &ask.wanted {
         PartWanted::Delete(args) => {
-            let reply = deletes::one(asker, ask, args).await?;
-            Ok(asker.pass(&reply))
+            let reply = deletes::one(requester, ask, args).await?;
+            Ok(requester.pass(&reply))
         }
         _ => {
-            let replies = asker.read_part(ask).await?;
-            Ok(asker.pass(replies.one()))
+            let replies = requester.read_part(ask).await?;
+            Ok(requester.pass(replies.one()))
         }
     }
 }
@@ -118,7 +118,7 @@ enum Multi {
 }
 
 impl Multi {
-    fn of(queued: &Queued) -> Self {
+    fn of(queued: &QueuedCommands) -> Self {
         match queued.watches.replicated_keys().next() {
             Some(_) => Multi::Watched,
             None => Multi::Yes,
@@ -128,7 +128,7 @@ impl Multi {
 
 /// Whether commands go to replicas, and may.
 fn check(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     live: &LivePlaces,
     commands: &[(usize, Args<'_>)],
     multi: Multi,
@@ -147,25 +147,25 @@ fn check(
         if writes_any {
             check_proposed(*place, args, multi != Multi::No)?;
         } else if COMMANDS[*place].is_of_all_tables() {
-            let name = asker.name(*place);
+            let name = requester.name(*place);
             return Err(CommandError::error(format!(
                 "ERR {name} asks several nodes, and cannot be in a MULTI: give it by itself"
             )));
         }
-        check_keys(asker, live, *place, args, writes_any)?;
+        check_keys(requester, live, *place, args, writes_any)?;
     }
     Ok(true)
 }
 
 /// Refuses keys that the user may not name so, and what no table takes.
 fn check_keys(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     live: &LivePlaces,
     place: usize,
     args: &Args<'_>,
     is_proposed: bool,
 ) -> Answer {
-    let (command, user) = (&COMMANDS[place], &asker.work.user);
+    let (command, user) = (&COMMANDS[place], &requester.work.user);
     let (verb, does) = match command.writes() {
         true => (Verb::Write, "write to"),
         false => (Verb::Read, "read"),
@@ -181,17 +181,17 @@ fn check_keys(
         match live.table(table) {
             Some(_) if command.writes() => check_key(&name, key)?,
             Some(_) => {}
-            None if asker.map.table(&name).is_some() && command.writes() => {
+            None if requester.map.table(&name).is_some() && command.writes() => {
                 return Err(batch_table(command, table));
             }
-            None if asker.map.table(&name).is_some() && !is_proposed => {}
-            None if asker.map.table(&name).is_some() => {
+            None if requester.map.table(&name).is_some() && !is_proposed => {}
+            None if requester.map.table(&name).is_some() => {
                 return Err(CommandError::error(
                     "CROSSSLOT a MULTI that writes is atomic within one partition of one live table: its \
                      keys are of several tables",
                 ));
             }
-            None if asker.map.revision == 0 => {
+            None if requester.map.revision == 0 => {
                 return Err(CommandError::error(JUST_STARTED));
             }
             None => return Err(no_table(table)),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use forebay_cluster::LivePlaces;
 use forebay_replica::GroupId;
 
-use super::super::ask::{Asker, Unanswered, all};
+use super::super::ask::{Requester, Unanswered, all};
 use super::super::elsewhere;
 use super::super::frame::command as framed;
 use super::super::split;
@@ -15,7 +15,7 @@ use super::read::{PartRead, last_of};
 use super::spot::{CommandPart, LiveAt, LiveSpot, divide};
 use super::watched::framed as framed_watches;
 use super::write::{PartWrite, WriteItem};
-use crate::command::{COMMANDS, Queued, Run, Watches, split as split_key};
+use crate::command::{COMMANDS, QueuedCommands, Run, Watches, split as split_key};
 use crate::execute::Outcome;
 use crate::proposal::{MOST_PROPOSAL_BYTES, ProposalHead, WireProposal};
 use crate::resp::{Args, OwnedArgs, Reply};
@@ -24,8 +24,8 @@ use crate::work::Task;
 type PartAnswer<'a> = Pin<Box<dyn Future<Output = Result<Bytes, Unanswered>> + Send + 'a>>;
 
 /// Commands that are answered together, by one partition.
-pub struct Whole<'a> {
-    asker: &'a Asker<'a>,
+pub struct PartitionCommands<'a> {
+    requester: &'a Requester<'a>,
     commands: Vec<(usize, OwnedArgs)>,
     is_multi: bool,
     /// Keys of live tables of a cluster.
@@ -42,11 +42,11 @@ enum Joined {
 
 /// Answers a command on keys.
 pub async fn answer(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     place: usize,
     args: &OwnedArgs,
 ) -> Result<(Reply, Outcome), Unanswered> {
-    let live = asker.cluster.member().live();
+    let live = requester.cluster.member().live();
     let command = &COMMANDS[place];
     let mut is_known = true;
     for at in command.key_places(args.borrow().len()) {
@@ -59,31 +59,35 @@ pub async fn answer(
     }
     let mut parts = divide(command, &args.borrow(), |wire| group_of(&live, wire));
     if parts.len() == 1 && parts.pop().is_some() {
-        return Whole::one(asker, place, args.clone()).answer().await;
+        return PartitionCommands::one(requester, place, args.clone())
+            .answer()
+            .await;
     }
-    if asker.is_last() {
+    if requester.is_last() {
         // By the map of who sent it all lay in one partition, which has been cut since. It sends
         // the parts by themselves.
-        return Err(asker.not_leading());
+        return Err(requester.not_leading());
     }
     let joined = match (command.run, command.name) {
         (Run::Many { done, .. }, _) => Joined::Done(done),
         (_, "mget") => Joined::Items,
         (_, "exists" | "touch") => Joined::Sum,
-        _ => return Err(Unanswered::Told(apart(&asker.name(place)))),
+        _ => return Err(Unanswered::Told(apart(&requester.name(place)))),
     };
     let works = parts.iter().map(|part| -> PartAnswer<'_> {
         let args = part.args.clone();
         Box::pin(async move {
             if part.group.is_none() {
-                let (reply, _) = elsewhere::one(asker, place, &args).await?;
+                let (reply, _) = elsewhere::one(requester, place, &args).await?;
                 return Ok(Bytes::from(reply.into_bytes()));
             }
-            Whole::one(asker, place, args).bytes(false).await
+            PartitionCommands::one(requester, place, args)
+                .bytes(false)
+                .await
         })
     });
     let answers = all(works.collect()).await;
-    put_together(asker, joined, &parts, answers)
+    put_together(requester, joined, &parts, answers)
 }
 
 /// Refuses a proposal that no entry of the log has room for.
@@ -113,19 +117,19 @@ fn apart(name: &str) -> String {
     )
 }
 
-impl<'a> Whole<'a> {
-    pub fn one(asker: &'a Asker<'a>, place: usize, args: OwnedArgs) -> Self {
+impl<'a> PartitionCommands<'a> {
+    pub fn one(requester: &'a Requester<'a>, place: usize, args: OwnedArgs) -> Self {
         Self {
-            asker,
+            requester,
             commands: vec![(place, args)],
             is_multi: false,
             watches: Watches::default(),
         }
     }
 
-    pub fn exec(asker: &'a Asker<'a>, queued: &Queued) -> Self {
+    pub fn exec(requester: &'a Requester<'a>, queued: &QueuedCommands) -> Self {
         Self {
-            asker,
+            requester,
             commands: queued.commands.clone(),
             is_multi: true,
             watches: queued.watches.replicated_only(),
@@ -133,10 +137,10 @@ impl<'a> Whole<'a> {
     }
 
     pub async fn answer(self) -> Result<(Reply, Outcome), Unanswered> {
-        let asker = self.asker;
+        let requester = self.requester;
         // Led elsewhere by the reply to EXEC, a client would send that without its MULTI.
         let bytes = self.bytes(!self.is_multi).await?;
-        Ok(asker.pass(&bytes))
+        Ok(requester.pass(&bytes))
     }
 
     fn args(&self) -> impl Iterator<Item = Args<'_>> + Clone {
@@ -153,7 +157,7 @@ impl<'a> Whole<'a> {
 
     /// The reply. `may_move`: the client may be led to another node.
     pub async fn bytes(&self, may_move: bool) -> Result<Bytes, Unanswered> {
-        let (live, keys) = (self.asker.cluster.member().live(), self.keys());
+        let (live, keys) = (self.requester.cluster.member().live(), self.keys());
         let spots = keys.iter().map(|wire| LiveSpot::of(&live, wire));
         let spots: Option<Vec<LiveSpot>> = spots.collect();
         let first = spots
@@ -207,10 +211,10 @@ impl<'a> Whole<'a> {
         keys: Vec<Vec<u8>>,
         may_move: bool,
     ) -> Result<Bytes, Unanswered> {
-        let asker = self.asker;
+        let requester = self.requester;
         let watched = (!self.watches.is_empty()).then(|| self.watches.versions());
         let head = watched.map(ProposalHead::Watched);
-        let (resp3, head) = (asker.work.resp3, head.as_ref());
+        let (resp3, head) = (requester.work.resp3, head.as_ref());
         let proposal = check_size(WireProposal::encode(
             resp3,
             self.is_multi,
@@ -232,7 +236,7 @@ impl<'a> Whole<'a> {
             count,
         };
         let write = PartWrite {
-            asker,
+            requester,
             at: LiveAt::Keys(keys),
             items: vec![item],
         };
@@ -245,12 +249,12 @@ impl<'a> Whole<'a> {
             (false, Some((place, args))) => Task::One(*place, args.clone()),
             _ => {
                 let watches = self.watches.replicated_only();
-                Task::Exec(Queued::of(self.commands.clone()).watching(watches))
+                Task::Exec(QueuedCommands::of(self.commands.clone()).watching(watches))
             }
         };
         let counts = (1, count);
         let read = PartRead {
-            asker: self.asker,
+            requester: self.requester,
             at: LiveAt::Keys(keys),
             may_move,
             task: Box::new(task),
@@ -263,7 +267,7 @@ impl<'a> Whole<'a> {
 
 /// One reply of those of the parts. Where some failed the error is told that leaves the most open.
 fn put_together(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     joined: Joined,
     parts: &[CommandPart],
     answers: Vec<Result<Bytes, Unanswered>>,
@@ -285,7 +289,7 @@ fn put_together(
             (_, why) => why,
         });
     }
-    let mut reply = asker.work.reply();
+    let mut reply = requester.work.reply();
     let garbled = || Unanswered::Told("ERR a node's reply is not what was asked for".to_owned());
     match joined {
         Joined::Items => {
@@ -302,9 +306,9 @@ fn put_together(
             done(&mut reply, counts.map(|count| count.unwrap_or(0)).sum());
         }
     }
-    let limit = asker.work.shared.config.limits.reply_bytes;
+    let limit = requester.work.shared.config.limits.reply_bytes;
     Ok(match reply.len() > limit {
-        true => asker.fail(&format!(
+        true => requester.fail(&format!(
             "ERR the reply is larger than {limit} bytes: ask for less at a time"
         )),
         false => (reply, Outcome::Answered),

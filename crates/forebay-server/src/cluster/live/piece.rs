@@ -14,7 +14,7 @@ use forebay_engine::live::LiveTable;
 use forebay_engine::{Bound, Bounds, PartitionRange, Source, TableName};
 use forebay_run::scan::Direction;
 
-use super::super::ask::{Asker, PeerReplies, Unanswered};
+use super::super::ask::{PeerReplies, Requester, Unanswered};
 use super::super::frame::command;
 use super::super::page::{KeyPage, PageRequest, Spot};
 use super::super::split;
@@ -147,15 +147,15 @@ impl PartAsk {
     }
 
     /// Refuses what the user may not do.
-    pub fn check(&self, asker: &Asker<'_>) -> Result<(), Unanswered> {
+    pub fn check(&self, requester: &Requester<'_>) -> Result<(), Unanswered> {
         let (verb, does) = match self.wanted {
             PartWanted::Delete(_) => (Verb::Write, "write to"),
             _ => (Verb::Read, "read"),
         };
-        match asker.work.user.may(verb, &self.table) {
+        match requester.work.user.may(verb, &self.table) {
             true => Ok(()),
             false => {
-                let stop = no_permission(&asker.work.user, &self.table, does);
+                let stop = no_permission(&requester.work.user, &self.table, does);
                 Err(Unanswered::from(stop))
             }
         }
@@ -309,11 +309,11 @@ fn run_range(view: &View<'_>, args: &OwnedArgs, bounds: &Bounds, reply: &mut Rep
     }
 }
 
-impl Asker<'_> {
+impl Requester<'_> {
     /// What a partition's leader answers, unless that is an error.
     pub async fn read_part(&self, ask: &PartAsk) -> Result<PeerReplies, Unanswered> {
         let read = PartRead {
-            asker: self,
+            requester: self,
             at: ask.at(),
             may_move: false,
             task: Box::new(|| Task::Part(Box::new(ask.clone()))),

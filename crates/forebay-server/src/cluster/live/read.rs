@@ -2,16 +2,16 @@
 
 use bytes::Bytes;
 use forebay_engine::live::Expiry;
-use forebay_host::ReadLeave;
+use forebay_host::ReadPermit;
 use forebay_io::within;
 use forebay_replica::GroupId;
 use tokio::sync::oneshot;
 
-use super::super::ask::{Asker, PeerReplies, Unanswered};
+use super::super::ask::{PeerReplies, Requester, Unanswered};
 use super::super::frame::{DAMAGED, reason};
 use super::super::place::moved_to;
 use super::super::split;
-use super::lead::Lead;
+use super::lead::CommandTarget;
 use super::spot::{LiveAt, LiveSpot};
 use super::write::move_time;
 use crate::command::split as split_key;
@@ -21,7 +21,7 @@ const CUT: &str = "the partition was split a moment ago";
 
 /// Commands that read keys of one partition.
 pub struct PartRead<'a> {
-    pub asker: &'a Asker<'a>,
+    pub requester: &'a Requester<'a>,
     pub at: LiveAt,
     /// All keys have one slot.
     pub may_move: bool,
@@ -34,7 +34,7 @@ pub struct PartRead<'a> {
 }
 
 /// Why a try did not read.
-enum NotRead {
+enum ReadFailure {
     /// Another try may.
     Passing(String),
     /// The same, once another replica leads: what the one that was read has is damaged.
@@ -44,26 +44,26 @@ enum NotRead {
 
 impl PartRead<'_> {
     pub async fn done(&self) -> Result<PeerReplies, Unanswered> {
-        let asker = self.asker;
+        let requester = self.requester;
         let mut attempt = 0;
         loop {
             let (why, is_damage) = match self.once(attempt).await {
                 Ok(replies) => return Ok(replies),
-                Err(NotRead::Told(told)) => return Err(told),
-                Err(NotRead::Passing(why)) => (why, false),
-                Err(NotRead::Damaged(why)) => (why, true),
+                Err(ReadFailure::Told(reported)) => return Err(reported),
+                Err(ReadFailure::Passing(why)) => (why, false),
+                Err(ReadFailure::Damaged(why)) => (why, true),
             };
-            if asker.is_last() {
+            if requester.is_last() {
                 return Err(match is_damage {
                     true => Unanswered::Told(format!("{DAMAGED} {why}")),
-                    false => asker.not_leading(),
+                    false => requester.not_leading(),
                 });
             }
-            if self.at.has_changed(asker.cluster) {
+            if self.at.has_changed(requester.cluster) {
                 let words = "the partitions of the table have just changed";
                 return Err(Unanswered::OtherMap(words.to_owned()));
             }
-            if (is_damage && self.has_one_replica()) || !asker.waits_for_lead(attempt).await {
+            if (is_damage && self.has_one_replica()) || !requester.waits_for_lead(attempt).await {
                 return Err(match is_damage {
                     true => Unanswered::Damaged(why),
                     false => Unanswered::Told(format!("TRYAGAIN {}", reason(&why))),
@@ -73,43 +73,43 @@ impl PartRead<'_> {
         }
     }
 
-    async fn once(&self, attempt: usize) -> Result<PeerReplies, NotRead> {
-        let asker = self.asker;
-        let Some(spot) = asker.spot(&self.at) else {
+    async fn once(&self, attempt: usize) -> Result<PeerReplies, ReadFailure> {
+        let requester = self.requester;
+        let Some(spot) = requester.spot(&self.at) else {
             let why = "where the table's partitions are is not known here yet".to_owned();
-            return Err(NotRead::Passing(why));
+            return Err(ReadFailure::Passing(why));
         };
-        let mut lead = asker.lead(&spot, self.may_move, attempt);
-        if lead != Lead::Here && asker.reads_follower(spot.group) {
+        let mut lead = requester.lead(&spot, self.may_move, attempt);
+        if lead != CommandTarget::Here && requester.reads_follower(spot.group) {
             if !self.has_expired().await {
                 return self.here(&spot, false).await;
             }
             // Only the leader moves the partition's time.
-            lead = asker.lead(&spot, false, attempt);
+            lead = requester.lead(&spot, false, attempt);
         }
         match lead {
-            Lead::Here => self.here(&spot, true).await,
-            _ if asker.is_last() => Err(NotRead::Passing(String::new())),
-            Lead::Moved(address) => {
+            CommandTarget::Here => self.here(&spot, true).await,
+            _ if requester.is_last() => Err(ReadFailure::Passing(String::new())),
+            CommandTarget::Moved(address) => {
                 let moved = moved_to(spot.slot.unwrap_or(0), &address);
-                Err(NotRead::Told(Unanswered::Told(moved)))
+                Err(ReadFailure::Told(Unanswered::Told(moved)))
             }
-            Lead::Node(node) => self.ask(&[node.id]).await,
-            Lead::Unknown(why) => Err(NotRead::Passing(why)),
-            Lead::CutOff(words) => Err(NotRead::Told(Unanswered::Told(words))),
+            CommandTarget::Node(node) => self.ask(&[node.id]).await,
+            CommandTarget::Unknown(why) => Err(ReadFailure::Passing(why)),
+            CommandTarget::CutOff(words) => Err(ReadFailure::Told(Unanswered::Told(words))),
         }
     }
 
-    async fn ask(&self, nodes: &[forebay_cluster::NodeId]) -> Result<PeerReplies, NotRead> {
+    async fn ask(&self, nodes: &[forebay_cluster::NodeId]) -> Result<PeerReplies, ReadFailure> {
         let count = self.counts.1;
-        let asked = self.asker.ask(nodes, &self.commands, count, "").await;
+        let asked = self.requester.ask(nodes, &self.commands, count, "").await;
         let replies = asked.map_err(|why| match why {
-            Unanswered::Told(words) if is_passing(&words) => NotRead::Passing(words),
-            Unanswered::Told(_) => NotRead::Told(why),
-            why => NotRead::Passing(why.into_words()),
+            Unanswered::Told(words) if is_passing(&words) => ReadFailure::Passing(words),
+            Unanswered::Told(_) => ReadFailure::Told(why),
+            why => ReadFailure::Passing(why.into_words()),
         })?;
         if let (1, count @ 2..) = self.counts {
-            last_of_exec(&replies, count).map_err(NotRead::Told)?;
+            last_of_exec(&replies, count).map_err(ReadFailure::Told)?;
         }
         self.if_there(&replies)?;
         Ok(replies)
@@ -117,75 +117,75 @@ impl PartRead<'_> {
 
     /// Whether nobody else could have what is damaged.
     fn has_one_replica(&self) -> bool {
-        let spot = self.asker.spot(&self.at);
+        let spot = self.requester.spot(&self.at);
         spot.is_some_and(|spot| spot.nodes.len() < 2)
     }
 
     /// Refuses replies one of which says that its keys are not there, or cannot be read there.
-    fn if_there(&self, replies: &PeerReplies) -> Result<(), NotRead> {
+    fn if_there(&self, replies: &PeerReplies) -> Result<(), ReadFailure> {
         let mut each = (0..).map_while(|at| replies.get(at));
-        match each.find_map(|reply| self.asker.not_there(replies, reply)) {
-            Some(Unanswered::Damaged(why)) => Err(NotRead::Damaged(why)),
-            Some(why) => Err(NotRead::Passing(why.into_words())),
+        match each.find_map(|reply| self.requester.not_there(replies, reply)) {
+            Some(Unanswered::Damaged(why)) => Err(ReadFailure::Damaged(why)),
+            Some(why) => Err(ReadFailure::Passing(why.into_words())),
             None => Ok(()),
         }
     }
 
     /// Reads the replica here.
-    async fn here(&self, spot: &LiveSpot, leads: bool) -> Result<PeerReplies, NotRead> {
-        let (asker, group) = (self.asker, spot.group);
+    async fn here(&self, spot: &LiveSpot, leads: bool) -> Result<PeerReplies, ReadFailure> {
+        let (requester, group) = (self.requester, spot.group);
         if leads && self.has_expired().await {
             // The answer is that of a partition whose time has come to now.
-            let moved = move_time(asker, group).await;
-            moved.map_err(|why| NotRead::Passing(why_not_moved(why)))?;
+            let moved = move_time(requester, group).await;
+            moved.map_err(|why| ReadFailure::Passing(why_not_moved(why)))?;
         }
-        let leave = self.leave(group, leads).await?;
+        let permit = self.permit(group, leads).await?;
         let routing = self.routing(spot)?;
-        let replies = asker.read_by_leave((self.task)(), self.counts.0).await;
-        if !leave.holds() {
+        let replies = requester.read_by_permit((self.task)(), self.counts.0).await;
+        if !permit.holds() {
             let why = "the replica here leads no more".to_owned();
-            return Err(NotRead::Passing(why));
+            return Err(ReadFailure::Passing(why));
         }
         // Leave of the group is about what its partition has.
         if self.routing(spot)? != routing {
-            return Err(NotRead::Passing(CUT.to_owned()));
+            return Err(ReadFailure::Passing(CUT.to_owned()));
         }
         self.if_there(&replies)?;
         Ok(replies)
     }
 
     /// How keys are led here; an error where what is asked for lies in another partition.
-    fn routing(&self, spot: &LiveSpot) -> Result<u64, NotRead> {
-        let tables = self.asker.work.shared.tables().keep();
+    fn routing(&self, spot: &LiveSpot) -> Result<u64, ReadFailure> {
+        let tables = self.requester.work.shared.tables().keep();
         let Some(table) = tables.live(self.at.table()) else {
-            return Err(NotRead::Passing("the table is not here".to_owned()));
+            return Err(ReadFailure::Passing("the table is not here".to_owned()));
         };
         let routing = table.routing().number();
         match self.at.lies_in(spot.partition, table) {
             true => Ok(routing),
-            false => Err(NotRead::Passing(CUT.to_owned())),
+            false => Err(ReadFailure::Passing(CUT.to_owned())),
         }
     }
 
-    async fn leave(&self, group: GroupId, leads: bool) -> Result<ReadLeave, NotRead> {
-        let asker = self.asker;
-        let Some(replicas) = asker.cluster.member().replicas() else {
-            return Err(NotRead::Passing("no replica is here".to_owned()));
+    async fn permit(&self, group: GroupId, leads: bool) -> Result<ReadPermit, ReadFailure> {
+        let requester = self.requester;
+        let Some(replicas) = requester.cluster.member().replicas() else {
+            return Err(ReadFailure::Passing("no replica is here".to_owned()));
         };
         let (done, given) = oneshot::channel();
         // Who gave up is told nothing.
-        let done = Box::new(move |leave| drop(done.send(leave)));
-        match asker.cluster.stale_reads().filter(|_| !leads) {
+        let done = Box::new(move |permit| drop(done.send(permit)));
+        match requester.cluster.max_staleness().filter(|_| !leads) {
             Some(bound) => replicas.host().read_within(group, bound, done),
             None => replicas.host().read(group, done),
         }
-        let clock = asker.work.shared.store.clock();
-        match within(&**clock, asker.left(), given).await {
-            Some(Ok(Ok(leave))) => Ok(leave),
-            Some(Ok(Err(_)) | Err(_)) => Err(NotRead::Passing(
+        let clock = requester.work.shared.store.clock();
+        match within(&**clock, requester.left(), given).await {
+            Some(Ok(Ok(permit))) => Ok(permit),
+            Some(Ok(Err(_)) | Err(_)) => Err(ReadFailure::Passing(
                 "no majority of the replicas of the key's partition answers".to_owned(),
             )),
-            None => Err(NotRead::Passing(
+            None => Err(ReadFailure::Passing(
                 "no majority of the replicas answered in time".to_owned(),
             )),
         }
@@ -193,7 +193,7 @@ impl PartRead<'_> {
 
     /// Whether a key has expired by the clock here, and is there by its partition's time.
     async fn has_expired(&self) -> bool {
-        let shared = &self.asker.work.shared;
+        let shared = &self.requester.work.shared;
         let (tables, now_ms) = (shared.tables().keep(), shared.store.clock().unix_ms());
         let expires = |wire: &[u8]| {
             let table = split_key(wire)

@@ -5,7 +5,7 @@ use forebay_engine::live::LiveTable;
 use forebay_engine::{Bounds, PartitionId};
 use forebay_replica::GroupId;
 
-use super::super::ask::Asker;
+use super::super::ask::Requester;
 use super::super::node::Cluster;
 use super::super::page::Spot;
 use crate::command::{Command, split};
@@ -74,7 +74,7 @@ impl LiveSpot {
     }
 }
 
-impl Asker<'_> {
+impl Requester<'_> {
     /// Where that is, as it is known now. A split that the replica here has already is known before
     /// the map names the children.
     pub fn spot(&self, at: &LiveAt) -> Option<LiveSpot> {

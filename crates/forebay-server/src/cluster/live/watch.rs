@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 
-use super::super::ask::{Asker, Unanswered, all};
+use super::super::ask::{Requester, Unanswered, all};
 use super::super::node::Cluster;
 use super::super::split;
-use super::parts::Whole;
+use super::parts::PartitionCommands;
 use super::spot::LiveSpot;
 use crate::command::{KeyVersion, find};
 use crate::execute::Outcome;
@@ -47,35 +47,44 @@ async fn patiently(work: &Work, cluster: &Cluster) -> Result<Vec<KeyVersion>, Un
         return Ok(Vec::new());
     };
     let wires: Vec<Vec<u8>> = ask.wires().collect();
-    let mut asker = Asker::new(work, cluster);
+    let mut requester = Requester::new(work, cluster);
     loop {
-        let why = match versions(&asker, &wires).await {
+        let why = match versions(&requester, &wires).await {
             Ok(versions) => return Ok(versions),
             Err(why) => why,
         };
-        if !asker.tries_again(&why).await {
+        if !requester.tries_again(&why).await {
             return Err(why);
         }
     }
 }
 
-async fn versions(asker: &Asker<'_>, wires: &[Vec<u8>]) -> Result<Vec<KeyVersion>, Unanswered> {
-    let live = asker.cluster.member().live();
+async fn versions(
+    requester: &Requester<'_>,
+    wires: &[Vec<u8>],
+) -> Result<Vec<KeyVersion>, Unanswered> {
+    let live = requester.cluster.member().live();
     let slots = wires.iter().map(|wire| LiveSpot::of(&live, wire)?.slot);
     let slots: HashSet<Option<u16>> = slots.collect();
     // A client is led to another node for all of the keys, or for none.
     let may_move = slots.len() == 1 && !slots.contains(&None);
     let reads = wires.iter().map(|wire| -> KeyRead<'_> {
-        Box::pin(async move { version(asker, wire, may_move).await })
+        Box::pin(async move { version(requester, wire, may_move).await })
     });
     all(reads.collect()).await.into_iter().collect()
 }
 
-async fn version(asker: &Asker<'_>, wire: &[u8], may_move: bool) -> Result<KeyVersion, Unanswered> {
+async fn version(
+    requester: &Requester<'_>,
+    wire: &[u8],
+    may_move: bool,
+) -> Result<KeyVersion, Unanswered> {
     let garbled = || Unanswered::Told("ERR a node's reply is not what was asked for".to_owned());
     let place = find(GETV).ok_or_else(garbled)?;
     let args: OwnedArgs = [GETV, wire].into_iter().collect();
-    let reply = Whole::one(asker, place, args).bytes(may_move).await?;
+    let reply = PartitionCommands::one(requester, place, args)
+        .bytes(may_move)
+        .await?;
     if let Some(words) = split::error(&reply) {
         return Err(Unanswered::Told(words));
     }

@@ -13,13 +13,13 @@ use forebay_replica::{GroupId, Refusal};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use super::super::ask::{Asker, Unanswered};
+use super::super::ask::{Requester, Unanswered};
 use super::super::counts::Proposed;
 use super::super::frame::{ForwardHeader, NOT_HERE, reason};
 use super::super::link::PeerAnswer;
 use super::super::place::moved_to;
 use super::super::split;
-use super::lead::Lead;
+use super::lead::CommandTarget;
 use super::spot::LiveAt;
 use crate::applying::is_elsewhere;
 
@@ -39,7 +39,7 @@ const CUT: &str = "the partition was split a moment ago";
 /// What is proposed to one partition together, in this order. Each is answered for itself.
 #[derive(Debug)]
 pub struct PartWrite<'a> {
-    pub asker: &'a Asker<'a>,
+    pub requester: &'a Requester<'a>,
     /// All keys, where they are what it is about.
     pub at: LiveAt,
     pub items: Vec<WriteItem>,
@@ -58,7 +58,7 @@ pub struct WriteItem {
 
 /// Why a try did not write.
 #[derive(Debug, Clone)]
-enum NotWritten {
+enum WriteFailure {
     /// It certainly did not: why.
     Certain(String),
     /// The same: the partition that it was proposed to does not have its keys.
@@ -67,7 +67,7 @@ enum NotWritten {
     Told(String),
 }
 
-type Attempted = Result<Bytes, NotWritten>;
+type WriteAttempt = Result<Bytes, WriteFailure>;
 
 impl PartWrite<'_> {
     /// The replies, when a majority has what was written. What was certainly not written is tried
@@ -85,7 +85,7 @@ impl PartWrite<'_> {
     }
 
     fn count(&self, answer: &Result<Bytes, Unanswered>) {
-        let counts = &self.asker.cluster.counts;
+        let counts = &self.requester.cluster.counts;
         match answer {
             Ok(_) => counts.proposed(Proposed::Answered),
             Err(Unanswered::Told(words)) if words.starts_with("UNCERTAIN ") => {
@@ -103,27 +103,30 @@ impl PartWrite<'_> {
         let mut attempt = 0;
         loop {
             let tried = self.once(&left, attempt).await;
-            let is_last = self.asker.is_last();
+            let is_last = self.requester.is_last();
             // What was refused is not written behind what came after it.
-            let is_refused = |tried: &Attempted| {
-                matches!(tried, Err(NotWritten::Certain(_) | NotWritten::Elsewhere))
+            let is_refused = |tried: &WriteAttempt| {
+                matches!(
+                    tried,
+                    Err(WriteFailure::Certain(_) | WriteFailure::Elsewhere)
+                )
             };
             let behind = tried.iter().rposition(|tried| !is_refused(tried));
             let mut again = Vec::new();
             for (number, (at, tried)) in left.into_iter().zip(tried).enumerate() {
                 answers[at] = Some(match tried {
                     Ok(bytes) => Ok(bytes),
-                    Err(NotWritten::Told(words)) => Err(Unanswered::Told(words)),
-                    Err(NotWritten::Elsewhere) if is_last => Err(self.asker.not_leading()),
-                    Err(NotWritten::Elsewhere) if self.is_in_half() => {
+                    Err(WriteFailure::Told(words)) => Err(Unanswered::Told(words)),
+                    Err(WriteFailure::Elsewhere) if is_last => Err(self.requester.not_leading()),
+                    Err(WriteFailure::Elsewhere) if self.is_in_half() => {
                         again.push((at, CUT.to_owned()));
                         continue;
                     }
-                    Err(NotWritten::Elsewhere) => Err(Unanswered::OtherMap(CUT.to_owned())),
-                    Err(NotWritten::Certain(why)) if Some(number) < behind => {
+                    Err(WriteFailure::Elsewhere) => Err(Unanswered::OtherMap(CUT.to_owned())),
+                    Err(WriteFailure::Certain(why)) if Some(number) < behind => {
                         Err(self.given_up(why, is_last))
                     }
-                    Err(NotWritten::Certain(why)) => {
+                    Err(WriteFailure::Certain(why)) => {
                         again.push((at, why));
                         continue;
                     }
@@ -132,13 +135,13 @@ impl PartWrite<'_> {
             if again.is_empty() {
                 break;
             }
-            if is_last || !self.asker.waits_for_lead(attempt).await {
+            if is_last || !self.requester.waits_for_lead(attempt).await {
                 for (at, why) in again {
                     answers[at] = Some(Err(self.given_up(why, is_last)));
                 }
                 break;
             }
-            if self.at.has_changed(self.asker.cluster) {
+            if self.at.has_changed(self.requester.cluster) {
                 for (at, _) in again {
                     answers[at] = Some(Err(Unanswered::OtherMap(CUT.to_owned())));
                 }
@@ -156,8 +159,8 @@ impl PartWrite<'_> {
 
     /// Whether all keys lie in a half that was cut off here, and that is found the next time.
     fn is_in_half(&self) -> bool {
-        let whole = self.at.now(self.asker.cluster);
-        let now = self.asker.spot(&self.at);
+        let whole = self.at.now(self.requester.cluster);
+        let now = self.requester.spot(&self.at);
         whole
             .zip(now)
             .is_some_and(|(whole, now)| whole.group != now.group)
@@ -166,7 +169,7 @@ impl PartWrite<'_> {
     fn given_up(&self, why: String, is_last: bool) -> Unanswered {
         match why.starts_with(NO_REPLICAS) {
             true => Unanswered::Told(why),
-            false if is_last => self.asker.not_leading(),
+            false if is_last => self.requester.not_leading(),
             false => {
                 let why = reason(&why);
                 Unanswered::Told(format!("TRYAGAIN nothing was written: {why}"))
@@ -175,28 +178,28 @@ impl PartWrite<'_> {
     }
 
     /// One try of these items; an answer for each.
-    async fn once(&self, items: &[usize], attempt: usize) -> Vec<Attempted> {
-        let asker = self.asker;
-        let all = |why: &NotWritten| vec![Err(why.clone()); items.len()];
-        let Some(spot) = asker.spot(&self.at) else {
+    async fn once(&self, items: &[usize], attempt: usize) -> Vec<WriteAttempt> {
+        let requester = self.requester;
+        let all = |why: &WriteFailure| vec![Err(why.clone()); items.len()];
+        let Some(spot) = requester.spot(&self.at) else {
             let why = "where the table's partitions are is not known here yet".to_owned();
-            return all(&NotWritten::Certain(why));
+            return all(&WriteFailure::Certain(why));
         };
         let may_move = items.iter().all(|at| self.items[*at].slot.is_some());
-        match asker.lead(&spot, may_move, attempt) {
-            Lead::Here => {
+        match requester.lead(&spot, may_move, attempt) {
+            CommandTarget::Here => {
                 let proposals = items.iter().map(|at| self.items[*at].proposal.clone());
-                propose(asker, spot.group, proposals.collect()).await
+                propose(requester, spot.group, proposals.collect()).await
             }
-            _ if asker.is_last() => all(&NotWritten::Certain(String::new())),
-            Lead::Moved(address) => {
+            _ if requester.is_last() => all(&WriteFailure::Certain(String::new())),
+            CommandTarget::Moved(address) => {
                 let slots = items.iter().map(|at| self.items[*at].slot.unwrap_or(0));
-                let moved = slots.map(|slot| Err(NotWritten::Told(moved_to(slot, &address))));
+                let moved = slots.map(|slot| Err(WriteFailure::Told(moved_to(slot, &address))));
                 moved.collect()
             }
-            Lead::Node(node) => self.forward(&node, items).await,
-            Lead::Unknown(why) => all(&NotWritten::Certain(why)),
-            Lead::CutOff(words) => all(&NotWritten::Told(words)),
+            CommandTarget::Node(node) => self.forward(&node, items).await,
+            CommandTarget::Unknown(why) => all(&WriteFailure::Certain(why)),
+            CommandTarget::CutOff(words) => all(&WriteFailure::Told(words)),
         }
     }
 
@@ -207,7 +210,7 @@ impl PartWrite<'_> {
         asked: NodeId,
         answer: impl Future<Output = T>,
     ) -> Result<T, &'static str> {
-        let clock = self.asker.work.shared.store.clock();
+        let clock = self.requester.work.shared.store.clock();
         let mut answer = std::pin::pin!(answer);
         let (mut looks, mut waits) = (0, 0);
         loop {
@@ -231,15 +234,15 @@ impl PartWrite<'_> {
     /// Whether the client is better off with another node than with this one, which reaches neither
     /// the node that was asked nor a majority.
     fn is_cut_off_from(&self, asked: NodeId, now: Duration) -> bool {
-        let cluster = self.asker.cluster;
-        let is_clustered = self.asker.work.client.port.is_clustered();
+        let cluster = self.requester.cluster;
+        let is_clustered = self.requester.work.client.port.is_clustered();
         is_clustered && cluster.lacks_majority(now) && !cluster.reaches(now, asked)
     }
 
     /// Whether the replica here knows of a leader on another node.
     fn is_led_by_another(&self, node: NodeId) -> bool {
-        let cluster = self.asker.cluster;
-        let spot = self.asker.spot(&self.at);
+        let cluster = self.requester.cluster;
+        let spot = self.requester.spot(&self.at);
         let replicas = cluster.member().replicas();
         let leader = spot.zip(replicas);
         let leader = leader.and_then(|(spot, replicas)| replicas.leader(spot.group));
@@ -247,47 +250,47 @@ impl PartWrite<'_> {
     }
 
     /// Has another node propose them. They are sent once at most.
-    async fn forward(&self, node: &MapNode, items: &[usize]) -> Vec<Attempted> {
-        let asker = self.asker;
+    async fn forward(&self, node: &MapNode, items: &[usize]) -> Vec<WriteAttempt> {
+        let requester = self.requester;
         let header = ForwardHeader {
-            cluster: asker.map.cluster,
-            revision: asker.map_now().revision,
-            node: asker.map.me,
-            user: asker.work.user.name(),
-            resp3: asker.work.resp3,
+            cluster: requester.map.cluster,
+            revision: requester.map_now().revision,
+            node: requester.map.me,
+            user: requester.work.user.name(),
+            resp3: requester.work.resp3,
             versions: "",
         };
-        let links = asker.cluster.links(asker.work.worker);
+        let links = requester.cluster.links(requester.work.worker);
         let commands = items.iter().map(|at| &self.items[*at].commands[..]);
         let frame = header.frame(&commands.collect::<Vec<_>>().concat());
-        let all = |why: &NotWritten| vec![Err(why.clone()); items.len()];
-        let limit = asker.left();
+        let all = |why: &WriteFailure| vec![Err(why.clone()); items.len()];
+        let limit = requester.left();
         if limit < LEAST_TIME {
             let why = format!("there was no time left to ask node {}", node.name);
-            return all(&NotWritten::Certain(why));
+            return all(&WriteFailure::Certain(why));
         }
         let asked = links.ask_once(&node.peer, frame, limit);
         let answer = match self.unless_in_vain(node.id, asked).await {
             Ok(answer) => answer,
             Err(why) => {
-                asker.cluster.suspect(asker.now(), node.id);
+                requester.cluster.suspect(requester.now(), node.id);
                 return all(&uncertain(&format!("node {} {why}", node.name)));
             }
         };
         let bytes = match answer {
             Ok(PeerAnswer::Bytes(bytes)) => bytes,
-            Ok(PeerAnswer::Refused(text)) => return all(&NotWritten::Told(text)),
+            Ok(PeerAnswer::Refused(text)) => return all(&WriteFailure::Told(text)),
             Err(failure) => {
-                asker.cluster.suspect(asker.now(), node.id);
+                requester.cluster.suspect(requester.now(), node.id);
                 let why = format!("node {} ({}): {}", node.name, node.peer, failure.error);
                 return all(&match failure.was_sent {
                     true => uncertain(&why),
-                    false => NotWritten::Certain(why),
+                    false => WriteFailure::Certain(why),
                 });
             }
         };
         if !node.is_available {
-            asker.cluster.member().trust(node.id);
+            requester.cluster.member().trust(node.id);
         }
         let Some(replies) = split::replies(&bytes) else {
             return all(&garbled(node));
@@ -309,15 +312,15 @@ fn taken(
     bytes: &Bytes,
     (replies, count): (&[Range<usize>], usize),
     is_behind: bool,
-) -> Attempted {
+) -> WriteAttempt {
     let Some(last) = replies.get(count - 1) else {
         return Err(match (count, replies.is_empty()) {
             // It stopped before it came to this.
             (1, true) if is_behind => {
-                NotWritten::Certain(format!("node {} did not come to it", node.name))
+                WriteFailure::Certain(format!("node {} did not come to it", node.name))
             }
             // Its EXEC was not looked at.
-            (2.., false) => NotWritten::Told(
+            (2.., false) => WriteFailure::Told(
                 "ERR this MULTI has more commands than another node takes at a time".to_owned(),
             ),
             _ => garbled(node),
@@ -326,7 +329,7 @@ fn taken(
     let reply = &bytes[last.clone()];
     if split::is_error(reply, NOT_HERE) || split::is_error(reply, NO_REPLICAS) {
         let why = split::error(reply).unwrap_or_default();
-        return Err(NotWritten::Certain(why));
+        return Err(WriteFailure::Certain(why));
     }
     // A command that was refused says why; EXEC does not.
     let before = replies[..count - 1].iter();
@@ -334,19 +337,23 @@ fn taken(
         .filter_map(|range| split::error(&bytes[range.clone()]))
         .next()
     {
-        Some(words) => Err(NotWritten::Told(words)),
+        Some(words) => Err(WriteFailure::Told(words)),
         None => Ok(bytes.slice(last.clone())),
     }
 }
 
-fn garbled(node: &MapNode) -> NotWritten {
+fn garbled(node: &MapNode) -> WriteFailure {
     uncertain(&format!("what node {} answers is no reply", node.name))
 }
 
 /// Proposes to the replica here, in this order. It must lead to take them.
-async fn propose(asker: &Asker<'_>, group: GroupId, proposals: Vec<Bytes>) -> Vec<Attempted> {
-    let Some(replicas) = asker.cluster.member().replicas() else {
-        let why = NotWritten::Certain("no replica is here".to_owned());
+async fn propose(
+    requester: &Requester<'_>,
+    group: GroupId,
+    proposals: Vec<Bytes>,
+) -> Vec<WriteAttempt> {
+    let Some(replicas) = requester.cluster.member().replicas() else {
+        let why = WriteFailure::Certain("no replica is here".to_owned());
         return vec![Err(why); proposals.len()];
     };
     let mut answers = Vec::with_capacity(proposals.len());
@@ -358,7 +365,7 @@ async fn propose(asker: &Asker<'_>, group: GroupId, proposals: Vec<Bytes>) -> Ve
     });
     let proposals = proposals.collect();
     replicas.host().propose(group, proposals);
-    let clock = asker.work.shared.store.clock();
+    let clock = requester.work.shared.store.clock();
     let mut tried = Vec::with_capacity(answers.len());
     for mut answered in answers {
         // Those behind the first are mostly there when that is.
@@ -366,7 +373,7 @@ async fn propose(asker: &Asker<'_>, group: GroupId, proposals: Vec<Bytes>) -> Ve
             Ok(answer) => Some(Ok(answer)),
             Err(TryRecvError::Closed) => Some(Err(())),
             Err(TryRecvError::Empty) => {
-                let answer = within(&**clock, asker.left(), answered).await;
+                let answer = within(&**clock, requester.left(), answered).await;
                 answer.map(|answer| answer.map_err(drop))
             }
         };
@@ -376,14 +383,14 @@ async fn propose(asker: &Asker<'_>, group: GroupId, proposals: Vec<Bytes>) -> Ve
 }
 
 /// What became of a proposal; `None`: it is not known in time.
-fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> Attempted {
+fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> WriteAttempt {
     match answer {
-        Some(Ok(Ok(bytes))) if is_elsewhere(&bytes) => Err(NotWritten::Elsewhere),
+        Some(Ok(Ok(bytes))) if is_elsewhere(&bytes) => Err(WriteFailure::Elsewhere),
         Some(Ok(Ok(bytes))) => Ok(bytes),
-        Some(Ok(Err(Refusal::NotLeader(_)))) => Err(NotWritten::Certain(
+        Some(Ok(Err(Refusal::NotLeader(_)))) => Err(WriteFailure::Certain(
             "the replica here leads no more".to_owned(),
         )),
-        Some(Ok(Err(Refusal::NoReplicas))) => Err(NotWritten::Certain(format!(
+        Some(Ok(Err(Refusal::NoReplicas))) => Err(WriteFailure::Certain(format!(
             "{NO_REPLICAS} no majority of the replicas of the key's partition answers, or another one \
              is to lead: nothing was written"
         ))),
@@ -395,19 +402,19 @@ fn outcome(answer: Option<Result<Result<Bytes, Refusal>, ()>>) -> Attempted {
 }
 
 /// Moves a partition's time on, by an entry that does nothing.
-pub async fn move_time(asker: &Asker<'_>, group: GroupId) -> Result<(), String> {
-    let moved = propose(asker, group, vec![Bytes::new()]).await;
+pub async fn move_time(requester: &Requester<'_>, group: GroupId) -> Result<(), String> {
+    let moved = propose(requester, group, vec![Bytes::new()]).await;
     let why = |why| match why {
-        NotWritten::Certain(why) | NotWritten::Told(why) => why,
-        NotWritten::Elsewhere => CUT.to_owned(),
+        WriteFailure::Certain(why) | WriteFailure::Told(why) => why,
+        WriteFailure::Elsewhere => CUT.to_owned(),
     };
     moved
         .into_iter()
         .try_for_each(|tried| tried.map(drop).map_err(why))
 }
 
-fn uncertain(why: &str) -> NotWritten {
-    NotWritten::Told(format!(
+fn uncertain(why: &str) -> WriteFailure {
+    WriteFailure::Told(format!(
         "UNCERTAIN nobody knows whether this was written, or will be ({why}): read what it was to change, \
          and decide by that whether to send it again"
     ))

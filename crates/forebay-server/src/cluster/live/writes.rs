@@ -7,8 +7,8 @@ use std::pin::Pin;
 use bytes::Bytes;
 use forebay_replica::GroupId;
 
-use super::super::ask::{Asker, Unanswered, all};
-use super::super::counts::Led;
+use super::super::ask::{Requester, Unanswered, all};
+use super::super::counts::RoutedCounts;
 use super::super::node::Cluster;
 use super::check;
 use super::parts::check_size;
@@ -32,11 +32,11 @@ struct GroupWrites<'a> {
 
 /// Answers all of them, in their order.
 pub async fn answer(work: &Work, cluster: &Cluster, writes: &OwnedWrites) -> Done {
-    let mut asker = Asker::new(work, cluster);
+    let mut requester = Requester::new(work, cluster);
     let mut answers: Vec<Option<Result<Bytes, Unanswered>>> = vec![None; writes.commands.len()];
     let mut left: Vec<usize> = (0..writes.commands.len()).collect();
     loop {
-        for (number, answer) in propose(&asker, writes, &left).await {
+        for (number, answer) in propose(&requester, writes, &left).await {
             answers[number] = Some(answer);
         }
         // What was proposed to a partition that had just been cut was not written.
@@ -45,7 +45,7 @@ pub async fn answer(work: &Work, cluster: &Cluster, writes: &OwnedWrites) -> Don
         left.retain(is_apart);
         let why = left.first().and_then(|number| answers[*number].clone());
         let Some(Err(why)) = why else { break };
-        if !asker.tries_again(&why).await {
+        if !requester.tries_again(&why).await {
             break;
         }
     }
@@ -58,7 +58,7 @@ pub async fn answer(work: &Work, cluster: &Cluster, writes: &OwnedWrites) -> Don
             None => reply.error("ERR internal error: it was not proposed"),
         }
         let one = &reply.bytes()[before..];
-        cluster.counts.led(Led::of(one));
+        cluster.counts.led(RoutedCounts::of(one));
         if one.first() == Some(&b'-') {
             failures.push(number);
         }
@@ -73,14 +73,14 @@ pub async fn answer(work: &Work, cluster: &Cluster, writes: &OwnedWrites) -> Don
 
 /// Proposes those of these numbers; an answer for each.
 async fn propose(
-    asker: &Asker<'_>,
+    requester: &Requester<'_>,
     writes: &OwnedWrites,
     numbers: &[usize],
 ) -> Vec<(usize, Result<Bytes, Unanswered>)> {
     let (mut answers, mut groups) = (Vec::new(), Vec::<GroupWrites<'_>>::new());
     for number in numbers {
         let (place, args) = &writes.commands[*number];
-        if let Err(refused) = put(asker, &mut groups, *number, *place, args) {
+        if let Err(refused) = put(requester, &mut groups, *number, *place, args) {
             answers.push((*number, Err(refused)));
         }
     }
@@ -96,14 +96,19 @@ async fn propose(
 
 /// Puts a command to those of its partition, or says why it is refused.
 fn put<'a>(
-    asker: &'a Asker<'a>,
+    requester: &'a Requester<'a>,
     groups: &mut Vec<GroupWrites<'a>>,
     number: usize,
     place: usize,
     args: &OwnedArgs,
 ) -> Result<(), Unanswered> {
-    let live = asker.cluster.member().live();
-    check(asker, &live, &[(place, args.borrow())], super::Multi::No)?;
+    let live = requester.cluster.member().live();
+    check(
+        requester,
+        &live,
+        &[(place, args.borrow())],
+        super::Multi::No,
+    )?;
     let mut keys = COMMANDS[place].key_places(args.borrow().len());
     let wire = keys.next().map(|at| args.borrow().get(at).to_vec());
     let wire = wire.unwrap_or_default();
@@ -113,7 +118,7 @@ fn put<'a>(
         Unanswered::Told(words.to_owned())
     })?;
     let one = std::iter::once(args.borrow());
-    let proposal = check_size(WireProposal::encode(asker.work.resp3, false, None, one))?;
+    let proposal = check_size(WireProposal::encode(requester.work.resp3, false, None, one))?;
     let item = WriteItem {
         slot: spot.slot,
         commands: WireProposal::command_of(&proposal),
@@ -123,7 +128,7 @@ fn put<'a>(
     let known = groups.iter().position(|known| known.group == spot.group);
     let index = known.unwrap_or_else(|| {
         let write = PartWrite {
-            asker,
+            requester,
             at: LiveAt::Keys(Vec::new()),
             items: Vec::new(),
         };

@@ -1,19 +1,19 @@
-//! `forebay cluster restore` and `reseed`: after the store, or a part of it, was lost.
+//! `forebay cluster restore` and `repair_store`: after the store, or a part of it, was lost.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
-use forebay_cluster::reseed::{Lack, Reseed, Reseeded, needed};
+use forebay_cluster::repair_store::{Lack, RepairedStore, StoreRepair, needed};
 use forebay_cluster::restore::{Memory, Restore};
-use forebay_cluster::shell::Remembered;
+use forebay_cluster::shell::SavedCatalog;
 use forebay_engine::Store;
 use forebay_load::progress::Unit;
 use forebay_objects::Patience;
 use serde_json::{Value, json};
 
-use super::store_files::{self, PutInto};
+use super::store_files::{self, RestoreTarget};
 use crate::cluster_handle::is_no_cluster;
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -52,7 +52,7 @@ pub struct RestoreArgs {
 /// With --json one object {files, bytes, manifests, missing, problems}, where missing lists {table,
 /// version, manifest, files, bytes}.
 #[derive(Debug, Args)]
-pub struct ReseedArgs {
+pub struct RepairStoreArgs {
     #[command(flatten)]
     caches: Caches,
 }
@@ -60,7 +60,7 @@ pub struct ReseedArgs {
 impl Caches {
     fn memories(&self, context: &Context) -> anyhow::Result<Vec<Memory>> {
         let memories = self.caches.iter().map(|cache| {
-            let remembered = Remembered {
+            let remembered = SavedCatalog {
                 disk: context.disk.clone(),
                 dir: cache.join("cluster"),
             };
@@ -133,7 +133,7 @@ fn restored_text(restore: &Restore, is_done: bool) -> String {
     text
 }
 
-pub fn reseed(args: &ReseedArgs, context: &Context) -> anyhow::Result<Outcome> {
+pub fn repair_store(args: &RepairStoreArgs, context: &Context) -> anyhow::Result<Outcome> {
     let caches = args.caches.open(context)?;
     store_files::check(context)?;
     let cluster = match context.cluster() {
@@ -151,10 +151,10 @@ pub fn reseed(args: &ReseedArgs, context: &Context) -> anyhow::Result<Outcome> {
         bail!("{} is of another cluster than the store", other.from);
     }
     let store = context.open_store()?;
-    let into = PutInto::new(&store, context)?;
+    let into = RestoreTarget::new(&store, context)?;
     let drawing = Arc::new(context.progress());
     let advance = |bytes| drawing.advance(bytes);
-    let work = Reseed {
+    let work = StoreRepair {
         store: &store,
         caches: &caches,
         put: &|table, file, from, advance| into.put(table, file, from, advance),
@@ -175,7 +175,7 @@ pub fn reseed(args: &ReseedArgs, context: &Context) -> anyhow::Result<Outcome> {
     }
 }
 
-fn object(done: &Reseeded) -> Value {
+fn object(done: &RepairedStore) -> Value {
     let missing = done.lacks.iter().map(|((table, version), lack)| {
         let Lack {
             manifest,
@@ -199,7 +199,7 @@ fn object(done: &Reseeded) -> Value {
     })
 }
 
-fn text(done: &Reseeded) -> String {
+fn text(done: &RepairedStore) -> String {
     let mut text = format!(
         "{} put back, {}, and {}",
         human::counted(done.files as u64, "file"),

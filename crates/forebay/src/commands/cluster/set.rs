@@ -18,7 +18,8 @@ use crate::human;
 #[derive(Debug, Args)]
 pub struct SetArgs {
     /// A node that sends no heartbeat for so long is down, from 200ms to 10m. Heartbeats, the
-    /// coordinator's lease and all other times of the protocols are ratios of it (docs/cluster.md)
+    /// coordinator's lease and all other times of the protocols are ratios of it
+    /// (docs/explanation/cluster-architecture.md)
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     node_timeout: Duration,
 }
@@ -27,7 +28,8 @@ pub struct SetArgs {
 #[derive(Debug, Args)]
 pub struct NodeTimeout {
     /// A node that sends no heartbeat for so long is down, from 200ms to 10m. Heartbeats, the
-    /// coordinator's lease and all other times of the protocols are ratios of it (docs/cluster.md)
+    /// coordinator's lease and all other times of the protocols are ratios of it
+    /// (docs/explanation/cluster-architecture.md)
     #[arg(long, value_name = "TIME", value_parser = parse_timeout, default_value = "10s")]
     node_timeout: Duration,
 }

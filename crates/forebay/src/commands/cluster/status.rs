@@ -36,10 +36,10 @@ const SHOWN_HOT: usize = 3;
 /// node_timeout_ms, coordinator, catalog_lost, nodes, tables, plan, loads, live, reads}; source is
 /// coordinator, node or catalog, down has the problems for which something is not read or not
 /// written; nodes is a list of {name, zone, state, listen, serves, holds, free_bytes,
-/// brought_per_s, problems}, tables one of {table, version, previous, replicas, replicas_wanted,
-/// rollout, live, backup_unix_ms}, the last where there is a backup; live.traffic has what is asked
-/// of nodes and partitions of live tables in a minute, reads the same of batch tables; loads, where
-/// there are any, one of {request, table, stage, rows, bytes, progress}.
+/// fetched_bytes_per_s, problems}, tables one of {table, version, previous, replicas,
+/// replicas_wanted, rollout, live, backup_unix_ms}, the last where there is a backup; live.traffic
+/// has what is asked of nodes and partitions of live tables in a minute, reads the same of batch
+/// tables; loads, where there are any, one of {request, table, stage, rows, bytes, progress}.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// Ask these nodes, at their HTTP addresses, and not those that the store names; the store is
@@ -185,7 +185,7 @@ fn of_catalog(client: &ClusterClient, silent: &[String]) -> anyhow::Result<Statu
         .any(|table| table.mode == TableMode::Live)
     {
         match client.live_state() {
-            Ok(live) => live.into_iter().for_each(|live| status.tell_live(live)),
+            Ok(live) => live.into_iter().for_each(|live| status.notify_live(live)),
             Err(error) => status
                 .notes
                 .push(format!("how live tables stand is not known: {error}")),
@@ -200,7 +200,7 @@ pub fn paces(model: &Model, pages: &NodePages) -> Paces {
     let nodes = status.map_or_else(Vec::new, |status| status.nodes);
     let pace = |node: NodeStatus| {
         let name = NodeName::new(&node.name).ok()?;
-        Some((model.node_named(&name)?.id, node.brought_per_s?))
+        Some((model.node_named(&name)?.id, node.fetched_bytes_per_s?))
     };
     nodes.into_iter().filter_map(pace).collect()
 }
@@ -329,8 +329,8 @@ pub fn moving(plan: &PlanStatus) -> String {
     let stage = match plan.stage {
         _ if plan.cancelled => "it was cancelled, and ends".to_owned(),
         MoveStage::Between => "waits".to_owned(),
-        MoveStage::Copying { .. } if plan.cuts_left > 0 => {
-            let partitions = human::counted(plan.cuts_left as u64, "partition");
+        MoveStage::Copying { .. } if plan.splits_left > 0 => {
+            let partitions = human::counted(plan.splits_left as u64, "partition");
             format!("{partitions} still to be split")
         }
         MoveStage::Copying { .. } if plan.waits_for.is_empty() => "copies".to_owned(),
@@ -356,13 +356,13 @@ pub fn moving(plan: &PlanStatus) -> String {
         }
         _ => String::new(),
     };
-    let left = plan.left_s.filter(|left| *left > 0).map(|left| {
+    let left = plan.remaining_s.filter(|left| *left > 0).map(|left| {
         let left = human::duration(Duration::from_secs(left));
         format!(", about {left} left")
     });
     format!(
         "{} ({}): {} of {} batches, {} of {}, {stage}{live}{is_lost}{}",
-        plan.wish,
+        plan.goal,
         plan.request,
         plan.done,
         plan.batches,
@@ -375,7 +375,7 @@ pub fn moving(plan: &PlanStatus) -> String {
 /// A load that is under way, on a line.
 pub fn loading(load: &LoadStatus) -> String {
     let (to, what) = match load.stage {
-        LoadStage::Bringing => ("brought to", "have it"),
+        LoadStage::Fetching => ("brought to", "have it"),
         LoadStage::Adding => ("added by", "have it on a majority of their replicas"),
         LoadStage::Done | LoadStage::Stopped => ("ended for", "have it"),
     };
@@ -397,8 +397,8 @@ pub fn loading(load: &LoadStatus) -> String {
 }
 
 fn replicas(table: &TableStatus) -> String {
-    match table.replicas < table.replicas_wanted {
-        true => format!("{} of {} wanted", table.replicas, table.replicas_wanted),
+    match table.replicas < table.replicas_desired {
+        true => format!("{} of {} wanted", table.replicas, table.replicas_desired),
         false => table.replicas.to_string(),
     }
 }

@@ -60,12 +60,12 @@ pub fn make(context: &Context) -> anyhow::Result<()> {
 }
 
 /// Where files of tables go.
-pub enum PutInto<'a> {
+pub enum RestoreTarget<'a> {
     Directory(&'a Store),
     Bucket(Objects),
 }
 
-impl<'a> PutInto<'a> {
+impl<'a> RestoreTarget<'a> {
     pub fn new(store: &'a Store, context: &Context) -> anyhow::Result<Self> {
         Ok(match context.is_remote() {
             true => Self::Bucket(objects(context, Patience::Long)?),

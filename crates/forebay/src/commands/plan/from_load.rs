@@ -35,7 +35,7 @@ pub fn shown_window(window: TrafficWindow) -> &'static str {
 }
 
 /// A cluster, with what is known of the load on its tables.
-pub struct Measured {
+pub struct MeasuredCluster {
     pub model: Model,
     pub survey: Survey,
     pub reads: BatchReads,
@@ -43,7 +43,7 @@ pub struct Measured {
     pub batch: Option<Summaries>,
 }
 
-pub fn measured(table: &TableName, context: &Context) -> anyhow::Result<Measured> {
+pub fn measured(table: &TableName, context: &Context) -> anyhow::Result<MeasuredCluster> {
     if !context.is_clustered()? {
         wrong!(
             "--from-load is about tables of a cluster, whose nodes measure what is asked of their partitions (--input \
@@ -63,7 +63,7 @@ pub fn measured(table: &TableName, context: &Context) -> anyhow::Result<Measured
         true => None,
         false => Some(serving_summaries(&model, context)?),
     };
-    Ok(Measured {
+    Ok(MeasuredCluster {
         reads: client.reads()?,
         model,
         survey,

@@ -17,19 +17,19 @@ use crate::commands::reading::{SourceArgs, WorkArgs};
 /// Plan splits and moves before a bulk insert, update or delete
 ///
 /// Of a live table of a cluster: what is there is asked of its nodes, keys of the sources are
-/// sampled, and the plan is made of that. Nothing is changed: forebay load --plan FILE carries
-/// the plan out, and loads, and so does forebay cluster apply FILE without the load.
+/// sampled, and the plan is made of that. Nothing is changed: forebay load --plan FILE carries the
+/// plan out, and loads, and so does forebay cluster apply FILE without the load.
 ///
 ///   forebay plan insert people new.parquet --key '{id}' --output plan.json --draw plan.svg
 ///
-/// With --input it reads one JSON object (docs/plan.md describes it): machines, and either
-/// partitions with their existing and new records and their machine, or tables with boundaries and
-/// samples.
+/// With --input it reads one JSON object (docs/reference/plan-json.md describes it): machines, and
+/// either partitions with their existing and new records and their machine, or tables with
+/// boundaries and samples.
 ///
 /// Prints what the plan costs, what no moves would cost, what no plan comes below, and a drawing of
 /// it. With --json one object {dest, moves, cost, cost_no_moves, lower_bound, s_max, o_max, splits,
-/// partitions, plan}, and of a table also {table, rows, bytes, exact, rejected,
-/// partition_bytes, copied_bytes}.
+/// partitions, plan}, and of a table also {table, rows, bytes, exact, rejected, partition_bytes,
+/// copied_bytes}.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Insert {

@@ -30,7 +30,7 @@ const POLISH: Duration = Duration::from_secs(2);
 
 /// The object of --json.
 #[derive(Debug, Serialize)]
-struct ToldInsert<'a> {
+struct InsertResult<'a> {
     table: &'a TableName,
     rows: u64,
     bytes: u64,
@@ -112,7 +112,7 @@ fn print(
     made: &InsertProposal,
     context: &Context,
 ) -> anyhow::Result<()> {
-    let told = ToldInsert {
+    let reported = InsertResult {
         table,
         rows: sampled.rows,
         bytes: sampled.bytes,
@@ -127,7 +127,7 @@ fn print(
         nodes: &made.insert.own.machine_names,
         insert: &serde_json::to_value(&made.insert)?,
     };
-    context.print(&told, || {
+    context.print(&reported, || {
         let pictures = insert_pictures(made);
         let drawn = pictures.iter().map(|picture| text(picture, super::WIDTH));
         let drawn: Vec<String> = drawn.collect();

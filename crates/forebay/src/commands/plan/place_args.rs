@@ -22,10 +22,11 @@ use crate::human;
 /// With --json {table, window, nodes, mean, bound, hottest_before, hottest_after, handed_over,
 /// copies, copied_bytes, drops, batches, expected_s, partitions, note}.
 ///
-/// With --input it reads one JSON object (docs/plan.md describes it): nodes, their slots or bytes,
-/// the load of each partition, and what stands where now. Prints what the placement carries, how
-/// even it is, what a failure costs, what has to be shipped, and a drawing. With --json one object
-/// {placement, R, capacity, copies_to_ship, measures, current, migration, plan}.
+/// With --input it reads one JSON object (docs/reference/placement-json.md describes it): nodes,
+/// their slots or bytes, the load of each partition, and what stands where now. Prints what the
+/// placement carries, how even it is, what a failure costs, what has to be shipped, and a drawing.
+/// With --json one object {placement, R, capacity, copies_to_ship, measures, current, migration,
+/// plan}.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Place {

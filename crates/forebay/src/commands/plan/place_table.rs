@@ -12,7 +12,7 @@ use forebay_plan::draw::{Picture, Stage, svg, text};
 use forebay_plan::placement::load_plan::LoadLimits;
 use serde_json::{Value, json};
 
-use super::from_load::{Measured, measured, shown_window};
+use super::from_load::{MeasuredCluster, measured, shown_window};
 use super::place_args::Place;
 use crate::commands::cluster::paces;
 use crate::context::Context;
@@ -35,7 +35,7 @@ pub fn run(
     }
     let beside = args.output.clone().unwrap_or_default();
     super::check_drawing(&beside, args.draw.as_deref())?;
-    let Measured {
+    let MeasuredCluster {
         model,
         survey,
         reads,
@@ -144,7 +144,7 @@ impl ShownPlacement<'_> {
             "bytes": one.bytes,
             "before": self.names(&one.before),
             "after": self.names(&one.after),
-            "cut_at": one.cut_at.as_ref().map(flag),
+            "cut_at": one.split_at.as_ref().map(flag),
         })
     }
 
@@ -207,7 +207,7 @@ impl ShownPlacement<'_> {
     fn text(&self) -> String {
         let mut shown = text(&self.picture(), super::WIDTH);
         for one in &self.made.partitions {
-            let Some(at) = &one.cut_at else { continue };
+            let Some(at) = &one.split_at else { continue };
             shown += &format!(
                 "note: partition {} alone is too much for any node, whoever leads it: forebay cluster split {} {} cuts \
                  it in two\n",

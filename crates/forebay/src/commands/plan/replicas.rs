@@ -22,10 +22,10 @@ use crate::exit::Outcome;
 /// shows where the load is; `plan place` is what relieves nodes. A live table keeps as many
 /// replicas of each partition as its `cluster replicas` says, and one of them answers.
 ///
-/// With --input it reads the same JSON object as `plan place` (docs/plan.md), of which nodes and
-/// load are enough beside total, the number of all replicas, and max, the most of one partition.
-/// With --json one object {R, objective}: the replicas of each partition, and the hottest load per
-/// replica (minmax) or the paper's sum of differences of shares (l1).
+/// With --input it reads the same JSON object as `plan place` (docs/reference/placement-json.md),
+/// of which nodes and load are enough beside total, the number of all replicas, and max, the most
+/// of one partition. With --json one object {R, objective}: the replicas of each partition, and the
+/// hottest load per replica (minmax) or the paper's sum of differences of shares (l1).
 #[derive(Debug, Args)]
 pub struct Replicas {
     /// A table of the cluster

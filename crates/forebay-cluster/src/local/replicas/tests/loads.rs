@@ -76,7 +76,7 @@ fn order(nodes: &mut TestNodes, load: Option<OrderedLoad>, last: EndedLoad) {
     nodes.order(&RUNS);
 }
 
-fn bring(nodes: &mut TestNodes, load: &TestLoad) {
+fn fetch_copy(nodes: &mut TestNodes, load: &TestLoad) {
     order(nodes, Some(load.ordered.clone()), EndedLoad::default());
 }
 
@@ -119,7 +119,7 @@ fn files(nodes: &TestNodes, at: usize) -> usize {
 fn a_load_comes_to_all_and_is_added_once_when_it_is_to_be() {
     let mut nodes = found();
     let load = TestLoad::stage(&nodes, 5);
-    bring(&mut nodes, &load);
+    fetch_copy(&mut nodes, &load);
     (0..3).for_each(|at| wait_state(&nodes, at, &LoadedState::Here));
     (0..3).for_each(|at| assert!(nodes.has(at, b"a", b"old")));
     add(&mut nodes, &load);
@@ -146,7 +146,7 @@ fn who_did_not_get_its_run_before_the_load_ended_says_so() {
     let mut nodes = found();
     let load = TestLoad::stage(&nodes, 5);
     nodes.store.away_from.lock().insert(2);
-    bring(&mut nodes, &load);
+    fetch_copy(&mut nodes, &load);
     (0..2).for_each(|at| wait_state(&nodes, at, &LoadedState::Here));
     add(&mut nodes, &load);
     (0..2).for_each(|at| wait_state(&nodes, at, &LoadedState::Added));
@@ -162,7 +162,7 @@ fn who_gets_its_run_late_catches_up() {
     let mut nodes = found();
     let load = TestLoad::stage(&nodes, 5);
     nodes.store.away_from.lock().insert(2);
-    bring(&mut nodes, &load);
+    fetch_copy(&mut nodes, &load);
     (0..2).for_each(|at| wait_state(&nodes, at, &LoadedState::Here));
     add(&mut nodes, &load);
     (0..2).for_each(|at| wait_state(&nodes, at, &LoadedState::Added));
@@ -181,7 +181,7 @@ fn a_damaged_run_is_told_of_and_one_that_was_given_up_is_removed() {
         .unwrap();
     let load = TestLoad::stage(&nodes, 5);
     let before = files(&nodes, 0);
-    bring(&mut nodes, &load);
+    fetch_copy(&mut nodes, &load);
     (0..3).for_each(|at| wait_state(&nodes, at, &LoadedState::Here));
     assert_eq!(files(&nodes, 0), before + 1);
     end(&mut nodes, 5, false);
@@ -195,7 +195,7 @@ fn a_damaged_run_is_told_of_and_one_that_was_given_up_is_removed() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     forebay_io::replace_file(&disk, run, &bytes).unwrap();
-    bring(&mut nodes, &other);
+    fetch_copy(&mut nodes, &other);
     wait_for("word of the damage", || {
         let failed = state(&nodes, 0);
         matches!(failed, Some(LoadedState::Failed(why)) if why.contains("damaged"))

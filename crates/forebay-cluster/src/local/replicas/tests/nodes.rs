@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use super::super::StagedFiles;
 use super::super::{LocalReplicas, ReplicaParts, ReplicaWatch};
 use crate::ids::{HostPort, NodeId};
-use crate::link::{Later, Peers};
+use crate::link::{DeferredAnswer, Peers};
 use crate::live::{OrderedLoad, OrderedPeer, ReplicaOrder, ReplicaOrders};
 use crate::model::EndedLoad;
 use crate::reports::{GroupReport, ReplicaProblem};
@@ -77,7 +77,7 @@ impl TestPeers {
 }
 
 impl Peers for TestPeers {
-    fn ask(&self, _: &HostPort, _: Bytes, _: Duration) -> Later<io::Result<Bytes>> {
+    fn ask(&self, _: &HostPort, _: Bytes, _: Duration) -> DeferredAnswer<io::Result<Bytes>> {
         Box::pin(async { Err(io::Error::other("nobody asks here")) })
     }
 
@@ -88,17 +88,22 @@ impl Peers for TestPeers {
         _: &str,
         _: Range<u64>,
         _: Duration,
-    ) -> Later<io::Result<Bytes>> {
+    ) -> DeferredAnswer<io::Result<Bytes>> {
         Box::pin(async { Err(io::Error::other("nobody fetches here")) })
     }
 
     fn post(&self, peer: &HostPort, frame: Bytes) {
         if let Some(replicas) = self.get(peer) {
-            replicas.hear(frame).unwrap();
+            replicas.receive(frame).unwrap();
         }
     }
 
-    fn copy(&self, peer: &HostPort, message: Bytes, _: Duration) -> Later<io::Result<Bytes>> {
+    fn copy(
+        &self,
+        peer: &HostPort,
+        message: Bytes,
+        _: Duration,
+    ) -> DeferredAnswer<io::Result<Bytes>> {
         match self.get(peer) {
             Some(replicas) => replicas.answer_copy(message),
             None => Box::pin(async { Err(io::Error::other("it is down")) }),
@@ -131,7 +136,12 @@ impl StagedFiles for TestStaged {
         self.read(name).map(Bytes::from)
     }
 
-    fn bring(&self, table: &TableName, files: &[VersionFile], _: &AtomicBool) -> io::Result<()> {
+    fn fetch_copy(
+        &self,
+        table: &TableName,
+        files: &[VersionFile],
+        _: &AtomicBool,
+    ) -> io::Result<()> {
         files.iter().try_for_each(|file| {
             let bytes = self.read(&format!("tables/{table}/runs/{}", file.name))?;
             replace_file(&OsDisk::default(), &file.path, &bytes)
@@ -157,7 +167,7 @@ impl StagedFiles for TestStaged {
 pub(super) struct Steers {
     reports: Mutex<Vec<GroupReport>>,
     /// All that was ever told of replicas with a problem.
-    ailing: Mutex<Vec<GroupReport>>,
+    unhealthy: Mutex<Vec<GroupReport>>,
     troubles: Mutex<Vec<String>>,
 }
 
@@ -167,8 +177,8 @@ impl ReplicaWatch for Steers {
     }
 
     fn replicas_stand(&self, reports: Vec<GroupReport>, troubles: Vec<String>) {
-        let ailing = reports.iter().filter(|report| report.problem.is_some());
-        self.ailing.lock().extend(ailing.cloned());
+        let unhealthy = reports.iter().filter(|report| report.problem.is_some());
+        self.unhealthy.lock().extend(unhealthy.cloned());
         *self.reports.lock() = reports;
         *self.troubles.lock() = troubles;
     }
@@ -178,7 +188,7 @@ pub struct TestNode {
     pub dir: TempDir,
     pub replicas: Option<Arc<LocalReplicas>>,
     pub throttle: Arc<PullThrottle>,
-    pub log_kept_bytes: u64,
+    pub log_retention_bytes: u64,
     pub watch: Arc<Steers>,
 }
 
@@ -198,7 +208,7 @@ impl Default for TestNode {
             dir: tempfile::tempdir().unwrap(),
             replicas: None,
             throttle: throttle(None),
-            log_kept_bytes: KEPT_BYTES,
+            log_retention_bytes: KEPT_BYTES,
             watch: Arc::default(),
         }
     }
@@ -249,7 +259,7 @@ impl TestNodes {
             boot_id: self.boot_id,
             appliers: 2,
             staged: Arc::new(TestStaged(Arc::clone(&self.store), at)),
-            log_kept_bytes: node.log_kept_bytes,
+            log_retention_bytes: node.log_retention_bytes,
             throttle: Arc::clone(&node.throttle),
         });
         let replicas = Arc::new(replicas.unwrap());
@@ -341,13 +351,13 @@ impl TestNodes {
     }
 
     /// How many replicas a node told of last.
-    pub fn told(&self, at: usize) -> usize {
+    pub fn reported(&self, at: usize) -> usize {
         self.nodes[at].watch.reports.lock().len()
     }
 
     /// What a node ever told of replicas with a problem.
-    pub fn ailing(&self, at: usize) -> Vec<GroupReport> {
-        self.nodes[at].watch.ailing.lock().clone()
+    pub fn unhealthy(&self, at: usize) -> Vec<GroupReport> {
+        self.nodes[at].watch.unhealthy.lock().clone()
     }
 
     /// Waits until a node says that of its replica.
@@ -380,8 +390,8 @@ impl TestNodes {
             let Some(leader) = self.leader() else {
                 return false;
             };
-            let (told, outcome) = std::sync::mpsc::channel();
-            let done = Box::new(move |outcome| drop(told.send(outcome)));
+            let (reported, outcome) = std::sync::mpsc::channel();
+            let done = Box::new(move |outcome| drop(reported.send(outcome)));
             let host = self.replicas(leader).host();
             host.propose(GROUP, vec![(operations.clone(), done)]);
             matches!(outcome.recv_timeout(Duration::from_secs(20)), Ok(Ok(_)))

@@ -304,9 +304,9 @@ fn a_replica_cut_off_one_that_is_to_be_cut_off_itself_has_not_forgotten() {
     orders.replicas.extend([no_room, third]);
     nodes.replicas(0).carry_out(orders.clone());
     wait_for("the trouble", || !nodes.troubles(0).is_empty());
-    assert_eq!(nodes.ailing(0), []);
+    assert_eq!(nodes.unhealthy(0), []);
     orders.replicas[1] = second;
     nodes.replicas(0).carry_out(orders);
-    wait_for("all three", || nodes.told(0) == 3);
-    assert_eq!(nodes.ailing(0), []);
+    wait_for("all three", || nodes.reported(0) == 3);
+    assert_eq!(nodes.unhealthy(0), []);
 }

@@ -8,7 +8,7 @@ use forebay_engine::live::{Budget, Durability, LiveDraft, PartitionContent};
 use forebay_engine::replica_log::EntryPlace;
 use forebay_engine::{Bound, PartitionId, PartitionRange, Store};
 use forebay_host::{
-    Carrier, GroupState, PartitionState, StateError, StateParts, encode_split_point, place_of,
+    CopyFetcher, GroupState, PartitionState, StateError, StateParts, encode_split_point, place_of,
 };
 use forebay_io::sim::{Fault, HandClock, SeededRandom, SimDisk};
 use forebay_replica::{
@@ -17,8 +17,8 @@ use forebay_replica::{
 };
 
 use super::super::children::TableChildren;
-use super::super::load_shelf::LoadShelf;
-use super::super::note::NotedPeer;
+use super::super::load_runs::LoadRuns;
+use super::super::note::SavedPeer;
 use super::super::opening::{HeldTable, TableOpener};
 use super::nodes::{GROUP, SetKey, table_name};
 
@@ -29,10 +29,10 @@ const CHILDREN: [(PartitionId, GroupId); 2] =
 const SPLIT_AT: u64 = 22;
 
 #[derive(Debug)]
-struct NoCarrier;
+struct NoCopyFetcher;
 
-impl Carrier for NoCarrier {
-    fn bring(&self, _: GroupId, _: PeerId, _: Place) -> Result<PartitionContent, String> {
+impl CopyFetcher for NoCopyFetcher {
+    fn fetch_copy(&self, _: GroupId, _: PeerId, _: Place) -> Result<PartitionContent, String> {
         Err("nobody is there".to_owned())
     }
 }
@@ -45,7 +45,7 @@ fn opener(disk: &SimDisk) -> TableOpener {
         cache: cache.unwrap(),
         budget: Budget::by_hand(1 << 20),
         boot_id: 1,
-        log_kept_bytes: 64 << 20,
+        log_retention_bytes: 64 << 20,
     }
 }
 
@@ -65,7 +65,7 @@ fn founded(disk: &SimDisk) -> HeldTable {
     let behind = EntryPlace { term: 1, index: 1 };
     let promise = start.promise.to_bytes();
     held.engine_log.begin(GROUP, behind, &promise).unwrap();
-    let noted = NotedPeer {
+    let noted = SavedPeer {
         partition: WHOLE,
         group: GROUP,
         peer,
@@ -81,8 +81,8 @@ fn state(held: &HeldTable) -> PartitionState {
     };
     let parts = StateParts {
         commands: Arc::new(SetKey(0)),
-        carrier: Arc::new(NoCarrier),
-        loads: Arc::<LoadShelf>::default(),
+        copy_fetcher: Arc::new(NoCopyFetcher),
+        loads: Arc::<LoadRuns>::default(),
     };
     let state = PartitionState::new(held.table.clone(), WHOLE, GROUP, parts);
     state.split_for(PeerId(1), Arc::new(children))
@@ -173,7 +173,7 @@ fn check_parts(held: &HeldTable, at: u64) {
     let note = held.note.get();
     for (number, (partition, group)) in CHILDREN.into_iter().enumerate() {
         let peer = PeerId(11 + 10 * number as u64);
-        let noted = NotedPeer {
+        let noted = SavedPeer {
             partition,
             group,
             peer,

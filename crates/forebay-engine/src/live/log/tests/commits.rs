@@ -108,9 +108,9 @@ fn callbacks_come_from_the_logs_thread() {
             Box::new(move |outcome| sender.send((number, outcome.is_ok())).unwrap()),
         );
     }
-    let mut told: Vec<(usize, bool)> = (0..10).map(|_| receiver.recv().unwrap()).collect();
-    told.sort_unstable();
-    assert_eq!(told, (0..10).map(|n| (n, true)).collect::<Vec<_>>());
+    let mut reported: Vec<(usize, bool)> = (0..10).map(|_| receiver.recv().unwrap()).collect();
+    reported.sort_unstable();
+    assert_eq!(reported, (0..10).map(|n| (n, true)).collect::<Vec<_>>());
     assert_eq!(durable_records(&disk), 10);
 }
 

@@ -1,6 +1,6 @@
 //! Every call failing in every way, and power cuts at any moment.
 
-use forebay_io::sim::{Dice, Fault};
+use forebay_io::sim::{Fault, Rng};
 
 use super::*;
 
@@ -8,14 +8,14 @@ const MODES: [Durability; 3] = [Durability::Sync, Durability::Os, Durability::Ev
 
 /// What a round of writing was told.
 #[derive(Debug, Default)]
-struct Told {
+struct SyncReport {
     /// Every record for which a write was tried, and whether it was said to be written.
     tried: Vec<(Vec<u8>, bool)>,
     /// How many of those are durable.
     durable: usize,
 }
 
-impl Told {
+impl SyncReport {
     fn written(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.tried
             .iter()
@@ -25,37 +25,37 @@ impl Told {
 }
 
 /// Writes a log of several segments, going on after every refusal.
-fn write(disk: &SimDisk, durability: Durability) -> Told {
-    let mut told = Told::default();
+fn write(disk: &SimDisk, durability: Durability) -> SyncReport {
+    let mut reported = SyncReport::default();
     let Ok((log, found)) = open(disk, durability) else {
-        return told;
+        return reported;
     };
     assert!(found.is_empty());
     for number in 0..20 {
         let record = [&[number as u8 + 1; 3][..], &payload(number)].concat();
         let appended = log.append(&record);
-        told.tried.push((record, appended.is_ok()));
+        reported.tried.push((record, appended.is_ok()));
         if let Ok(lsn) = appended
             && number % 3 == 0
             && durability == Durability::Sync
             && log.wait_durable(lsn).is_ok()
         {
-            told.durable = told.tried.len();
+            reported.durable = reported.tried.len();
         }
         if number % 7 == 6 {
             log.roll();
         }
     }
     if log.sync().is_ok() {
-        told.durable = told.tried.len();
+        reported.durable = reported.tried.len();
     }
-    told
+    reported
 }
 
 /// After the death of the process: all that was said to be written, in order; between them perhaps
 /// what was refused because nobody knows.
-fn check_kill(told: &Told, found: &[Vec<u8>], words: &str) {
-    let mut tried = told.tried.iter();
+fn check_kill(reported: &SyncReport, found: &[Vec<u8>], words: &str) {
+    let mut tried = reported.tried.iter();
     for record in found {
         loop {
             let Some((tried, ok)) = tried.next() else {
@@ -71,8 +71,8 @@ fn check_kill(told: &Told, found: &[Vec<u8>], words: &str) {
 }
 
 /// After a power cut: a beginning of what was written, with all that was said to be durable.
-fn check_power_cut(told: &Told, found: &[Vec<u8>], words: &str) {
-    let durable = told.tried[..told.durable]
+fn check_power_cut(reported: &SyncReport, found: &[Vec<u8>], words: &str) {
+    let durable = reported.tried[..reported.durable]
         .iter()
         .filter(|(_, ok)| *ok)
         .count();
@@ -81,7 +81,7 @@ fn check_power_cut(told: &Told, found: &[Vec<u8>], words: &str) {
         "{words}: {} of {durable}",
         found.len()
     );
-    let written: Vec<&Vec<u8>> = told.written().collect();
+    let written: Vec<&Vec<u8>> = reported.written().collect();
     let found: Vec<&Vec<u8>> = found.iter().collect();
     assert!(written.starts_with(&found), "{words}: {found:?}");
 }
@@ -90,22 +90,22 @@ fn check_power_cut(told: &Told, found: &[Vec<u8>], words: &str) {
 fn every_call_may_fail() {
     for durability in MODES {
         let whole = SimDisk::new();
-        let told = write(&whole, durability);
-        assert_eq!((told.durable, told.written().count()), (20, 20));
+        let reported = write(&whole, durability);
+        assert_eq!((reported.durable, reported.written().count()), (20, 20));
         let calls = whole.calls();
         for nth in 0..calls {
             for fault in [Fault::Error, Fault::Full, Fault::NoFiles, Fault::Dead] {
                 let disk = SimDisk::new();
                 disk.plan(nth, fault);
-                let told = write(&disk, durability);
+                let reported = write(&disk, durability);
                 let words = format!("{durability}, call {nth} of {calls}, {fault:?}");
                 let (_log, found) = open(&disk.after_kill(), durability).unwrap();
-                check_kill(&told, &found, &words);
+                check_kill(&reported, &found, &words);
                 for seed in 0..6 {
                     let words = format!("{words}, power cut {seed}");
                     let disk = disk.after_power_cut(seed);
                     let (_log, found) = open(&disk, durability).expect(&words);
-                    check_power_cut(&told, &found, &words);
+                    check_power_cut(&reported, &found, &words);
                 }
             }
         }
@@ -187,8 +187,8 @@ fn writes_that_are_refused_use_up_no_numbers_and_leave_no_files() {
 #[test]
 fn recovery_may_fail_at_every_call_and_be_tried_again() {
     let base = SimDisk::new();
-    let mut told = write(&base, Durability::Os);
-    told.durable = 0;
+    let mut reported = write(&base, Durability::Os);
+    reported.durable = 0;
     base.tamper(&file(2), |bytes| bytes.truncate(bytes.len() - 3));
     // Nobody knows that it was durable.
     base.remove(&note()).unwrap();
@@ -210,7 +210,7 @@ fn recovery_may_fail_at_every_call_and_be_tried_again() {
                 for seed in 0..4 {
                     let (_log, found) =
                         open(&disk.after_power_cut(seed), durability).expect(&words);
-                    check_power_cut(&told, &found, &words);
+                    check_power_cut(&reported, &found, &words);
                 }
             }
         }
@@ -219,7 +219,7 @@ fn recovery_may_fail_at_every_call_and_be_tried_again() {
 
 /// A life of a log in several processes: writes, syncs, rolls, removals, kills and power cuts.
 fn live(seed: u64) {
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     let clock = Arc::new(HandClock::waiting());
     let mut disk = SimDisk::new();
     let mut from_segment = 1;
@@ -227,7 +227,7 @@ fn live(seed: u64) {
     let mut records = Records::new();
     let mut durable = 0;
     for process in 0..4 {
-        let durability = MODES[dice.below(3) as usize];
+        let durability = MODES[rng.below(3) as usize];
         let words = format!("seed {seed}, process {process}, {durability}");
         let opened = open_at(&disk, durability, from_segment, &clock);
         let (log, found) = opened.unwrap_or_else(|error| panic!("{words}: {error}"));
@@ -241,19 +241,19 @@ fn live(seed: u64) {
         if durability != Durability::Os {
             durable = records.len();
         }
-        let room_comes_and_goes = dice.below(3) == 0;
-        for _ in 0..dice.below(40) {
-            let length = [10, 100, 2000][dice.below(3) as usize];
-            let bytes = vec![dice.below(4) as u8; 1 + dice.below(length) as usize];
-            if room_comes_and_goes && dice.below(4) == 0 {
-                disk.plan(dice.below(2), Fault::Full);
+        let room_comes_and_goes = rng.below(3) == 0;
+        for _ in 0..rng.below(40) {
+            let length = [10, 100, 2000][rng.below(3) as usize];
+            let bytes = vec![rng.below(4) as u8; 1 + rng.below(length) as usize];
+            if room_comes_and_goes && rng.below(4) == 0 {
+                disk.plan(rng.below(2), Fault::Full);
             }
             let segment = log.shared.writer.lock().segment_of_next();
             let lsn = log.append(&bytes);
             disk.make_room();
             let Ok(lsn) = lsn else { continue };
             records.push((segment, bytes));
-            match dice.below(8) {
+            match rng.below(8) {
                 0 if durability == Durability::Sync => {
                     log.wait_durable(lsn).unwrap();
                     durable = records.len();
@@ -264,7 +264,7 @@ fn live(seed: u64) {
                 }
                 2 => {
                     let next = log.roll();
-                    if dice.below(3) == 0 {
+                    if rng.below(3) == 0 {
                         log.remove_before(next).unwrap();
                         from_segment = next;
                         records.clear();
@@ -274,9 +274,9 @@ fn live(seed: u64) {
                 _ => {}
             }
         }
-        disk = match dice.below(3) {
+        disk = match rng.below(3) {
             0 => disk.after_kill(),
-            _ => disk.after_power_cut(dice.next_u64()),
+            _ => disk.after_power_cut(rng.next_u64()),
         };
         drop(log);
     }

@@ -21,7 +21,7 @@ struct OnePage {
 
 impl OnePage {
     fn new(version: WriterVersion, packing: Compression) -> OnePage {
-        let values = Dice(3).values(300, 20);
+        let values = Rng(3).values(300, 20);
         let values: BinaryArray = values.iter().map(Option::as_deref).collect();
         let column: ArrayRef = Arc::new(values);
         let batch = RecordBatch::try_from_iter([("bytes", column)]).unwrap();

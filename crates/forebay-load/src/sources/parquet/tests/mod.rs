@@ -29,9 +29,9 @@ const SMALL: PieceSizes = PieceSizes {
 };
 
 /// Random numbers (xorshift).
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -147,12 +147,12 @@ fn pages(group: &Arc<dyn FileReader>, leaf: usize) -> (usize, usize) {
     (bytes.len(), bytes.into_iter().max().unwrap_or(0))
 }
 
-fn check(bytes: &[u8], expected: &RecordBatch, dice: &mut Dice) {
+fn check(bytes: &[u8], expected: &RecordBatch, rng: &mut Rng) {
     let metadata = load(bytes);
     let mut first = 0;
     for index in 0..metadata.metadata().num_row_groups() {
         let group_rows = metadata.metadata().row_group(index).num_rows() as usize;
-        for passed in [0, dice.below(group_rows)] {
+        for passed in [0, rng.below(group_rows)] {
             let group = group(bytes, &metadata, index);
             let batches = rows(&group, &metadata, passed).unwrap();
             let schema = &batches[0].schema();
@@ -181,8 +181,8 @@ fn pieces_have_the_rows_of_whole_pages() {
         for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
             for packing in packings() {
                 println!("seed {seed}, {version:?}, {packing:?}");
-                let mut dice = Dice(seed * 0x9e37_79b9);
-                let batch = dice.batch(700);
+                let mut rng = Rng(seed * 0x9e37_79b9);
+                let batch = rng.batch(700);
                 let properties = WriterProperties::builder()
                     .set_writer_version(version)
                     .set_compression(packing)
@@ -192,7 +192,7 @@ fn pieces_have_the_rows_of_whole_pages() {
                     .set_data_page_size_limit([500, 20_000, 1 << 20][seed as usize % 3])
                     .set_write_batch_size(50)
                     .set_max_row_group_row_count(Some(400));
-                check(&file(&batch, properties.build()), &batch, &mut dice);
+                check(&file(&batch, properties.build()), &batch, &mut rng);
             }
         }
     }
@@ -200,7 +200,7 @@ fn pieces_have_the_rows_of_whole_pages() {
 
 #[test]
 fn large_pages_come_in_pieces() {
-    let batch = Dice(7).batch(700);
+    let batch = Rng(7).batch(700);
     for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
         for packing in &packings()[..3] {
             let properties = WriterProperties::builder()

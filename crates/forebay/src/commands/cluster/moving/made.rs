@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use forebay_cluster::client::ClientError;
-use forebay_cluster::model::{Model, MoveBatch, MovePlan, Survey, Wish};
+use forebay_cluster::model::{Model, MoveBatch, MovePlan, PlanGoal, Survey};
 use forebay_cluster::planning::{BATCH_BYTES, Proposal, Summaries, propose, surveyed};
-use forebay_cluster::status::shown_wish;
+use forebay_cluster::status::shown_goal;
 use forebay_cluster::version::VersionSummary;
 use forebay_engine::TableName;
 use forebay_plan::draw::{Picture, svg, text};
@@ -23,7 +23,7 @@ const WIDTH: usize = 110;
 
 // Global, so that they go behind the words of `cluster plan`.
 #[derive(Debug, Args)]
-pub struct Shown {
+pub struct ShownPlan {
     /// Draw the plan into an SVG file
     #[arg(long, value_name = "FILE.svg", global = true)]
     draw: Option<PathBuf>,
@@ -42,19 +42,19 @@ fn parse_batch(text: &str) -> Result<u64, String> {
 }
 
 /// A plan, and the model that it is of.
-pub struct Made {
+pub struct MadePlan {
     model: Model,
     pub proposal: Proposal,
 }
 
-impl Made {
+impl MadePlan {
     pub fn new(
-        (model, wish): (Model, Wish),
-        shown: &Shown,
+        (model, goal): (Model, PlanGoal),
+        shown: &ShownPlan,
         context: &Context,
     ) -> anyhow::Result<Self> {
         let summaries = summaries(&model, &[], context)?;
-        let mut proposal = propose(&model, &summaries, &wish, shown.batch)?;
+        let mut proposal = propose(&model, &summaries, &goal, shown.batch)?;
         proposal.estimate(&model, &paces(&model, &context.node_pages()?));
         let made = Self { model, proposal };
         if let Some(path) = &shown.draw {
@@ -77,12 +77,12 @@ impl Made {
     /// them.
     pub fn has_nothing_to_do(&self) -> bool {
         let plan = &self.proposal.plan;
-        let is_of_nodes = matches!(plan.wish, Wish::Drain(_) | Wish::Add(_));
+        let is_of_nodes = matches!(plan.goal, PlanGoal::Drain(_) | PlanGoal::Add(_));
         plan.batches.is_empty() && !is_of_nodes
     }
 
     pub fn what(&self) -> String {
-        shown_wish(&self.proposal.plan.wish, &self.model)
+        shown_goal(&self.proposal.plan.goal, &self.model)
     }
 
     fn picture(&self) -> Picture {
@@ -124,8 +124,8 @@ impl Made {
             })
         });
         json!({
-            "wish": self.what(),
-            "cuts": self.proposal.plan.cuts(),
+            "goal": self.what(),
+            "splits": self.proposal.plan.splits(),
             "batches": self.proposal.plan.batches.len(),
             "copied_bytes": self.proposal.copied_bytes(),
             "expected_s": self.proposal.expected.map(|time| time.as_secs_f64()),
@@ -173,11 +173,11 @@ pub fn serving_summaries(model: &Model, context: &Context) -> anyhow::Result<Sum
 fn survey(live: BTreeSet<TableName>, context: &Context) -> anyhow::Result<Survey> {
     match context.cluster()?.client().survey(live) {
         Err(error @ ClientError::NobodyHome { .. }) => {
-            context.output.tell(&format!(
+            context.output.announce(&format!(
                 "how much live tables hold is not known, and counts as nothing: {error}"
             ));
             Ok(Survey::new())
         }
-        told => Ok(told?),
+        reported => Ok(reported?),
     }
 }

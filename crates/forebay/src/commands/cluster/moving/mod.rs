@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use forebay_cluster::client::{ClusterPointers, Ended};
+use forebay_cluster::client::{ClusterPointers, RequestEnd};
 use forebay_cluster::model::{MovePlan, MoveStage, Rebalance};
 use forebay_cluster::request::Request;
 use serde_json::{Value, json};
@@ -23,18 +23,18 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::result_file::ResultFile;
 pub use made::serving_summaries;
-use made::{Made, Shown};
-pub use words::{Add, Drain, Even, Replace, TableReplicas};
-use words::{AnyWords, Words};
+use made::{MadePlan, ShownPlan};
+pub use words::{AddArgs, DrainArgs, RebalanceArgs, ReplaceArgs, TableReplicas};
+use words::{AnyWords, MoveRequest};
 
 /// Words that are carried out with --yes.
 #[derive(Debug, Args)]
-pub struct Carried<W: Args> {
+pub struct WordsWithYes<W: Args> {
     #[command(flatten)]
     words: W,
 
     #[command(flatten)]
-    shown: Shown,
+    shown: ShownPlan,
 
     /// Carry the plan out, and wait until that is done
     #[arg(long)]
@@ -53,7 +53,7 @@ pub struct PlanMoves {
     words: AnyWords,
 
     #[command(flatten)]
-    shown: Shown,
+    shown: ShownPlan,
 
     /// Where the plan goes
     #[arg(long, value_name = "FILE", global = true)]
@@ -65,7 +65,7 @@ pub struct PlanMoves {
 /// Without --yes it is shown. It is refused where what it is about has changed since. With --json
 /// {plan, ended, reason, seconds}.
 #[derive(Debug, Args)]
-pub struct Apply {
+pub struct ApplyArgs {
     /// The file of `cluster plan --output`
     file: PathBuf,
 
@@ -76,8 +76,8 @@ pub struct Apply {
 
 pub fn plan(args: &PlanMoves, context: &Context) -> anyhow::Result<Outcome> {
     let (_, model) = context.cluster()?.client().model()?;
-    let wish = args.words.wish(&model)?;
-    let made = Made::new((model, wish), &args.shown, context)?;
+    let goal = args.words.goal(&model)?;
+    let made = MadePlan::new((model, goal), &args.shown, context)?;
     if let Some(path) = &args.output {
         let bytes = serde_json::to_vec_pretty(&made.proposal.plan)?;
         write_file(path, &bytes)?;
@@ -86,12 +86,12 @@ pub fn plan(args: &PlanMoves, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-pub fn apply(args: &Apply, context: &Context) -> anyhow::Result<Outcome> {
+pub fn apply(args: &ApplyArgs, context: &Context) -> anyhow::Result<Outcome> {
     let plan = read_plan(&args.file, context)?;
     let drawing: Drawing = Drawing::new(context.progress());
     let cluster = context.cluster_drawn(&drawing)?;
     let (_, model) = cluster.client().model_to_plan()?;
-    let made = Made::again(model, plan, context)?;
+    let made = MadePlan::again(model, plan, context)?;
     show_or_carry_out(made, args.yes, &cluster, drawing, context)
 }
 
@@ -109,17 +109,17 @@ pub fn read_plan(path: &Path, context: &Context) -> anyhow::Result<MovePlan> {
 }
 
 /// Shows a plan, and with --yes carries it out.
-pub fn carry<W: Words>(args: &Carried<W>, context: &Context) -> anyhow::Result<Outcome> {
+pub fn carry<W: MoveRequest>(args: &WordsWithYes<W>, context: &Context) -> anyhow::Result<Outcome> {
     let drawing: Drawing = Drawing::new(context.progress());
     let cluster = context.cluster_drawn(&drawing)?;
     let (_, model) = cluster.client().model_to_plan()?;
-    let wish = args.words.wish(&model)?;
-    let made = Made::new((model, wish), &args.shown, context)?;
+    let goal = args.words.goal(&model)?;
+    let made = MadePlan::new((model, goal), &args.shown, context)?;
     show_or_carry_out(made, args.yes, &cluster, drawing, context)
 }
 
 fn show_or_carry_out(
-    made: Made,
+    made: MadePlan,
     yes: bool,
     cluster: &ClusterPointers,
     drawing: Drawing,
@@ -130,13 +130,13 @@ fn show_or_carry_out(
         let object = json!({"plan": made.object(), "ended": Value::Null, "reason": Value::Null, "seconds": Value::Null});
         context.print(&object, || made.text())?;
         if made.has_nothing_to_do() {
-            context.output.tell("there is nothing to do");
+            context.output.announce("there is nothing to do");
             return Ok(Outcome::Done);
         }
         wrong!("nothing was changed: --yes carries this plan out");
     }
     if let Some(note) = made.note() {
-        context.output.tell(&note);
+        context.output.announce(&note);
     }
     drawing.message(&made.figures());
     let started = context.clock.monotonic();
@@ -146,17 +146,17 @@ fn show_or_carry_out(
     let ended = cluster.client().carry_out(&Request::Rebalance { plan })?;
     context.stop_drawing(drawing);
     let took = context.clock.monotonic() - started;
-    tell_ended(ended, (&shown, &what), (took, expected), context)
+    announce_ended(ended, (&shown, &what), (took, expected), context)
 }
 
 /// Says how a plan ended, and how long it took beside what was expected.
-fn tell_ended(
-    ended: Ended,
+fn announce_ended(
+    ended: RequestEnd,
     (shown, what): (&Value, &str),
     (took, expected): (Duration, Option<Duration>),
     context: &Context,
 ) -> anyhow::Result<Outcome> {
-    let Ended::Rebalance(moved) = ended else {
+    let RequestEnd::Rebalance(moved) = ended else {
         bail!("the request was taken for another one");
     };
     let Rebalance { stage, reason, .. } = *moved;
@@ -177,7 +177,7 @@ fn tell_ended(
         Outcome::Done => format!("{what}: done in {}", times(seconds, expected)),
         _ => stopped.clone(),
     };
-    context.tell_though_quiet((outcome != Outcome::Done).then_some(stopped));
+    context.announce_though_quiet((outcome != Outcome::Done).then_some(stopped));
     context.print_done(outcome, &object, || text.clone())
 }
 

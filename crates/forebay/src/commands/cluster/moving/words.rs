@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use forebay_cluster::model::{Model, Wish};
+use forebay_cluster::model::{Model, PlanGoal};
 use forebay_cluster::planning::holders;
 use forebay_cluster::{NodeId, NodeName};
 use forebay_engine::TableName;
@@ -13,20 +13,20 @@ use forebay_engine::TableName;
 use crate::rollout_args::parse_replicas;
 
 #[derive(Debug, Args)]
-pub struct Add {
+pub struct AddArgs {
     /// Without any, all that hold nothing and were not drained
     nodes: Vec<NodeName>,
 }
 
 #[derive(Debug, Args)]
-pub struct Drain {
+pub struct DrainArgs {
     /// What `cluster status` calls them
     #[arg(required = true)]
     nodes: Vec<NodeName>,
 }
 
 #[derive(Debug, Args)]
-pub struct Replace {
+pub struct ReplaceArgs {
     /// It holds nothing afterwards
     gone: NodeName,
 
@@ -44,47 +44,47 @@ pub struct TableReplicas {
 }
 
 #[derive(Debug, Args)]
-pub struct Even {}
+pub struct RebalanceArgs {}
 
 /// Words that say what nodes are to hold.
-pub trait Words: Args {
+pub trait MoveRequest: Args {
     /// With the numbers of the nodes that are named.
-    fn wish(&self, model: &Model) -> anyhow::Result<Wish>;
+    fn goal(&self, model: &Model) -> anyhow::Result<PlanGoal>;
 }
 
-impl Words for Add {
-    fn wish(&self, model: &Model) -> anyhow::Result<Wish> {
+impl MoveRequest for AddArgs {
+    fn goal(&self, model: &Model) -> anyhow::Result<PlanGoal> {
         let nodes = match self.nodes.is_empty() {
             true => idle(model)?,
             false => ids(&self.nodes, model)?,
         };
-        Ok(Wish::Add(nodes))
+        Ok(PlanGoal::Add(nodes))
     }
 }
 
-impl Words for Drain {
-    fn wish(&self, model: &Model) -> anyhow::Result<Wish> {
-        Ok(Wish::Drain(ids(&self.nodes, model)?))
+impl MoveRequest for DrainArgs {
+    fn goal(&self, model: &Model) -> anyhow::Result<PlanGoal> {
+        Ok(PlanGoal::Drain(ids(&self.nodes, model)?))
     }
 }
 
-impl Words for Replace {
-    fn wish(&self, model: &Model) -> anyhow::Result<Wish> {
+impl MoveRequest for ReplaceArgs {
+    fn goal(&self, model: &Model) -> anyhow::Result<PlanGoal> {
         let (gone, new) = (id(&self.gone, model)?, id(&self.new, model)?);
-        Ok(Wish::Replace { gone, new })
+        Ok(PlanGoal::Replace { gone, new })
     }
 }
 
-impl Words for TableReplicas {
-    fn wish(&self, _: &Model) -> anyhow::Result<Wish> {
+impl MoveRequest for TableReplicas {
+    fn goal(&self, _: &Model) -> anyhow::Result<PlanGoal> {
         let (table, count) = (self.table.clone(), self.count);
-        Ok(Wish::Replicas { table, count })
+        Ok(PlanGoal::Replicas { table, count })
     }
 }
 
-impl Words for Even {
-    fn wish(&self, _: &Model) -> anyhow::Result<Wish> {
-        Ok(Wish::Even)
+impl MoveRequest for RebalanceArgs {
+    fn goal(&self, _: &Model) -> anyhow::Result<PlanGoal> {
+        Ok(PlanGoal::Even)
     }
 }
 
@@ -92,25 +92,25 @@ impl Words for Even {
 #[derive(Debug, Subcommand)]
 pub enum AnyWords {
     /// Let nodes that hold nothing come to hold their share
-    Add(Add),
+    Add(AddArgs),
     /// Let others come to hold what these hold
-    Drain(Drain),
+    Drain(DrainArgs),
     /// Let one node take the place of another
-    Replace(Replace),
+    Replace(ReplaceArgs),
     /// Let so many nodes come to hold each part of a table
     Replicas(TableReplicas),
     /// Even out what nodes hold
-    Rebalance(Even),
+    Rebalance(RebalanceArgs),
 }
 
 impl AnyWords {
-    pub fn wish(&self, model: &Model) -> anyhow::Result<Wish> {
+    pub fn goal(&self, model: &Model) -> anyhow::Result<PlanGoal> {
         match self {
-            Self::Add(words) => words.wish(model),
-            Self::Drain(words) => words.wish(model),
-            Self::Replace(words) => words.wish(model),
-            Self::Replicas(words) => words.wish(model),
-            Self::Rebalance(words) => words.wish(model),
+            Self::Add(words) => words.goal(model),
+            Self::Drain(words) => words.goal(model),
+            Self::Replace(words) => words.goal(model),
+            Self::Replicas(words) => words.goal(model),
+            Self::Rebalance(words) => words.goal(model),
         }
     }
 }

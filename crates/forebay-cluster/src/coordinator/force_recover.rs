@@ -1,0 +1,76 @@
+//! Partitions that lost their majority for good: an operator accepts what is lost with it.
+//!
+//! One of the replicas that answer, the one with most, founds another group alone, and the group of
+//! before is none any more. So whoever of it comes back is named by no catalog: its node removes
+//! it, and its messages are about a group that nobody has.
+
+use forebay_engine::{PartitionId, TableName};
+use forebay_replica::GroupId;
+
+use super::Step;
+use crate::lost_majority::LostPartition;
+use crate::model::{GroupEntry, fresh_id};
+
+impl Step<'_> {
+    /// Refused, and nothing is changed, unless all of these partitions have lost their majority.
+    pub fn force_recover(
+        &mut self,
+        table: &TableName,
+        partitions: &[PartitionId],
+    ) -> Result<(), String> {
+        let Some(groups) = self.model.groups.get(table) else {
+            return Err(format!("the cluster has no live table {table}"));
+        };
+        let mut successors = Vec::new();
+        let mut next = fresh_id(self.model.work.next_group, self.term);
+        for id in partitions {
+            let mut all = groups.all();
+            let group = all.find(|group| group.partition == *id);
+            let group = group.ok_or_else(|| format!("table {table} has no partition {id}"))?;
+            let successor = self.successor(table, group, GroupId(next))?;
+            successors.push((group.group, successor));
+            next += 1;
+        }
+        self.model.work.edit().next_group = next;
+        for (group, successor) in successors {
+            self.model.replace_group(table, group, successor);
+        }
+        Ok(())
+    }
+
+    fn successor(
+        &self,
+        table: &TableName,
+        group: &GroupEntry,
+        next: GroupId,
+    ) -> Result<GroupEntry, String> {
+        let id = group.partition;
+        let lost = LostPartition::of(&self.model, self.groups, table, group);
+        let lost = lost.ok_or_else(|| {
+            format!(
+                "partition {id} of table {table}: a majority of its replicas is on nodes that are up, or were a \
+                 moment ago, and nothing is lost: wait until it has a leader (forebay cluster status)"
+            )
+        })?;
+        if !lost.waits_for.is_empty() {
+            let nodes: Vec<&str> = lost.waits_for.iter().map(String::as_str).collect();
+            let nodes = nodes.join(", ");
+            return Err(format!(
+                "partition {id} of table {table}: it is not known yet how far the replica is on {nodes}: ask again in \
+                 some seconds; if that lasts, look at the log there, or stop that node, and it counts as gone"
+            ));
+        }
+        let best = lost
+            .remaining
+            .first()
+            .and_then(|best| group.peer(best.peer));
+        let best = best.ok_or_else(|| {
+            format!(
+                "partition {id} of table {table}: no replica of it answers, and there is nothing to go on from: start \
+                 one of the nodes that have it ({}), or drop the table",
+                lost.words()
+            )
+        })?;
+        Ok(group.succeed(next, *best, self.term))
+    }
+}

@@ -1,0 +1,274 @@
+//! A few threads that change states: each group's entries in their order, one thread at a time.
+//!
+//! Some steps wait for the disk for long: runs of a load that are added, a partition that is cut, a
+//! copy that is put in place. Threads of their own do these, so that the others go on with the
+//! entries of other groups.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_io::Clock;
+use parking_lot::{Condvar, Mutex};
+
+/// Between two tries of what had no room.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Whose state is changed.
+pub(crate) trait StateKeeper: Debug + Send + Sync {
+    /// Does what waits; what takes long only where that is said.
+    fn work(self: Arc<Self>, may_take_long: bool) -> TaskOutcome;
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TaskOutcome {
+    All,
+    /// It is to be tried again soon.
+    NoRoom,
+    /// What comes next is for those who may take long.
+    TakesLong,
+}
+
+#[derive(Debug)]
+pub(crate) struct WorkerPool {
+    clock: Arc<dyn Clock>,
+    due: Mutex<PoolTask>,
+    came: Condvar,
+    long_came: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct PoolTask {
+    groups: VecDeque<Arc<dyn StateKeeper>>,
+    /// Of which the next step takes long.
+    long: VecDeque<Arc<dyn StateKeeper>>,
+    /// What had no room, and waits for the next try.
+    short: Vec<Arc<dyn StateKeeper>>,
+    /// A thread sleeps until that is due. The others go on with what has room.
+    is_awaited: bool,
+    is_closed: bool,
+}
+
+impl WorkerPool {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            due: Mutex::default(),
+            came: Condvar::new(),
+            long_came: Condvar::new(),
+        }
+    }
+
+    /// REQUIRES: the group is not in the line, and no thread is at it.
+    pub fn line_up(&self, group: Arc<dyn StateKeeper>) {
+        let mut due = self.due.lock();
+        // Nobody would come for it, and it holds the crew.
+        if !due.is_closed {
+            due.groups.push_back(group);
+            drop(due);
+            self.came.notify_one();
+        }
+    }
+
+    pub fn close(&self) {
+        let mut due = self.due.lock();
+        due.is_closed = true;
+        let left = (
+            std::mem::take(&mut due.groups),
+            std::mem::take(&mut due.long),
+            std::mem::take(&mut due.short),
+        );
+        drop(due);
+        self.came.notify_all();
+        self.long_came.notify_all();
+        // Without the lock: the last of them closes its log, whose thread may line up others.
+        drop(left);
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.due.lock().is_closed
+    }
+
+    /// What one of its threads does.
+    pub fn run(&self) {
+        while let Some(group) = self.take(|due| &mut due.groups, &self.came) {
+            self.see_to(group, false);
+        }
+    }
+
+    /// What one of its threads does that are for steps which take long.
+    pub fn run_long(&self) {
+        while let Some(group) = self.take(|due| &mut due.long, &self.long_came) {
+            self.see_to(group, true);
+        }
+    }
+
+    fn see_to(&self, group: Arc<dyn StateKeeper>, may_take_long: bool) {
+        match Arc::clone(&group).work(may_take_long) {
+            TaskOutcome::All => (),
+            TaskOutcome::NoRoom => self.try_later(group),
+            TaskOutcome::TakesLong => {
+                let mut due = self.due.lock();
+                if !due.is_closed {
+                    due.long.push_back(group);
+                    drop(due);
+                    self.long_came.notify_one();
+                }
+            }
+        }
+    }
+
+    fn take(
+        &self,
+        line: impl Fn(&mut PoolTask) -> &mut VecDeque<Arc<dyn StateKeeper>>,
+        came: &Condvar,
+    ) -> Option<Arc<dyn StateKeeper>> {
+        let mut due = self.due.lock();
+        loop {
+            if due.is_closed {
+                return None;
+            }
+            if let Some(group) = line(&mut due).pop_front() {
+                return Some(group);
+            }
+            came.wait(&mut due);
+        }
+    }
+
+    /// Puts a group behind the others that had no room. One thread waits for all of them.
+    fn try_later(&self, group: Arc<dyn StateKeeper>) {
+        {
+            let mut due = self.due.lock();
+            if due.is_closed {
+                // Its lock is let go of first, as above.
+                drop(due);
+                return;
+            }
+            debug_assert!(
+                due.is_awaited || due.short.is_empty(),
+                "{} groups lack room, and nobody tries again",
+                due.short.len()
+            );
+            due.short.push(group);
+            if std::mem::replace(&mut due.is_awaited, true) {
+                return;
+            }
+        }
+        self.clock.sleep(RETRY);
+        let mut due = self.due.lock();
+        debug_assert!(
+            due.is_awaited,
+            "two threads waited for room: {} groups lack it",
+            due.short.len()
+        );
+        due.is_awaited = false;
+        let short = std::mem::take(&mut due.short);
+        due.groups.extend(short);
+        drop(due);
+        self.came.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use forebay_io::{SystemClock, start_thread};
+
+    use super::*;
+
+    /// Has no room until it is told.
+    #[derive(Debug)]
+    struct Short {
+        has_room: Arc<AtomicBool>,
+        tries: Arc<AtomicUsize>,
+        done: Sender<()>,
+    }
+
+    impl StateKeeper for Short {
+        fn work(self: Arc<Self>, _: bool) -> TaskOutcome {
+            self.tries.fetch_add(1, Ordering::SeqCst);
+            if !self.has_room.load(Ordering::SeqCst) {
+                return TaskOutcome::NoRoom;
+            }
+            self.done.send(()).unwrap();
+            TaskOutcome::All
+        }
+    }
+
+    /// Waits until it is told to go on.
+    #[derive(Debug)]
+    struct Long {
+        goes_on: Mutex<Receiver<()>>,
+        done: Sender<()>,
+    }
+
+    impl StateKeeper for Long {
+        fn work(self: Arc<Self>, may_take_long: bool) -> TaskOutcome {
+            if !may_take_long {
+                return TaskOutcome::TakesLong;
+            }
+            self.goes_on.lock().recv().unwrap();
+            self.done.send(()).unwrap();
+            TaskOutcome::All
+        }
+    }
+
+    #[test]
+    fn what_takes_long_holds_up_no_others() {
+        let pool = Arc::new(WorkerPool::new(Arc::new(SystemClock)));
+        let runs = [WorkerPool::run, WorkerPool::run_long].map(|run| {
+            let pool = Arc::clone(&pool);
+            start_thread("crew", move || run(&pool)).unwrap()
+        });
+        let ((done, is_done), (go, goes_on)) = (channel(), channel());
+        let (long_done, is_long_done) = channel();
+        pool.line_up(Arc::new(Long {
+            goes_on: Mutex::new(goes_on),
+            done: long_done,
+        }));
+        pool.line_up(Arc::new(Short {
+            has_room: Arc::new(AtomicBool::new(true)),
+            tries: Arc::default(),
+            done,
+        }));
+        // The long one cannot have ended.
+        is_done.recv().unwrap();
+        go.send(()).unwrap();
+        is_long_done.recv().unwrap();
+        pool.close();
+        runs.into_iter().for_each(|run| run.join().unwrap());
+    }
+
+    #[test]
+    fn groups_without_room_hold_up_no_others() {
+        let pool = Arc::new(WorkerPool::new(Arc::new(SystemClock)));
+        let runs = [(); 2].map(|()| {
+            let pool = Arc::clone(&pool);
+            start_thread("crew", move || pool.run()).unwrap()
+        });
+        let (done, is_done) = channel();
+        let (has_room, tries) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let group = |has_room: &Arc<AtomicBool>| {
+            Arc::new(Short {
+                has_room: Arc::clone(has_room),
+                tries: Arc::clone(&tries),
+                done: done.clone(),
+            })
+        };
+        // More of them than threads.
+        (0..5).for_each(|_| pool.line_up(group(&has_room)));
+        while tries.load(Ordering::SeqCst) < 20 {
+            std::thread::yield_now();
+        }
+        pool.line_up(group(&Arc::new(AtomicBool::new(true))));
+        is_done.recv().unwrap();
+        has_room.store(true, Ordering::SeqCst);
+        (0..5).for_each(|_| is_done.recv().unwrap());
+        pool.close();
+        runs.into_iter().for_each(|run| run.join().unwrap());
+    }
+}
