@@ -69,12 +69,15 @@ def moving(axes, body: dict) -> None:
 
 
 def pushing(axes, body: dict) -> None:
+    """Bars of idle spans, of the control that writes, and of pushes; without those at the default priority."""
     groups = {}
     for key, found in body["found"].items():
         kind, way = json.loads(key)
+        if "--nice" in way:
+            continue
+        apart = ", own core" if "of its own" in way else ""
         for what in ("idle", "write", "push"):
-            way_words = f"{what} {way}".replace("`", "")
-            label = f"{kind}, idle" if what == "idle" else f"{kind},\n{way_words}"
+            label = f"{kind.split(',')[0]}: {what}" + ("" if what == "idle" else apart)
             groups.setdefault(label, [span for span in found["spans"] if span["kind"] == what])
     waits(axes, groups, "Reads at a fixed rate while a table is pushed")
 
