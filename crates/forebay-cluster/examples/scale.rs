@@ -1,5 +1,7 @@
-//! What a catalog of 10,000 nodes and two million partitions takes: its size, a change of one
-//! partition, what a node reads after it, and the coordinator's processor time for heartbeats.
+//! Measures the costs of a catalog of 10,000 nodes and two million partitions.
+//!
+//! It prints the catalog's size, the cost of a change of one partition, and the bytes that a node
+//! reads after it. It also prints the coordinator's processor time for heartbeats.
 //!
 //! `cargo run --release -p forebay-cluster --example scale`
 
@@ -108,7 +110,7 @@ impl Names {
     }
 }
 
-/// Times a piece of work, and says what it did.
+/// Runs a piece of work, and prints its name and its duration.
 fn timed<T>(clock: &SystemClock, what: &str, work: impl FnOnce() -> T) -> T {
     let begun = clock.monotonic();
     let result = work();
@@ -176,7 +178,7 @@ fn beat(id: u32, seq: u64, revision: u64) -> Box<Beat> {
     })
 }
 
-/// Every node sends one a second.
+/// Simulates one heartbeat a second from every node.
 fn heartbeats(clock: &SystemClock, head: Head, model: Model) {
     let at = |millis: u64| Now {
         monotonic: Duration::from_millis(1_000_000 + millis),

@@ -1,9 +1,9 @@
-//! What the parts of a push take: `cargo run --release -p forebay-load --example push_parts -- FILE
-//! KEY [THREADS]`.
+//! Measures how long each part of a push takes: `cargo run --release -p forebay-load --example
+//! push_parts -- FILE KEY [THREADS]`.
 //!
-//! Each line does all that the one before does, and one part more: reading and decoding, encoding
-//! keys and values, sorting, then writing and syncing runs and reading them back; reading back is
-//! then done once more alone.
+//! Each output line does all the work of the line before it, plus one more part: reading and
+//! decoding, encoding keys and values, sorting, then writing and syncing runs and reading them
+//! back. At the end the example measures the read-back once more, alone.
 
 #![allow(
     clippy::disallowed_methods,
@@ -21,7 +21,7 @@ use forebay_load::progress::Silent;
 use forebay_load::push::PushError;
 use forebay_load::sort::write_partitions;
 use forebay_load::sort::{
-    AsTheyAre, Boundaries, Collected, Collector, Duplicates, SortPlan, SortSpace,
+    AsTheyAre, Boundaries, CollectedRecords, Collector, Duplicates, SortPlan, SortSpace,
 };
 use forebay_load::sources::{SourceOptions, SourceSet};
 use forebay_run::verify::read_back;
@@ -31,7 +31,7 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 const PARTITIONS: u32 = 16;
 
-/// How far the rows go.
+/// The last part of a push that a measurement includes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Depth {
     Decode,
@@ -46,10 +46,10 @@ struct Parts {
 }
 
 impl Parts {
-    fn read(&self, depth: Depth) -> Result<Vec<Collected>, AnyError> {
+    fn read(&self, depth: Depth) -> Result<Vec<CollectedRecords>, AnyError> {
         let next = AtomicUsize::new(0);
         let work = || self.work(&next, depth);
-        let results: Vec<Result<Collected, PushError>> = std::thread::scope(|scope| {
+        let results: Vec<Result<CollectedRecords, PushError>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..self.plan.threads).map(|_| scope.spawn(work)).collect();
             let joined = threads.into_iter().map(|thread| thread.join());
             joined
@@ -59,7 +59,7 @@ impl Parts {
         Ok(results.into_iter().collect::<Result<_, _>>()?)
     }
 
-    fn work(&self, next: &AtomicUsize, depth: Depth) -> Result<Collected, PushError> {
+    fn work(&self, next: &AtomicUsize, depth: Depth) -> Result<CollectedRecords, PushError> {
         let mut encoder = self.encoder.clone();
         let mut collector = Collector::new(&self.plan);
         let mut seen = 0;
