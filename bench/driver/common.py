@@ -222,6 +222,17 @@ def memory_of(pid: int) -> dict:
     }
 
 
+def as_lines(body: dict) -> str:
+    """JSON with a line for each item of the two outer levels."""
+    def item(value) -> str:
+        if not isinstance(value, dict) or len(value) < 2:
+            return json.dumps(value)
+        inner = ",\n".join(f"  {json.dumps(key)}: {json.dumps(one)}" for key, one in value.items())
+        return f"{{\n{inner}\n }}"
+
+    return "{\n" + ",\n".join(f" {json.dumps(key)}: {item(value)}" for key, value in body.items()) + "\n}\n"
+
+
 class Report:
     """Collects one bench's results; `write` makes the JSON, the table and gives the place of the drawing."""
 
@@ -281,7 +292,7 @@ class Report:
         self.body["seconds"] = round(time.monotonic() - self.started, 1)
         self.body["failures"] = self.failures
         base = folder / f"{self.body['date']}-{self.name}"
-        base.with_suffix(".json").write_text(json.dumps(self.body, indent=1) + "\n")
+        base.with_suffix(".json").write_text(as_lines(self.body))
         drawing = []
         if draw:
             draw(base)
